@@ -28,8 +28,6 @@ pub(crate) struct Compiler<'t> {
     /// Whether dot is an element of a ranged-over value.
     dot_is_element: bool,
     controls: Vec<ControlScope>,
-    /// The current operand.
-    operand: Operand<'t>,
     ops: Vec<Op>,
     commands: Vec<Expr>,
     args: Vec<Arg>,
@@ -87,8 +85,8 @@ enum Term<'t> {
         text: Str,
     },
     Pipe(PipeCode),
-    /// Fields of any other expression.
-    Chain(Expr),
+    /// Fields of the only expression in the span.
+    Chain(Span),
 }
 
 pub(crate) struct Command<'t> {
@@ -116,11 +114,6 @@ impl<'t> Compiler<'t> {
             slots: 0,
             dot_is_element: false,
             controls: Vec::new(),
-            operand: Operand {
-                pos: 0,
-                term: Term::Nil,
-                names: 0,
-            },
             ops: Vec::new(),
             commands: Vec::new(),
             args: Vec::new(),
@@ -197,12 +190,7 @@ impl<'t> Compiler<'t> {
         let at = operand.at();
         let base = match operand.term {
             Term::Field => Base::Dot,
-            Term::Chain(base) => {
-                let start = self.commands.len();
-                self.commands.push(base);
-                let base = Span::take(&mut self.commands, start, &mut self.done.exprs);
-                Base::Expr(base)
-            }
+            Term::Chain(base) => Base::Expr(base),
             Term::Variable { slot, name } => {
                 let has_fields = self.names.len() > operand.names;
                 match slot {
@@ -292,15 +280,6 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// Takes the current operand.
-    fn take_operand(&mut self) -> Operand<'t> {
-        Operand {
-            pos: self.operand.pos,
-            term: std::mem::replace(&mut self.operand.term, Term::Nil),
-            names: self.operand.names,
-        }
-    }
-
     /// Leaves a list of a control structure.
     fn leave(&mut self, variables: usize, dot_is_element: bool) {
         self.variables.truncate(variables);
@@ -337,6 +316,7 @@ impl Operand<'_> {
 }
 
 impl<'t> Build<'t> for Compiler<'t> {
+    type Operand = Operand<'t>;
     type Command = Command<'t>;
     type OpenPipe = Pipe<'t>;
     type Pipe = PipeCode;
@@ -371,7 +351,8 @@ impl<'t> Build<'t> for Compiler<'t> {
         body
     }
 
-    fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) {
+    #[inline]
+    fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) -> Operand<'t> {
         let names = self.names.len();
         let term = match word {
             Word::Bool(value) => Term::Bool(value),
@@ -390,22 +371,26 @@ impl<'t> Build<'t> for Compiler<'t> {
             Word::Text { quoted, text } => Term::Text { quoted, text },
             Word::Pipe(pipe) => Term::Pipe(pipe),
         };
-        self.operand = Operand { pos, term, names };
+        Operand { pos, term, names }
     }
 
-    fn field(&mut self, pos: Pos, name: &'t [u8]) {
-        if let Term::Field | Term::Variable { .. } | Term::Chain(_) = self.operand.term {
-            self.operand.pos = pos;
+    #[inline]
+    fn field(&mut self, mut operand: Operand<'t>, pos: Pos, name: &'t [u8]) -> Operand<'t> {
+        if let Term::Field | Term::Variable { .. } | Term::Chain(_) = operand.term {
+            operand.pos = pos;
         } else {
-            let inner = self.take_operand();
-            let base = self.value(inner, Span::default());
-            self.operand = Operand {
+            let base = self.value(operand, Span::default());
+            let start = self.commands.len();
+            self.commands.push(base);
+            let base = Span::take(&mut self.commands, start, &mut self.done.exprs);
+            operand = Operand {
                 pos,
                 term: Term::Chain(base),
                 names: self.names.len(),
             };
         }
         self.names.push(Name::new(name));
+        operand
     }
 
     fn command(&mut self, pos: Pos) -> Command<'t> {
@@ -416,8 +401,8 @@ impl<'t> Build<'t> for Compiler<'t> {
         }
     }
 
-    fn argument(&mut self, command: &mut Command<'t>) {
-        let operand = self.take_operand();
+    #[inline]
+    fn argument(&mut self, command: &mut Command<'t>, operand: Operand<'t>) {
         let Some(first) = &command.first else {
             if matches!(operand.term, Term::Function(_, func) if is_logic(func)) {
                 self.logic += 1;

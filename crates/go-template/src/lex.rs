@@ -32,7 +32,6 @@ pub(crate) enum TokenKind {
     RawString,
     RightDelim,
     RightParen,
-    Space,
     String,
     Text,
     Variable,
@@ -60,6 +59,8 @@ impl TokenKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
+    /// Whether white space precedes it inside its action.
+    pub(crate) is_spaced: bool,
     pub(crate) start: Pos,
     pub(crate) end: Pos,
 }
@@ -72,10 +73,17 @@ impl Token {
     }
 }
 
+/// Maximum number of tokens of an action that are read at once.
+const MAX_TOKENS: usize = 64;
+
 /// The longest text that offsets can address.
 pub(crate) const MAX_TEXT_LENGTH: usize = Pos::MAX as usize;
 
 /// Returns tokens one by one.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they do not depend on each other"
+)]
 pub(crate) struct Lexer<'t> {
     text: &'t [u8],
     left: &'t [u8],
@@ -84,6 +92,8 @@ pub(crate) struct Lexer<'t> {
     pos: usize,
     paren_depth: usize,
     inside_action: bool,
+    /// Whether white space precedes the next token.
+    is_spaced: bool,
     error: Option<String>,
     /// Whether `break` and `continue` are keywords: they are unless functions have these names.
     pub(crate) break_is_keyword: bool,
@@ -108,6 +118,7 @@ impl<'t> Lexer<'t> {
             pos: 0,
             paren_depth: 0,
             inside_action: false,
+            is_spaced: false,
             error: None,
             break_is_keyword: true,
             continue_is_keyword: true,
@@ -123,39 +134,19 @@ impl<'t> Lexer<'t> {
         self.error.as_deref().unwrap_or_default()
     }
 
-    /// Returns an upper bound for the start of the next token.
-    pub(crate) fn position(&self) -> Pos {
-        narrow(self.pos)
-    }
-
-    /// Skips white space inside an action, if it comes next.
-    #[inline]
-    pub(crate) fn skip_space(&mut self) -> bool {
-        if !self.inside_action || self.error.is_some() {
-            return false;
+    /// Adds tokens: up to the end of an action, or the text before one, and at most [`MAX_TOKENS`].
+    pub(crate) fn read(&mut self, tokens: &mut Vec<Token>) {
+        for _ in 0..MAX_TOKENS {
+            let token = self.next_token();
+            tokens.push(token);
+            if !self.inside_action || self.error.is_some() {
+                return;
+            }
         }
-        let spaces = self.rest().iter().take_while(|byte| is_space(**byte));
-        let end = self.pos + spaces.count();
-        if end == self.pos {
-            return false;
-        }
-        // The last space may belong to a right delimiter.
-        if self.text.get(end) == Some(&b'-') || is_space(self.right[0]) {
-            return false;
-        }
-        self.pos = end;
-        self.ignore();
-        true
-    }
-
-    /// Returns whether a field may come next inside an action.
-    #[inline]
-    pub(crate) fn at_field(&self) -> bool {
-        self.text.get(self.pos) == Some(&b'.')
     }
 
     /// Returns the next token. After an error, all tokens are errors.
-    pub(crate) fn next_token(&mut self) -> Token {
+    fn next_token(&mut self) -> Token {
         if self.error.is_some() {
             return self.token(TokenKind::Error);
         }
@@ -171,10 +162,12 @@ impl<'t> Lexer<'t> {
     fn token(&mut self, kind: TokenKind) -> Token {
         let token = Token {
             kind,
+            is_spaced: self.is_spaced,
             start: narrow(self.start),
             end: narrow(self.pos),
         };
         self.start = self.pos;
+        self.is_spaced = false;
         token
     }
 
@@ -309,17 +302,24 @@ impl<'t> Lexer<'t> {
 
     /// Scans a token inside an action.
     fn action(&mut self) -> Token {
-        let Some(&byte) = self.text.get(self.pos) else {
-            return self.fail("unclosed action");
-        };
-        if (is_space(byte) || byte == self.right[0])
-            && let Some(trims) = self.at_right_delim()
-        {
-            if self.paren_depth == 0 {
-                return self.right_delim(trims);
+        let byte = loop {
+            let Some(&byte) = self.text.get(self.pos) else {
+                return self.fail("unclosed action");
+            };
+            let is_space = is_space(byte);
+            if (is_space || byte == self.right[0])
+                && let Some(trims) = self.at_right_delim()
+            {
+                if self.paren_depth == 0 {
+                    return self.right_delim(trims);
+                }
+                return self.fail("unclosed left paren");
             }
-            return self.fail("unclosed left paren");
-        }
+            if !is_space {
+                break byte;
+            }
+            self.skip_space();
+        };
         if WORD[usize::from(byte)] && !byte.is_ascii_digit() {
             return self.identifier();
         }
@@ -328,7 +328,6 @@ impl<'t> Lexer<'t> {
         }
         self.pos += 1;
         match byte {
-            b' ' | b'\t' | b'\r' | b'\n' => self.space(),
             b'$' => self.field_or_variable(TokenKind::Variable),
             b'.' if !self.rest().first().is_some_and(u8::is_ascii_digit)
                 && self.pos < self.text.len() =>
@@ -385,23 +384,17 @@ impl<'t> Lexer<'t> {
         self.fail(format!("unrecognized character in action: {rune}"))
     }
 
-    /// Scans white space after its first character; the last may belong to a right delimiter.
-    fn space(&mut self) -> Token {
-        self.pos = self.start;
-        let spaces = self
-            .rest()
-            .iter()
-            .take_while(|byte| is_space(**byte))
-            .count();
-        self.pos += spaces;
-        let last = self.pos - 1;
-        if has_right_trim(&self.text[last..]) && self.text[last + TRIM..].starts_with(self.right) {
-            self.pos = last;
-            if spaces == 1 {
-                return self.right_delim(true);
-            }
-        }
-        self.token(TokenKind::Space)
+    /// Skips white space inside an action, except for the last if it belongs to a right delimiter.
+    fn skip_space(&mut self) {
+        let rest = self.rest();
+        let spaces = rest.iter().take_while(|byte| is_space(**byte)).count();
+        let last = self.pos + spaces - 1;
+        let trims = spaces > 1
+            && has_right_trim(&self.text[last..])
+            && self.text[last + TRIM..].starts_with(self.right);
+        self.pos = if trims { last } else { last + 1 };
+        self.is_spaced = true;
+        self.ignore();
     }
 
     /// Scans a string or character constant up to its closing quote, on one line.

@@ -10,6 +10,7 @@ use crate::value::Str;
 /// Builds the output from the parts of templates, in the order of the text `'t` and from the inside
 /// out.
 pub(crate) trait Build<'t> {
+    type Operand;
     type Command;
     type OpenPipe;
     type Pipe;
@@ -24,15 +25,15 @@ pub(crate) trait Build<'t> {
     /// Ends it; `depth` is the deepest nesting of control structures and parentheses.
     fn end(&mut self, outer: Self::Outer, list: Self::List, depth: usize) -> Self::Template;
 
-    /// Begins an operand, which is the current one until it becomes an argument.
-    fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>);
-    /// Adds a field to the current operand, which must be able to have one; the first field starts
+    /// Begins an operand.
+    fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>) -> Self::Operand;
+    /// Adds a field to the operand that was begun last, which must be able to have one; the first field starts
     /// at `pos`.
-    fn field(&mut self, pos: Pos, name: &'t [u8]);
+    fn field(&mut self, operand: Self::Operand, pos: Pos, name: &'t [u8]) -> Self::Operand;
 
     fn command(&mut self, pos: Pos) -> Self::Command;
-    /// Adds the current operand.
-    fn argument(&mut self, command: &mut Self::Command);
+    /// Adds the operand that was begun last.
+    fn argument(&mut self, command: &mut Self::Command, operand: Self::Operand);
 
     fn pipe(&mut self, pos: Pos) -> Self::OpenPipe;
     fn variable(&mut self, pipe: &mut Self::OpenPipe, name: &'t [u8], is_assign: bool);
@@ -95,12 +96,10 @@ pub(crate) enum Part<Pipe, List> {
 
 /// Builds syntax trees.
 #[derive(Default)]
-pub(super) struct TreeBuilder {
-    /// The current operand.
-    operand: Option<ast::Operand>,
-}
+pub(super) struct TreeBuilder;
 
 impl<'t> Build<'t> for TreeBuilder {
+    type Operand = ast::Operand;
     type Command = ast::Command;
     type OpenPipe = ast::Pipe;
     type Pipe = ast::Pipe;
@@ -115,7 +114,7 @@ impl<'t> Build<'t> for TreeBuilder {
         list
     }
 
-    fn operand(&mut self, pos: Pos, word: Word<'t, ast::Pipe>) {
+    fn operand(&mut self, pos: Pos, word: Word<'t, ast::Pipe>) -> ast::Operand {
         let term = match word {
             Word::Bool(value) => Term::Bool(value),
             Word::Dot => Term::Dot,
@@ -130,13 +129,12 @@ impl<'t> Build<'t> for TreeBuilder {
             Word::Text { quoted, .. } => Term::String(quoted),
             Word::Pipe(pipe) => Term::Pipe(Box::new(pipe)),
         };
-        self.operand = Some(ast::Operand { pos, term });
+        ast::Operand { pos, term }
     }
 
-    fn field(&mut self, pos: Pos, name: &'t [u8]) {
+    fn field(&mut self, mut operand: ast::Operand, pos: Pos, name: &'t [u8]) -> ast::Operand {
         let name = Str::from(name);
-        let operand = self.operand.take();
-        self.operand = operand.map(|mut operand| match &mut operand.term {
+        match &mut operand.term {
             Term::Field(fields) | Term::Variable { fields, .. } | Term::Chain { fields, .. } => {
                 fields.push(name);
                 operand.pos = pos;
@@ -149,7 +147,7 @@ impl<'t> Build<'t> for TreeBuilder {
                     fields: vec![name],
                 },
             },
-        });
+        }
     }
 
     fn command(&mut self, pos: Pos) -> ast::Command {
@@ -157,8 +155,8 @@ impl<'t> Build<'t> for TreeBuilder {
         ast::Command { pos, args }
     }
 
-    fn argument(&mut self, command: &mut ast::Command) {
-        command.args.extend(self.operand.take());
+    fn argument(&mut self, command: &mut ast::Command, operand: ast::Operand) {
+        command.args.push(operand);
     }
 
     fn pipe(&mut self, pos: Pos) -> ast::Pipe {

@@ -64,12 +64,12 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             match self.peek().kind {
                 TokenKind::Eof => break,
                 TokenKind::LeftDelim => {
-                    let delimiter = self.next();
-                    if self.next_non_space().kind == TokenKind::Define {
+                    self.next();
+                    if self.next().kind == TokenKind::Define {
                         self.define()?;
                         continue;
                     }
-                    self.backup2(delimiter);
+                    self.backup(2);
                 }
                 _ => {}
             }
@@ -94,7 +94,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     fn define(&mut self) -> Result<()> {
         const CONTEXT: &str = "define clause";
         let outer = std::mem::replace(&mut self.scope, TemplateScope::new());
-        let token = self.next_non_space();
+        let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
         self.expect(TokenKind::RightDelim, CONTEXT)?;
         self.definition(name, CONTEXT)?;
@@ -104,7 +104,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     /// Parses the nodes of a definition up to its end.
     fn definition(&mut self, name: Str, context: &str) -> Result<()> {
-        let start = self.lexer.position();
+        let start = self.position();
         let outer = self.builder.begin();
         let (list, stop) = self.list()?;
         if stop != ListEnd::End {
@@ -122,7 +122,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     /// Parses nodes up to `{{end}}` or `{{else}}`.
     fn list(&mut self) -> Result<(B::List, ListEnd)> {
         let mut list = self.builder.list();
-        while self.peek_non_space().kind != TokenKind::Eof {
+        while self.peek().kind != TokenKind::Eof {
             match self.text_or_action()? {
                 Item::Part(part) => self.builder.push(&mut list, part),
                 Item::ListEnd(stop) => return Ok((self.builder.close_list(list), stop)),
@@ -132,7 +132,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     }
 
     fn text_or_action(&mut self) -> Result<Item<PartOf<'t, B>>> {
-        let token = self.next_non_space();
+        let token = self.next();
         match token.kind {
             TokenKind::Text => {
                 self.scope.has_content = self.scope.has_content || !is_blank(self.bytes(token));
@@ -150,13 +150,13 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     /// Parses an action after the left delimiter.
     fn action(&mut self) -> Result<Item<PartOf<'t, B>>> {
-        let token = self.next_non_space();
+        let token = self.next();
         let part = match token.kind {
             TokenKind::Block => self.block()?,
             TokenKind::Break => self.jump(Part::Break, "{{break}}")?,
             TokenKind::Continue => self.jump(Part::Continue, "{{continue}}")?,
             TokenKind::Else => {
-                let next = self.peek_non_space().kind;
+                let next = self.peek().kind;
                 if !matches!(next, TokenKind::If | TokenKind::With) {
                     self.expect(TokenKind::RightDelim, "else")?;
                 }
@@ -171,7 +171,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             TokenKind::Template => self.template()?,
             TokenKind::With => self.control(Control::With)?,
             _ => {
-                self.backup();
+                self.backup(1);
                 Part::Action {
                     pos: self.peek().start,
                     pipe: self.pipeline("command", TokenKind::RightDelim)?,
@@ -183,7 +183,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     }
 
     fn jump(&mut self, part: PartOf<'t, B>, name: &str) -> Result<PartOf<'t, B>> {
-        let token = self.next_non_space();
+        let token = self.next();
         if token.kind != TokenKind::RightDelim {
             return Err(self.unexpected(token, name));
         }
@@ -247,7 +247,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     /// Parses `{{block "name" pipeline}} … {{end}}`: a definition and its execution.
     fn block(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "block clause";
-        let token = self.next_non_space();
+        let token = self.next();
         let name = self.template_name(token, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, TokenKind::RightDelim)?;
         let outer = std::mem::replace(&mut self.scope, TemplateScope::new());
@@ -263,14 +263,14 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     /// Parses `{{template "name" pipeline}}` with an optional pipeline.
     fn template(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "template clause";
-        let token = self.next_non_space();
+        let token = self.next();
         if !matches!(token.kind, TokenKind::String | TokenKind::RawString) {
             return Err(self.unexpected(token, CONTEXT));
         }
         let name = self.text(token)?;
         let mut pipe = None;
-        if self.next_non_space().kind != TokenKind::RightDelim {
-            self.backup();
+        if self.next().kind != TokenKind::RightDelim {
+            self.backup(1);
             pipe = Some(self.pipeline(CONTEXT, TokenKind::RightDelim)?);
         }
         Ok(Part::Template {

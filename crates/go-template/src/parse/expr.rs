@@ -8,7 +8,7 @@ use crate::lex::{Token, TokenKind};
 impl<'t, B: Build<'t>> Parser<'t, B> {
     /// Parses a pipeline up to `end`.
     pub(super) fn pipeline(&mut self, context: &str, end: TokenKind) -> Result<B::Pipe> {
-        let start = self.peek_non_space().start;
+        let start = self.peek().start;
         let mut pipe = self.builder.pipe(start);
         let mut variables = 0;
         while self.declaration(context, &mut pipe, &mut variables)? {}
@@ -16,7 +16,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         // The first of the later commands that starts with something that takes no argument.
         let mut misplaced = None;
         loop {
-            let token = self.next_non_space();
+            let token = self.next();
             match token.kind {
                 kind if kind == end => {
                     if stages == 0 {
@@ -40,7 +40,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 | TokenKind::String
                 | TokenKind::Variable
                 | TokenKind::LeftParen => {
-                    self.backup();
+                    self.backup(1);
                     let (command, is_plain) = self.command()?;
                     self.builder.stage(&mut pipe, command);
                     stages += 1;
@@ -61,39 +61,33 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         pipe: &mut B::OpenPipe,
         variables: &mut usize,
     ) -> Result<bool> {
-        let variable = self.peek_non_space();
+        let variable = self.peek();
         if variable.kind != TokenKind::Variable {
             return Ok(false);
         }
         self.next();
-        // White space is a token. For `$x foo`, all three tokens are put back, and $x is an
-        // argument.
-        let after = self.peek();
-        let next = self.peek_non_space();
+        let next = self.peek();
         match next.kind {
             TokenKind::Assign | TokenKind::Declare => {
-                self.next_non_space();
+                self.next();
                 self.declare(variable, pipe, next.kind == TokenKind::Assign);
                 Ok(false)
             }
             TokenKind::Char if self.bytes(next) == b"," => {
-                self.next_non_space();
+                self.next();
                 self.declare(variable, pipe, false);
                 *variables += 1;
                 if context != "range" || *variables >= 2 {
                     return Err(self.error(format!("too many declarations in {context}")));
                 }
-                match self.peek_non_space().kind {
+                match self.peek().kind {
                     TokenKind::Variable | TokenKind::RightDelim | TokenKind::RightParen => Ok(true),
                     _ => Err(self.error("range can only initialize variables")),
                 }
             }
+            // It is an operand.
             _ => {
-                if after.kind == TokenKind::Space {
-                    self.backup3(variable, after);
-                } else {
-                    self.backup2(variable);
-                }
+                self.backup(1);
                 Ok(false)
             }
         }
@@ -108,26 +102,24 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     /// Parses operands up to a pipe, which is consumed, or the end of the pipeline, which is not.
     /// Also returns whether the first operand takes no argument.
     fn command(&mut self) -> Result<(B::Command, bool)> {
-        let start = self.peek_non_space().start;
+        let start = self.peek().start;
         let mut command = self.builder.command(start);
         let mut first = None;
         loop {
-            self.peek_non_space();
-            if let Some(is_plain) = self.operand()? {
-                self.builder.argument(&mut command);
+            let operand = self.operand()?;
+            let is_operand = operand.is_some();
+            if let Some((operand, is_plain)) = operand {
+                self.builder.argument(&mut command, operand);
                 first = first.or(Some(is_plain));
-            }
-            if self.skip_space() {
-                continue;
             }
             let token = self.next();
             match token.kind {
-                TokenKind::Space => {}
                 TokenKind::RightDelim | TokenKind::RightParen => {
-                    self.backup();
+                    self.backup(1);
                     break;
                 }
                 TokenKind::Pipe => break,
+                _ if token.is_spaced && is_operand => self.backup(1),
                 _ => return Err(self.unexpected(token, "operand")),
             }
         }
@@ -137,39 +129,43 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// Parses a term with its fields, if a term follows. Returns whether it takes no argument.
-    fn operand(&mut self) -> Result<Option<bool>> {
-        let Some((token, is_plain)) = self.term()? else {
+    /// Parses a term with its fields, if a term follows. Also returns whether it takes no argument.
+    #[inline]
+    fn operand(&mut self) -> Result<Option<(B::Operand, bool)>> {
+        let Some((token, is_plain, mut operand)) = self.term()? else {
             return Ok(None);
         };
-        if !self.may_be_field() {
-            return Ok(Some(is_plain));
-        }
         let first = self.peek();
-        if first.kind != TokenKind::Field {
-            return Ok(Some(is_plain));
+        if first.kind != TokenKind::Field || first.is_spaced {
+            return Ok(Some((operand, is_plain)));
         }
-        while self.may_be_field() && self.peek().kind == TokenKind::Field {
-            let field = self.next();
+        let mut next = first;
+        while next.kind == TokenKind::Field && !next.is_spaced {
+            self.next();
             if !is_plain {
-                let name = self.field_name(field);
-                self.builder.field(first.start, name);
+                let name = self.field_name(next);
+                operand = self.builder.field(operand, first.start, name);
             }
+            next = self.peek();
         }
         if is_plain {
-            self.peek();
+            if next.is_spaced {
+                // Go reports the error at the white space, which is a token there.
+                self.scope.last = self.position();
+            }
             let text = quote(self.bytes(token));
             let text = String::from_utf8_lossy(&text);
             return Err(self.error(format!("unexpected . after term {text}")));
         }
-        Ok(Some(false))
+        Ok(Some((operand, false)))
     }
 
     /// Parses a literal, function, variable, field or parenthesized pipeline, if one follows.
     /// Returns its first token, and whether it is a literal or dot, which have no fields and take
     /// no argument.
-    fn term(&mut self) -> Result<Option<(Token, bool)>> {
-        let token = self.next_non_space();
+    #[inline]
+    fn term(&mut self) -> Result<Option<(Token, bool, B::Operand)>> {
+        let token = self.next();
         let is_plain = !matches!(
             token.kind,
             TokenKind::Identifier | TokenKind::Variable | TokenKind::Field | TokenKind::LeftParen
@@ -204,7 +200,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             }
             TokenKind::LeftParen => {
                 let (start, pipe) = self.nest(|parser| {
-                    let start = parser.peek_non_space().start;
+                    let start = parser.peek().start;
                     let pipe = parser.pipeline("parenthesized pipeline", TokenKind::RightParen)?;
                     Ok((start, pipe))
                 })?;
@@ -216,11 +212,10 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 text: self.text(token)?,
             },
             _ => {
-                self.backup();
+                self.backup(1);
                 return Ok(None);
             }
         };
-        self.builder.operand(pos, word);
-        Ok(Some((token, is_plain)))
+        Ok(Some((token, is_plain, self.builder.operand(pos, word))))
     }
 }

@@ -1,6 +1,6 @@
 //! Parses a text directly into the code of its templates.
 //!
-//! The parser has three tokens of look-ahead and rejects what Go rejects, with Go's messages. It
+//! The parser rejects what Go rejects, with Go's messages. It
 //! has a stricter limit of its own: control structures and parentheses together may nest as deep as parentheses
 //! alone in Go, and 100 deep where the stack cannot grow.
 
@@ -25,6 +25,8 @@ use crate::value::Str;
 
 /// Maximum nesting of control structures and parentheses together.
 const MAX_NESTING: usize = if STACK_GROWS { 10_000 } else { 100 };
+/// Number of tokens that can be put back.
+const KEPT_TOKENS: usize = 2;
 /// Maximum length of chains of `{{else if}}` and `{{else with}}` that are open together.
 const MAX_LINKS: usize = if STACK_GROWS { 10_000 } else { 100 };
 
@@ -62,7 +64,7 @@ pub(crate) fn tree(
     language: (&Funcs, &Delimiters),
     start: Pos,
 ) -> NodeList {
-    let (definitions, _) = parse(file, text, language, TreeBuilder::default()).unwrap_or_default();
+    let (definitions, _) = parse(file, text, language, TreeBuilder).unwrap_or_default();
     let mut definitions = definitions.into_iter();
     let found = definitions.find(|definition| definition.start == start);
     found.map_or_else(NodeList::default, |definition| definition.template)
@@ -72,6 +74,10 @@ struct Parser<'t, B: Build<'t>> {
     file: &'t Str,
     funcs: &'t Funcs,
     lexer: Lexer<'t>,
+    /// The tokens read last, of which the parser has taken `taken` and seen `seen`.
+    tokens: Vec<Token>,
+    taken: usize,
+    seen: usize,
     builder: B,
     scope: TemplateScope<'t>,
     nesting: usize,
@@ -83,9 +89,8 @@ struct Parser<'t, B: Build<'t>> {
 
 /// State of one template while it is parsed.
 struct TemplateScope<'t> {
-    /// Look-ahead; the first is the token read last.
-    tokens: [Token; 3],
-    peeked: usize,
+    /// Start of the token seen last, where errors are reported.
+    last: Pos,
     /// The variables in scope, except `$`.
     variables: Vec<&'t [u8]>,
     range_depth: usize,
@@ -99,14 +104,8 @@ struct TemplateScope<'t> {
 
 impl TemplateScope<'_> {
     fn new() -> Self {
-        let none = Token {
-            kind: TokenKind::Eof,
-            start: 0,
-            end: 0,
-        };
         Self {
-            tokens: [none; 3],
-            peeked: 0,
+            last: 0,
             variables: Vec::new(),
             range_depth: 0,
             has_content: false,
@@ -126,6 +125,9 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             file,
             funcs,
             lexer,
+            tokens: Vec::new(),
+            taken: 0,
+            seen: 0,
             builder,
             scope: TemplateScope::new(),
             nesting: 0,
@@ -137,82 +139,53 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     #[inline]
     fn next(&mut self) -> Token {
-        let scope = &mut self.scope;
-        if scope.peeked == 0 {
-            scope.tokens[0] = self.lexer.next_token();
-            return scope.tokens[0];
-        }
-        scope.peeked -= 1;
-        let token = scope.tokens.get(scope.peeked).copied();
-        token.unwrap_or(scope.tokens[0])
+        let token = self.peek();
+        self.taken += 1;
+        token
     }
 
-    /// Puts the last token back.
-    fn backup(&mut self) {
-        self.scope.peeked += 1;
-    }
-
-    /// Puts back the last token and `before`, the one before it.
-    fn backup2(&mut self, before: Token) {
-        self.scope.tokens[1] = before;
-        self.scope.peeked = 2;
-    }
-
-    /// Puts back the last token, `before`, and `first` before that.
-    fn backup3(&mut self, first: Token, before: Token) {
-        self.scope.tokens[1] = before;
-        self.scope.tokens[2] = first;
-        self.scope.peeked = 3;
+    /// Puts the last `count` tokens back, which is at most [`KEPT_TOKENS`].
+    fn backup(&mut self, count: usize) {
+        self.taken = self.taken.saturating_sub(count);
     }
 
     #[inline]
     fn peek(&mut self) -> Token {
-        let scope = &mut self.scope;
-        if scope.peeked == 0 {
-            scope.tokens[0] = self.lexer.next_token();
-            scope.peeked = 1;
+        const NONE: Token = Token {
+            kind: TokenKind::Eof,
+            is_spaced: false,
+            start: 0,
+            end: 0,
+        };
+        if self.taken == self.tokens.len() {
+            self.read();
         }
-        let token = scope.tokens.get(scope.peeked - 1).copied();
-        token.unwrap_or(scope.tokens[0])
-    }
-
-    #[inline]
-    fn next_non_space(&mut self) -> Token {
-        self.skip_space();
-        loop {
-            let token = self.next();
-            if token.kind != TokenKind::Space {
-                return token;
-            }
+        let token = self.tokens.get(self.taken).copied().unwrap_or(NONE);
+        if self.taken == self.seen {
+            self.seen += 1;
+            self.scope.last = token.start;
         }
+        token
     }
 
-    #[inline]
-    fn peek_non_space(&mut self) -> Token {
-        self.skip_space();
-        loop {
-            let token = self.peek();
-            if token.kind != TokenKind::Space {
-                return token;
-            }
-            self.scope.peeked -= 1;
-        }
+    /// Reads further tokens when all are taken.
+    fn read(&mut self) {
+        let kept = self.taken.min(KEPT_TOKENS);
+        self.tokens.drain(..self.taken - kept);
+        self.taken = kept;
+        self.seen = kept;
+        self.lexer.read(&mut self.tokens);
     }
 
-    /// Skips white space, if it comes next and is recognizable without a token.
-    #[inline]
-    fn skip_space(&mut self) -> bool {
-        self.scope.peeked == 0 && self.lexer.skip_space()
-    }
-
-    /// Returns whether a field may come next.
-    #[inline]
-    fn may_be_field(&self) -> bool {
-        self.scope.peeked > 0 || self.lexer.at_field()
+    /// Returns the end of the last token taken.
+    fn position(&self) -> Pos {
+        let last = self.taken.checked_sub(1);
+        last.and_then(|last| self.tokens.get(last))
+            .map_or(0, |token| token.end)
     }
 
     fn expect(&mut self, kind: TokenKind, context: &str) -> Result<Token> {
-        let token = self.next_non_space();
+        let token = self.next();
         if token.kind == kind {
             Ok(token)
         } else {
@@ -235,10 +208,10 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         Location::new(&name, self.lexer.text(), offset as usize)
     }
 
-    /// Returns an error at the last token read.
+    /// Returns an error at the last token seen.
     #[cold]
     fn error(&self, message: impl Into<String>) -> ParseError {
-        ParseError::new(self.location(self.scope.tokens[0].start), message)
+        ParseError::new(self.location(self.scope.last), message)
     }
 
     #[cold]
@@ -334,7 +307,7 @@ mod tests {
             &Str::from("t"),
             text.as_bytes(),
             (&Funcs::new(), &Delimiters::default()),
-            TreeBuilder::default(),
+            TreeBuilder,
         );
         parsed.map(|_| ()).unwrap_err().to_string()
     }
@@ -410,7 +383,7 @@ mod tests {
         );
         let (funcs, delimiters) = (Funcs::new(), Delimiters::default());
         let language = (&funcs, &delimiters);
-        let (definitions, _) = parse(&file, text, language, TreeBuilder::default()).unwrap();
+        let (definitions, _) = parse(&file, text, language, TreeBuilder).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
         assert!(!definitions[0].is_empty && definitions[1].is_empty);

@@ -29,7 +29,8 @@ pub enum MissingKey {
 pub(crate) struct Source {
     pub(crate) name: Str,
     pub(crate) text: Str,
-    pub(crate) code: Code,
+    /// Shared with the same text under other names.
+    pub(crate) code: Arc<Code>,
     pub(crate) delimiters: Delimiters,
     /// Whether the text was given to a function during a render.
     pub(crate) is_given: bool,
@@ -101,6 +102,59 @@ impl ParsedTemplates {
     /// Returns the template of the whole text.
     pub fn main(&self) -> &Arc<Template> {
         &self.main
+    }
+
+    /// Returns what the same text gives under another name, and shares the code. Returns `None` if the text defines
+    /// a template with its own name, or with the new one: the result depends on the name then.
+    ///
+    /// ```
+    /// use go_template::{Funcs, TemplateSet};
+    /// let set = TemplateSet::new("set", Funcs::new().into());
+    /// let parsed = set.parse_detached("a/x.tpl", r#"{{define "name"}}web{{end}}"#)?;
+    /// let copy = parsed.under("b/x.tpl").unwrap();
+    /// assert_eq!(copy.main().name().to_string(), "b/x.tpl");
+    /// assert!(parsed.under("name").is_none());
+    /// # Ok::<(), go_template::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn under(&self, name: impl Into<Str>) -> Option<Self> {
+        let name = name.into();
+        let old = &self.main.source;
+        let source = Arc::new(Source {
+            name,
+            text: old.text.clone(),
+            code: Arc::clone(&old.code),
+            delimiters: old.delimiters.clone(),
+            is_given: old.is_given,
+        });
+        let mut main = None;
+        let mut templates = Vec::with_capacity(self.templates.len());
+        for (template, is_empty) in &*self.templates {
+            let is_main = Arc::ptr_eq(template, &self.main);
+            if !is_main && (template.name == old.name || template.name == source.name) {
+                return None;
+            }
+            let renamed = Arc::new(Template {
+                name: if is_main {
+                    &source.name
+                } else {
+                    &template.name
+                }
+                .clone(),
+                source: Arc::clone(&source),
+                body: template.body,
+                funcs: Arc::clone(&template.funcs),
+                start: template.start,
+            });
+            if is_main {
+                main = Some(Arc::clone(&renamed));
+            }
+            templates.push((renamed, *is_empty));
+        }
+        Some(Self {
+            main: main?,
+            templates: templates.into(),
+        })
     }
 }
 
@@ -248,7 +302,7 @@ impl TemplateSet {
         let source = Arc::new(Source {
             name,
             text,
-            code,
+            code: Arc::new(code),
             delimiters: self.0.delimiters.clone(),
             is_given,
         });

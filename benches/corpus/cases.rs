@@ -7,7 +7,7 @@ use helm_core::chart::Limits;
 use helm_core::engine::{ReleaseInfo, RenderInput};
 use helm_core::release::Revision;
 use helm_core::values::{self, Values};
-use helm_core::{Capabilities, Chart, CompiledChart, Rendered};
+use helm_core::{Capabilities, CompiledChart, Rendered};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ impl Case {
 
 /// Loads a chart from the bytes of its archive, and compiles it.
 pub(crate) fn compile(packed: &[u8]) -> CompiledChart {
-    CompiledChart::compile(&Chart::from_archive(packed, &Limits::default()).unwrap()).unwrap()
+    CompiledChart::from_archive(packed, &Limits::default()).unwrap()
 }
 
 /// Returns the last part of a path.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use helm_core::chart::{Chart, File};
-use helm_core::engine::{CompiledChart, ReleaseInfo, RenderError, RenderInput};
+use helm_core::engine::{CompiledChart, OpenError, ReleaseInfo, RenderError, RenderInput};
 use helm_core::values::{self, Values};
 
 fn failure(files: &[(&str, &str)]) -> String {
@@ -189,6 +189,76 @@ fn errors_in_the_files_of_a_chart_name_file_line_and_column() {
         );
         assert_eq!(line.is_empty(), error.excerpt().is_empty(), "{message}");
     }
+}
+
+#[test]
+fn the_first_error_in_the_order_of_helm_is_reported() {
+    let chart = |name| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+    // Helm reads a chart's values, then what is wrong in its own files, then its subcharts one by one.
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (
+            &[("values.yaml", "a: ["), ("charts/a/Chart.yaml", "name: a")],
+            "cannot load values.yaml",
+        ),
+        (
+            &[
+                ("charts/a/Chart.yaml", &chart("a")),
+                ("charts/a/values.yaml", "a: ["),
+                ("charts/b/Chart.yaml", "name: b"),
+            ],
+            "error unpacking subchart a in web: cannot load values.yaml",
+        ),
+        (
+            &[
+                ("charts/a/Chart.yaml", "name: a"),
+                ("charts/b/Chart.yaml", &chart("b")),
+                ("charts/b/values.yaml", "a: ["),
+            ],
+            "error unpacking subchart a in web: validation",
+        ),
+        (
+            &[("values.yaml", "a: ["), ("Chart.lock", "a: [")],
+            "cannot load values.yaml",
+        ),
+    ];
+    for (files, expected) in cases {
+        let own = [File::new("Chart.yaml", chart("web"))];
+        let files = files.iter().map(|(path, text)| File::new(*path, *text));
+        let error = Chart::from_files(own.into_iter().chain(files)).unwrap_err();
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(below) = source {
+            text = format!("{text}: {below}");
+            source = below.source();
+        }
+        assert!(text.starts_with(expected), "{text}, not {expected}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_read_are_reported_before_templates() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("templates")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
+    write("templates/a.yaml", "{{ if }}");
+    // Large enough to be parsed by another thread.
+    write("templates/b.yaml", &"{{ .Values.a }}\n".repeat(4_000));
+    write("values.yaml", "a: [");
+    let error = CompiledChart::load(folder.path()).unwrap_err();
+    assert!(matches!(error, OpenError::Load(_)), "{error}");
+    write("values.yaml", "a: 1");
+    let error = CompiledChart::load(folder.path()).unwrap_err();
+    assert!(matches!(error, OpenError::Compile(_)), "{error}");
+    assert!(
+        error.to_string().contains("web/templates/a.yaml:1"),
+        "{error}"
+    );
+    write("templates/a.yaml", "");
+    assert_eq!(
+        CompiledChart::load(folder.path()).unwrap().chart().name(),
+        "web"
+    );
 }
 
 #[test]

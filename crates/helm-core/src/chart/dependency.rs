@@ -12,7 +12,17 @@ use crate::values::coalesce::{Nulls, coalesce};
 
 /// Returns the chart with the dependencies that `values` enable, each under its alias.
 pub(crate) fn with_enabled(chart: &Chart, values: &Arc<TreeMap>) -> Result<Chart, CoalesceError> {
-    with_enabled_below(chart, values, "")
+    with_enabled_below(chart, values, "", &|chart, values| {
+        coalesce(chart, values, Nulls::Remove)
+    })
+}
+
+/// Returns the chart with the dependencies that its own values enable. Those of its dependencies, which may
+/// decide otherwise, are not read.
+pub(crate) fn with_likely(chart: &Chart) -> Chart {
+    let (_, own) = chart.value_trees();
+    let as_given = |_: &Chart, values: &Arc<TreeMap>| Ok(Arc::clone(values));
+    with_enabled_below(chart, own, "", &as_given).unwrap_or_else(|_| chart.clone())
 }
 
 /// Returns the chart with every dependency that some values could enable.
@@ -26,12 +36,13 @@ fn with_enabled_below(
     chart: &Chart,
     values: &Arc<TreeMap>,
     path: &str,
+    complete: &impl Fn(&Chart, &Arc<TreeMap>) -> Result<Arc<TreeMap>, CoalesceError>,
 ) -> Result<Chart, CoalesceError> {
     if chart.metadata().dependencies.is_empty() {
         return Ok(chart.clone());
     }
     let (chart, mut metadata) = renamed(chart);
-    let values = coalesce(&chart, values, Nulls::Remove)?;
+    let values = complete(&chart, values)?;
     let tags = values.get("tags");
     for dependency in &mut metadata.dependencies {
         dependency.enabled = enabled(dependency, tags, &values, path);
@@ -47,7 +58,10 @@ fn with_enabled_below(
         .iter()
         .filter(|below| !off.contains(below.name()));
     let on: Vec<Chart> = on
-        .map(|below| with_enabled_below(below, &values, &format!("{path}{}.", below.name())))
+        .map(|below| {
+            let path = format!("{path}{}.", below.name());
+            with_enabled_below(below, &values, &path, complete)
+        })
         .collect::<Result<_, _>>()?;
     let off: HashSet<String> = off.into_iter().map(str::to_owned).collect();
     metadata

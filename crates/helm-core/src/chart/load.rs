@@ -7,8 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use go_template::TreeMap;
-
 use super::archive::{self, ArchiveError, Room};
 use super::chart_yaml::{self, ChartYamlError};
 use super::content_digest::LazyDigest;
@@ -122,6 +120,18 @@ impl LoadError {
         }
     }
 
+    /// Adds the file or directory `name` of `charts/` in which it occurred.
+    fn in_subchart(mut self, name: &str, chart: &str) -> Self {
+        if let Some(place) = self.place_mut() {
+            place.move_below(&format!("charts/{name}"));
+        }
+        Self::Subchart {
+            name: name.to_owned(),
+            chart: chart.to_owned(),
+            error: Box::new(self),
+        }
+    }
+
     fn place_mut(&mut self) -> Option<&mut Place> {
         match self {
             Self::Metadata { error, .. } => error.place_mut(),
@@ -152,7 +162,7 @@ impl LoadError {
     }
 }
 
-/// Loads the chart at `path`.
+/// Loads the chart at `path`, except for its values, which [`read_values`] reads.
 pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
     let unreadable = |error| LoadError::Read {
         path: path.to_owned(),
@@ -179,7 +189,16 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
     archive(&bytes, &Room::new(limits), 0)
 }
 
-/// Loads a chart from the bytes of an archive nested `depth` charts deep.
+/// Reads the values of a chart and its dependencies.
+pub(super) fn read_values(chart: &Chart) -> Result<(), LoadError> {
+    chart.read_own_values()?;
+    for below in chart.dependencies() {
+        read_values(below).map_err(|error| error.in_subchart(&below.0.entry, chart.name()))?;
+    }
+    Ok(())
+}
+
+/// Loads a chart, except for its values, from the bytes of an archive nested `depth` charts deep.
 pub(super) fn archive(bytes: &[u8], room: &Room<'_>, depth: usize) -> Result<Chart, LoadError> {
     files(archive::read_into(bytes, room)?, room, depth)
 }
@@ -287,7 +306,7 @@ impl Walk<'_> {
     }
 }
 
-/// Builds a chart from its files.
+/// Builds a chart from its files, except for its values.
 pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<Chart, LoadError> {
     let limits = room.limits;
     if depth > limits.nesting {
@@ -296,6 +315,19 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
         });
     }
     let mut parts = Parts::default();
+    assemble(files, room, depth, &mut parts).map_err(|error| {
+        // Helm reads the values before what was wrong.
+        let values = OwnValues::of_file(parts.values_file.take());
+        values.read().map_or_else(LoadError::Values, |_| error)
+    })
+}
+
+fn assemble(
+    files: Vec<File>,
+    room: &Room<'_>,
+    depth: usize,
+    parts: &mut Parts,
+) -> Result<Chart, LoadError> {
     let mut document = serde_json::Map::new();
     let mut found = false;
     let mut chart_yaml = None;
@@ -331,29 +363,32 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
     }
     chart_yaml::validate(&mut metadata)
         .map_err(|message| LoadError::of_metadata(message, chart_yaml.as_ref()))?;
-    let mut dependencies = Vec::new();
+    let mut dependencies: Vec<Chart> = Vec::new();
     for (name, files) in std::mem::take(&mut parts.below) {
-        let chart = subchart(&name, &files, room, depth + 1).map_err(|mut error| {
-            if let Some(place) = error.place_mut() {
-                place.move_below(&format!("charts/{name}"));
-            }
-            let (name, chart) = (name.clone(), metadata.name.clone());
-            LoadError::Subchart {
-                name,
-                chart,
-                error: Box::new(error),
+        let chart = subchart(&name, &files, room, depth + 1);
+        let chart = chart.map_err(|error| {
+            // Helm reads the values of the subcharts before this one first.
+            let mut earlier = dependencies.iter();
+            let earlier = earlier.find_map(|below| Some((below, read_values(below).err()?)));
+            match earlier {
+                Some((below, earlier)) => earlier.in_subchart(&below.0.entry, &metadata.name),
+                None => error.in_subchart(&name, &metadata.name),
             }
         })?;
-        dependencies.extend(chart);
+        if let Some(mut chart) = chart {
+            Arc::make_mut(&mut chart.0).entry = name.into();
+            dependencies.push(chart);
+        }
     }
     let below = dependencies
         .iter()
         .map(|chart: &Chart| Arc::clone(&chart.0.digest));
+    let parts = std::mem::take(parts);
     let digest = LazyDigest::new(parts.all, below.collect());
     Ok(Chart(Arc::new(ChartInner {
         metadata: Arc::new(metadata),
         lock: parts.lock.map(Arc::new),
-        values: OwnValues::new(parts.values.map(Arc::new)),
+        values: OwnValues::of_file(parts.values_file.clone()),
         values_file: parts.values_file,
         schema: parts.schema.map(|file| Arc::new(Schema::new(file))),
         templates: parts.templates.into(),
@@ -361,6 +396,7 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
         dependencies,
         modified: parts.modified,
         repeated: parts.repeated.into(),
+        entry: Arc::default(),
         digest: Arc::new(digest),
     })))
 }
@@ -369,7 +405,6 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
 #[derive(Default)]
 struct Parts {
     lock: Option<Lock>,
-    values: Option<TreeMap>,
     values_file: Option<File>,
     schema: Option<File>,
     templates: Vec<File>,
@@ -417,9 +452,9 @@ impl Parts {
                 self.lock = Some(chart_yaml::lock(&file).map_err(unreadable("Chart.lock"))?);
             }
             "values.yaml" => {
-                self.values =
-                    Some(values::read_tree(file.name(), file.data()).map_err(LoadError::Values)?);
-                self.values_file = Some(file);
+                if let Some(earlier) = self.values_file.replace(file) {
+                    values::read_tree(earlier.name(), earlier.data()).map_err(LoadError::Values)?;
+                }
             }
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {

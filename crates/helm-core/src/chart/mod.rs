@@ -38,7 +38,7 @@ use schema::Schema;
 
 use crate::Digest;
 use crate::release::{ReleaseChart, StoredFile, Time};
-use crate::values::{Values, tree};
+use crate::values::{self, Values, ValuesError, tree};
 
 /// A file of a chart. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,6 +68,10 @@ impl File {
     /// Returns the path within the chart.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// Returns the content.
@@ -129,36 +133,75 @@ struct ChartInner {
     modified: Option<Time>,
     /// Names that several files have.
     repeated: Arc<[Arc<str>]>,
+    /// Its file or directory in `charts/` of the chart above.
+    entry: Arc<str>,
     /// Digest of the chart as it was loaded, before dependencies were disabled or renamed.
     digest: Arc<LazyDigest>,
 }
 
-/// A chart's own values in the forms in which they are used.
-#[derive(Clone)]
+/// A chart's own values in the forms in which they are used, each made on first use.
+#[derive(Clone, Default)]
 struct OwnValues {
-    raw: Arc<TreeMap>,
-    /// Without the nulls in maps.
-    clean: Arc<TreeMap>,
-    /// Computed on first use.
+    /// `values.yaml`, unless the values come from elsewhere.
+    file: Option<File>,
+    trees: OnceLock<ValueTrees>,
     json: OnceLock<Arc<Values>>,
-    /// Whether there is a `values.yaml`.
+    /// Whether there are values, even if they are empty.
     present: bool,
 }
 
+#[derive(Clone)]
+struct ValueTrees {
+    raw: Arc<TreeMap>,
+    /// Without the nulls in maps.
+    clean: Arc<TreeMap>,
+}
+
 impl OwnValues {
-    fn new(values: Option<Arc<TreeMap>>) -> Self {
-        let present = values.is_some();
-        let raw = values.unwrap_or_else(|| Arc::new(TreeMap::new(Type::MAP, [])));
+    fn of_file(file: Option<File>) -> Self {
+        Self {
+            present: file.is_some(),
+            file,
+            ..Self::default()
+        }
+    }
+
+    fn new(values: Arc<TreeMap>) -> Self {
+        Self {
+            trees: OnceLock::from(ValueTrees::new(values)),
+            present: true,
+            ..Self::default()
+        }
+    }
+
+    /// Reads the file, unless that was done before. Every load does so, and reports the error.
+    fn read(&self) -> Result<&ValueTrees, ValuesError> {
+        if let Some(known) = self.trees.get() {
+            return Ok(known);
+        }
+        let values = match &self.file {
+            Some(file) => values::read_tree(file.name(), file.data())?,
+            None => TreeMap::new(Type::MAP, []),
+        };
+        let trees = ValueTrees::new(Arc::new(values));
+        Ok(self.trees.get_or_init(|| trees))
+    }
+
+    fn trees(&self) -> &ValueTrees {
+        let empty = || ValueTrees::new(Arc::new(TreeMap::new(Type::MAP, [])));
+        // There are no charts whose values cannot be read.
+        self.read()
+            .unwrap_or_else(|_| self.trees.get_or_init(empty))
+    }
+}
+
+impl ValueTrees {
+    fn new(raw: Arc<TreeMap>) -> Self {
         let clean = match tree::without_nulls(&Tree::Map(Arc::clone(&raw))) {
             Tree::Map(clean) => clean,
             _ => Arc::clone(&raw),
         };
-        Self {
-            raw,
-            clean,
-            json: OnceLock::new(),
-            present,
-        }
+        Self { raw, clean }
     }
 }
 
@@ -177,7 +220,7 @@ impl Chart {
     /// # Errors
     /// Like [`Chart::load`].
     pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Self, LoadError> {
-        load::path(path.as_ref(), limits)
+        load::path(path.as_ref(), limits)?.with_values_read()
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
@@ -185,7 +228,29 @@ impl Chart {
     /// # Errors
     /// If the text is not an archive, or the files are not those of a chart.
     pub fn from_archive(archive: &[u8], limits: &Limits) -> Result<Self, LoadError> {
+        Self::outline(archive, limits)?.with_values_read()
+    }
+
+    /// Loads a chart like [`Chart::from_archive`], except for its values.
+    pub(crate) fn outline(archive: &[u8], limits: &Limits) -> Result<Self, LoadError> {
         load::archive(archive, &archive::Room::new(limits), 0)
+    }
+
+    /// Loads a chart like [`Chart::load`], except for its values.
+    pub(crate) fn outline_of(path: &Path) -> Result<Self, LoadError> {
+        load::path(path, &Limits::default())
+    }
+
+    /// Reads the chart's values, without those of its dependencies.
+    pub(crate) fn read_own_values(&self) -> Result<(), LoadError> {
+        self.0.values.read().map_err(LoadError::Values)?;
+        Ok(())
+    }
+
+    /// Reads the chart's values, and those of its dependencies.
+    pub(crate) fn with_values_read(self) -> Result<Self, LoadError> {
+        load::read_values(&self)?;
+        Ok(self)
     }
 
     /// Builds a chart from its files. Directories and archives are loaded through this function
@@ -194,11 +259,9 @@ impl Chart {
     /// # Errors
     /// If the files are not those of a chart.
     pub fn from_files(files: impl IntoIterator<Item = File>) -> Result<Self, LoadError> {
-        load::files(
-            files.into_iter().collect(),
-            &archive::Room::new(&Limits::default()),
-            0,
-        )
+        let limits = Limits::default();
+        let room = archive::Room::new(&limits);
+        load::files(files.into_iter().collect(), &room, 0)?.with_values_read()
     }
 
     /// Returns the name.
@@ -221,7 +284,7 @@ impl Chart {
         self.0
             .values
             .json
-            .get_or_init(|| Arc::new(tree::to_map(&self.0.values.raw)))
+            .get_or_init(|| Arc::new(tree::to_map(&self.0.values.trees().raw)))
     }
 
     /// Returns the file `values.yaml`, as the chart's author wrote it.
@@ -231,7 +294,8 @@ impl Chart {
 
     /// Returns the chart's own values with nulls and without them.
     pub(crate) fn value_trees(&self) -> (&Arc<TreeMap>, &Arc<TreeMap>) {
-        (&self.0.values.raw, &self.0.values.clean)
+        let trees = self.0.values.trees();
+        (&trees.raw, &trees.clean)
     }
 
     /// Returns the file `values.schema.json`.
@@ -325,7 +389,7 @@ impl Chart {
     /// Returns the chart with other values.
     pub(crate) fn with_values(&self, values: Arc<TreeMap>) -> Self {
         Self(Arc::new(ChartInner {
-            values: OwnValues::new(Some(values)),
+            values: OwnValues::new(values),
             ..(*self.0).clone()
         }))
     }

@@ -1,66 +1,23 @@
-//! Parses the templates of a chart once, when they first take part in a render, and links them.
+//! Links the templates of a chart and its dependencies.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, OnceLock};
-#[cfg(feature = "parallel")]
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread::available_parallelism,
-};
+use std::sync::Arc;
 
-use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
+use go_template::{Str, Template, TemplateSet, Tree};
 
 use super::include::names_version;
-use super::{
-    RenderError, context, files_object, funcs_duration, funcs_json, funcs_toml, funcs_yaml, include,
-};
+use super::source::{self, Source};
+use super::{RenderError, context, files_object};
 use crate::chart::{Chart, dependency};
 use crate::slots::Slots;
 use crate::values::Resolved;
 
-/// The name of the template set, which Go's errors show for `tpl`.
-const SET: &str = "gotpl";
-
-/// The functions of Go, Sprig and Helm.
-static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
-    let mut funcs = Funcs::new().with(&go_template::sprig::FUNCS);
-    // Templates cannot read the environment of the process.
-    funcs.remove("env");
-    funcs.remove("expandenv");
-    for helm in [
-        include::FUNCS,
-        funcs_yaml::FUNCS,
-        funcs_json::FUNCS,
-        funcs_toml::FUNCS,
-        funcs_duration::FUNCS,
-    ] {
-        funcs.extend(helm);
-    }
-    Arc::new(funcs)
-});
-
 /// The templates of a chart and all its dependencies, by path.
 pub(super) struct Templates {
+    /// The chart's own, in the order in which they are linked.
+    own: Vec<Arc<Source>>,
     sources: HashMap<String, Arc<Source>>,
     linked: Slots<String, Linked>,
-}
-
-/// A file with templates.
-struct Source {
-    path: String,
-    text: Str,
-    parsed: OnceLock<Result<ParsedTemplates, ParseError>>,
-}
-
-impl Source {
-    /// Returns its templates, which are parsed by the first call.
-    fn parsed(&self) -> Result<&ParsedTemplates, &ParseError> {
-        static PARSER: LazyLock<TemplateSet> =
-            LazyLock::new(|| TemplateSet::new(SET, Arc::clone(&FUNCS)));
-        let parse = || PARSER.parse_detached(self.path.as_str(), self.text.clone());
-        self.parsed.get_or_init(parse).as_ref()
-    }
 }
 
 /// The templates that take part in a render, with the constant data of their charts.
@@ -96,32 +53,60 @@ pub(super) struct LinkedChart {
 }
 
 impl Templates {
-    /// Finds the templates of `chart` under every name that its dependencies can have, and parses the chart's
-    /// own, which take part in every render.
-    pub(super) fn parse(chart: &Chart) -> Result<Self, RenderError> {
+    /// Finds the templates of `chart` under every name that its dependencies can have, and starts to parse the
+    /// chart's own, which take part in every render.
+    pub(super) fn start(chart: &Chart) -> Self {
         let mut sources = HashMap::new();
         let mut own = Vec::new();
+        let mut by_name: HashMap<_, Vec<Arc<Source>>> = HashMap::new();
         walk(&dependency::with_all(chart), &mut |chart, path, parent| {
             for file in templates_of(chart) {
-                let source = Arc::new(Source {
-                    path: format!("{path}/{}", file.name()),
-                    text: Str::from(file.shared_data()),
-                    parsed: OnceLock::new(),
-                });
+                let path = format!("{path}/{}", file.name());
+                let known = by_name.entry((file.shared_name(), file.data().len()));
+                let known = known.or_default();
+                let mut same = known.iter();
+                let same = same.find(|known| known.text().as_bytes() == file.data());
+                let text = file.shared_data().into();
+                let source = Arc::new(Source::new(path.clone(), text, same.cloned()));
+                if same.is_none() {
+                    known.push(Arc::clone(&source));
+                }
                 if parent.is_none() {
                     own.push(Arc::clone(&source));
                 }
-                sources.insert(source.path.clone(), source);
+                sources.insert(path, source);
             }
         });
-        own.sort_by(|a, b| order(&b.path).cmp(&order(&a.path)));
-        parse_all(&own);
-        match own.iter().find_map(|source| source.parsed().err()) {
+        own.sort_by(|a, b| order(b.path()).cmp(&order(a.path())));
+        source::start(&own);
+        Self {
+            own,
+            sources,
+            linked: Slots::new(),
+        }
+    }
+
+    /// Starts to parse the templates of the dependencies that the chart's own values enable.
+    pub(super) fn start_dependencies(&self, chart: &Chart) {
+        let mut likely = Vec::new();
+        walk(
+            &dependency::with_likely(chart),
+            &mut |chart, path, parent| {
+                if parent.is_some() {
+                    let paths = templates_of(chart).map(|file| format!("{path}/{}", file.name()));
+                    likely.extend(paths.filter_map(|path| self.sources.get(&path).cloned()));
+                }
+            },
+        );
+        source::start(&likely);
+    }
+
+    /// Waits until the chart's own templates are parsed.
+    pub(super) fn finish(&self) -> Result<(), RenderError> {
+        source::parse_all(&self.own);
+        match self.own.iter().find_map(|source| source.parsed().err()) {
             Some(error) => Err(RenderError::from_parse(error)),
-            None => Ok(Self {
-                sources,
-                linked: Slots::new(),
-            }),
+            None => Ok(()),
         }
     }
 
@@ -151,9 +136,8 @@ impl Templates {
         let mut paths: Vec<_> = paths.into_iter().collect();
         paths.sort_by(|(a, _), (b, _)| order(b).cmp(&order(a)));
         let sources = paths.iter().filter_map(|(path, _)| self.sources.get(path));
-        let missing = sources.filter(|source| source.parsed.get().is_none());
-        parse_all(&missing.cloned().collect::<Vec<_>>());
-        let mut set = TemplateSet::new(SET, Arc::clone(&FUNCS));
+        source::parse_all(&sources.cloned().collect::<Vec<_>>());
+        let mut set = source::empty_set();
         let mut files = Vec::new();
         for (path, (chart, base_path)) in paths {
             // All names that a dependency can have are known.
@@ -186,70 +170,6 @@ impl Templates {
             charts,
             reads_version,
         })
-    }
-}
-
-/// The threads that parse beside the one that needs the templates: one for each further processor, because each
-/// thread keeps memory of its own. There are none if they cannot be started.
-#[cfg(feature = "parallel")]
-static POOL: LazyLock<Option<rayon::ThreadPool>> = LazyLock::new(|| {
-    let helpers = available_parallelism().map_or(0, |processors| processors.get() - 1);
-    if helpers == 0 {
-        return None;
-    }
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(helpers)
-        .build()
-        .ok()
-});
-
-/// Minimum size of all templates, in bytes, for parsing them on several threads.
-#[cfg(feature = "parallel")]
-const MIN_PARALLEL_SIZE: usize = 24 << 10;
-
-/// Parses files.
-#[cfg(not(feature = "parallel"))]
-fn parse_all(sources: &[Arc<Source>]) {
-    for source in sources {
-        let _ = source.parsed();
-    }
-}
-
-/// Parses files, on the threads of a pool if they are large. On two processors, the large charts of
-/// `docs/benchmarks.md` are loaded, compiled and rendered 1.1 to 1.2 times as fast with it.
-#[cfg(feature = "parallel")]
-fn parse_all(sources: &[Arc<Source>]) {
-    let total: usize = sources.iter().map(|source| source.text.len()).sum();
-    let queue = Arc::new(ParseQueue {
-        sources: sources.to_vec(),
-        next: AtomicUsize::new(0),
-    });
-    // Using the pool starts its threads.
-    if total >= MIN_PARALLEL_SIZE
-        && let Some(pool) = &*POOL
-    {
-        for _ in 0..pool.current_num_threads() {
-            let queue = Arc::clone(&queue);
-            // A file that a helper fails to parse is parsed by whoever needs it.
-            pool.spawn(move || drop(catch_unwind(AssertUnwindSafe(|| queue.work()))));
-        }
-    }
-    queue.work();
-}
-
-/// Files to parse, which the threads take one by one.
-#[cfg(feature = "parallel")]
-struct ParseQueue {
-    sources: Vec<Arc<Source>>,
-    next: AtomicUsize,
-}
-
-#[cfg(feature = "parallel")]
-impl ParseQueue {
-    fn work(&self) {
-        while let Some(source) = self.sources.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let _ = source.parsed();
-        }
     }
 }
 

@@ -6,7 +6,19 @@ use go_template::{BudgetError, Frame};
 
 use super::include::{self, Warning};
 use super::{LookupKey, MAX_LOOKUPS};
+use crate::chart::LoadError;
 use crate::manifest::ManifestError;
+
+/// An error while loading and compiling a chart.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The chart cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A template of the chart cannot be parsed.
+    #[error(transparent)]
+    Compile(#[from] RenderError),
+}
 
 /// An error while rendering a chart.
 #[derive(Debug, thiserror::Error)]

@@ -32,16 +32,18 @@ mod funcs_yaml;
 mod glob;
 mod include;
 pub mod lookup;
+mod source;
 mod strip;
 mod toml_reader;
 mod values_object;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use compile::{Linked, Templates};
-pub use error::RenderError;
+pub use error::{OpenError, RenderError};
 pub use execute::Output;
 pub use go_template::{BudgetError, Cancel, Limits as RenderLimits};
 pub use lookup::{Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, NoCluster, Snapshot};
@@ -49,7 +51,7 @@ pub use lookup::{Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, NoCluster, Snapsh
 use go_template::Stop;
 
 use crate::capabilities::Capabilities;
-use crate::chart::{Chart, version_range};
+use crate::chart::{self, Chart, version_range};
 use crate::release::Revision;
 use crate::render::Rendered;
 use crate::values::{CoalesceError, Coalesced, Resolver, UserValues};
@@ -190,14 +192,46 @@ struct CompiledInner {
 }
 
 impl CompiledChart {
-    /// Parses the templates of a chart. Those of a dependency are parsed by the first render that it takes
-    /// part in, which reports their errors.
+    /// Parses the templates of a chart. The errors of those of a dependency are reported by the first render that
+    /// it takes part in.
     ///
     /// # Errors
     /// [`RenderError::Parse`] if a file of the chart itself is not a template.
     pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
-        let templates = Templates::parse(chart)?;
-        let resolver = Resolver::new(chart.clone());
+        let templates = Templates::start(chart);
+        templates.start_dependencies(chart);
+        Self::finish(chart.clone(), templates)
+    }
+
+    /// Loads a chart like [`Chart::load`] and compiles it. This is faster than one after the other where there are
+    /// several processors: the templates of a large chart are parsed while its values are read.
+    ///
+    /// # Errors
+    /// Those of [`Chart::load`] and [`CompiledChart::compile`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open(Chart::outline_of(path.as_ref())?)
+    }
+
+    /// Loads a chart like [`Chart::from_archive`] and compiles it, as [`CompiledChart::load`] does.
+    ///
+    /// # Errors
+    /// Those of [`Chart::from_archive`] and [`CompiledChart::compile`].
+    pub fn from_archive(archive: &[u8], limits: &chart::Limits) -> Result<Self, OpenError> {
+        Self::open(Chart::outline(archive, limits)?)
+    }
+
+    fn open(outline: Chart) -> Result<Self, OpenError> {
+        let templates = Templates::start(&outline);
+        // They tell which dependencies are likely to take part.
+        outline.read_own_values()?;
+        templates.start_dependencies(&outline);
+        let chart = outline.with_values_read()?;
+        Ok(Self::finish(chart, templates)?)
+    }
+
+    fn finish(chart: Chart, templates: Templates) -> Result<Self, RenderError> {
+        templates.finish()?;
+        let resolver = Resolver::new(chart);
         Ok(Self(Arc::new(CompiledInner {
             resolver,
             templates,

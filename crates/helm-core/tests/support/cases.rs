@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use helm_core::Rendered;
-use helm_core::chart::Chart;
 use helm_core::engine::{CompiledChart, ReleaseInfo, RenderInput};
 use helm_core::manifest::Hook;
 use helm_core::release::Revision;
@@ -130,8 +129,7 @@ fn check(folder: &Path, directory: &Path, compiled: &Compiled) -> Result<(), Str
 
 /// Loads and compiles a chart.
 pub(crate) fn compile(path: &Path) -> Result<CompiledChart, String> {
-    let chart = Chart::load(path).map_err(|error| error.to_string())?;
-    CompiledChart::compile(&chart).map_err(|error| error.to_string())
+    CompiledChart::load(path).map_err(|error| error.to_string())
 }
 
 /// Renders a case.

@@ -7,6 +7,8 @@ use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
 use helm_core::chart::{Chart, Limits};
+use helm_core::engine::OpenError;
+use helm_core::{CompiledChart, RenderError};
 use hybrid_operator::watches::RemoteChart;
 
 use super::cosign_flags::CosignFlags;
@@ -88,13 +90,36 @@ pub(crate) enum Found {
 impl Found {
     /// Loads the chart.
     pub(crate) fn load(&self) -> anyhow::Result<Chart> {
+        let loaded = match self {
+            Self::Local(path) => Chart::load(path),
+            Self::Verified { archive, .. } | Self::Fetched { archive, .. } => {
+                Chart::from_archive(archive, &Limits::default())
+            }
+        };
+        loaded.with_context(|| self.cannot_load())
+    }
+
+    /// Loads and compiles the chart. The inner error is that of a template.
+    pub(crate) fn compile(&self) -> anyhow::Result<Result<CompiledChart, RenderError>> {
+        let compiled = match self {
+            Self::Local(path) => CompiledChart::load(path),
+            Self::Verified { archive, .. } | Self::Fetched { archive, .. } => {
+                CompiledChart::from_archive(archive, &Limits::default())
+            }
+        };
+        match compiled {
+            Ok(compiled) => Ok(Ok(compiled)),
+            Err(OpenError::Compile(error)) => Ok(Err(error)),
+            Err(OpenError::Load(error)) => Err(error).with_context(|| self.cannot_load()),
+        }
+    }
+
+    fn cannot_load(&self) -> String {
         match self {
-            Self::Local(path) => Chart::load(path)
-                .with_context(|| format!("cannot load the chart {:?}", path.display())),
-            Self::Verified { path, archive } => Chart::from_archive(archive, &Limits::default())
-                .with_context(|| format!("cannot load the chart {:?}", path.display())),
-            Self::Fetched { shown, archive } => Chart::from_archive(archive, &Limits::default())
-                .with_context(|| format!("cannot load the chart {shown}")),
+            Self::Local(path) | Self::Verified { path, .. } => {
+                format!("cannot load the chart {:?}", path.display())
+            }
+            Self::Fetched { shown, .. } => format!("cannot load the chart {shown}"),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chart_source::PullError;
 use helm_core::chart::LoadError;
+use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 
 /// Error loading a chart.
@@ -50,7 +51,7 @@ impl Chart {
     /// If the chart cannot be read, or a template cannot be parsed.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, BuildError> {
         let path = path.as_ref();
-        Self::compile(path, helm_core::Chart::load(path))
+        Self::opened(path, CompiledChart::load(path))
     }
 
     /// Reads an archive that is in memory, for example one that `include_bytes!` has put into the
@@ -59,38 +60,37 @@ impl Chart {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_archive(archive: &[u8]) -> Result<Self, BuildError> {
-        let limits = helm_core::chart::Limits::default();
-        Self::compile(
-            Path::new("in the given archive"),
-            helm_core::Chart::from_archive(archive, &limits),
-        )
+        Self::of_archive(Path::new("in the given archive"), archive)
     }
 
-    fn compile(
-        path: &Path,
-        chart: Result<helm_core::Chart, LoadError>,
-    ) -> Result<Self, BuildError> {
-        let chart = chart.map_err(|source| BuildError::Load {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
-        Self::of(path, &chart)
-    }
-
-    /// Compiles a chart that was read from `path`, or fetched under that name.
-    pub(super) fn of(path: &Path, chart: &helm_core::Chart) -> Result<Self, BuildError> {
-        let compiled = CompiledChart::compile(chart).map_err(|source| BuildError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
-        Ok(Self(Arc::new(compiled)))
+    /// Reads an archive that was fetched under the name `path`.
+    pub(super) fn of_archive(path: &Path, archive: &[u8]) -> Result<Self, BuildError> {
+        let chart = CompiledChart::from_archive(archive, &helm_core::chart::Limits::default());
+        Self::opened(path, chart)
     }
 
     /// Returns a chart without templates.
     pub(super) fn empty() -> Result<Self, BuildError> {
         let metadata = "apiVersion: v2\nname: empty\nversion: 0.0.0\n";
         let files = [helm_core::chart::File::new("Chart.yaml", metadata)];
-        Self::compile(Path::new("empty"), helm_core::Chart::from_files(files))
+        let chart = helm_core::Chart::from_files(files).map_err(OpenError::from);
+        let compiled = chart.and_then(|chart| Ok(CompiledChart::compile(&chart)?));
+        Self::opened(Path::new("empty"), compiled)
+    }
+
+    fn opened(path: &Path, chart: Result<CompiledChart, OpenError>) -> Result<Self, BuildError> {
+        let path = path.to_owned();
+        match chart {
+            Ok(chart) => Ok(Self(Arc::new(chart))),
+            Err(OpenError::Load(source)) => Err(BuildError::Load {
+                path,
+                source: Box::new(source),
+            }),
+            Err(OpenError::Compile(source)) => Err(BuildError::Parse {
+                path,
+                source: Box::new(source),
+            }),
+        }
     }
 
     /// Returns whether this is a clone of the same chart.

@@ -137,8 +137,7 @@ impl ChartReader {
         policy: Policy,
         archive: &[u8],
     ) -> Result<Chart, BuildError> {
-        let unpacked = Self::unpack(chart, archive)?;
-        let ready = Chart::of(Path::new(&chart.to_string()), &unpacked)?;
+        let ready = Chart::of_archive(Path::new(&chart.to_string()), archive)?;
         let mut compiled = lock(&self.0.compiled);
         compiled.retain(|known| known.source != *chart);
         compiled.push(Compiled {

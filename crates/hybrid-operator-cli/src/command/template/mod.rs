@@ -222,12 +222,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let name = args.release_name(name)?;
     let values = args.values.merged()?;
-    let chart = args.load(chart.trim())?;
+    let compiled = args.load(chart.trim())?;
     if args.debug {
+        let chart = compiled.chart();
         let (name, count) = (chart.name(), chart.dependencies().len());
         crate::print_message(&format!("chart {name}: {count} dependencies"));
     }
-    let compiled = CompiledChart::compile(&chart).map_err(with_excerpt)?;
     let coalesced = if args.skip_schema_validation {
         compiled.coalesce_unchecked(values)?
     } else {
@@ -337,7 +337,7 @@ pub(crate) fn capabilities(
 
 impl Args {
     /// Loads the chart, which is fetched if it is not on this machine.
-    fn load(&self, chart: &str) -> anyhow::Result<Chart> {
+    fn load(&self, chart: &str) -> anyhow::Result<CompiledChart> {
         let given = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
         let (repo, mut version) = (given(&self.repo), given(&self.version));
         if self.devel && version.is_none() {
@@ -354,17 +354,23 @@ impl Args {
                  oci://HOST/PATH, or the repository with --repo"
             );
         }
-        let loaded = found.load()?;
+        let mut compiled = found.compile()?;
+        // Helm reports what is missing before the errors of templates.
+        let mut loaded = match &compiled {
+            Ok(compiled) => compiled.chart().clone(),
+            Err(_) => found.load()?,
+        };
         check_installable(&loaded, chart)?;
-        let complete = check_complete(&loaded);
-        match found {
-            Found::Local(path) if self.helm.dependency_update && complete.is_err() => {
-                dependency::update(&path, &self.access, &mut std::io::stderr())?;
-                let updated = Found::Local(path).load()?;
-                check_complete(&updated).map(|()| updated)
-            }
-            _ => complete.map(|()| loaded),
+        if let Found::Local(path) = &found
+            && self.helm.dependency_update
+            && check_complete(&loaded).is_err()
+        {
+            dependency::update(path, &self.access, &mut std::io::stderr())?;
+            loaded = found.load()?;
+            compiled = CompiledChart::compile(&loaded);
         }
+        check_complete(&loaded)?;
+        compiled.map_err(with_excerpt)
     }
 
     /// Returns the given name, or Helm's default.

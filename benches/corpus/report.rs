@@ -128,7 +128,7 @@ impl Comparison {
              mimalloc, as the `hybrid-operator` command does. Within a render, and not beyond it, it remembers what \
              included templates print for the same data. *Load, compile and render* starts with the bytes \
              of the archive, with nothing cached from earlier rounds: schemas are parsed on first use, and the \
-             templates of a large chart are parsed on all processors. Each of three passes over all cases \
+             templates of a large chart are parsed on all processors while its values are read, copies of one text once. Each of three passes over all cases \
              spends at least 0.2 s on a case, and the time of the case is the median over the passes of their median \
              rounds, so that it includes garbage collection in Go and deallocation in Rust. The time of a chart is the sum over its cases; the time of a process \
              is the median of five starts with the chart's own values, with the output discarded. Peak memory is \

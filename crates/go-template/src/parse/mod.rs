@@ -1,8 +1,7 @@
 //! Parses a text directly into the code of its templates.
 //!
-//! The parser rejects what Go rejects, with Go's messages. It
-//! has a stricter limit of its own: control structures and parentheses together may nest as deep as parentheses
-//! alone in Go, and 100 deep where the stack cannot grow.
+//! The parser rejects what Go rejects, with Go's messages. It has a stricter limit of its own: control structures
+//! and parentheses together may nest as deep as parentheses alone in Go, and 100 deep where the stack cannot grow.
 
 mod build;
 mod control;

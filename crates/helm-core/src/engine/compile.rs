@@ -20,6 +20,9 @@ pub(super) struct Templates {
     linked: Slots<String, Linked>,
 }
 
+/// Number of texts with the same name and length that a further one is compared with.
+const MAX_COMPARED: usize = 8;
+
 /// The templates that take part in a render, with the constant data of their charts.
 pub(super) struct Linked {
     pub(super) set: TemplateSet,
@@ -68,7 +71,7 @@ impl Templates {
                 let same = same.find(|known| known.text().as_bytes() == file.data());
                 let text = file.shared_data().into();
                 let source = Arc::new(Source::new(path.clone(), text, same.cloned()));
-                if same.is_none() {
+                if same.is_none() && known.len() < MAX_COMPARED {
                     known.push(Arc::clone(&source));
                 }
                 if parent.is_none() {

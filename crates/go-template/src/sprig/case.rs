@@ -219,7 +219,7 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
         }
         let (second, width) = next_valid(rest, first);
         if unicode::is_upper(second) {
-            split(Word::Upper, end_of_capitals(text, size))
+            split(Word::Upper, end_of_capitals(text, size, first))
         } else if is_alphabet(second) {
             split(Word::Upper, run(size + width, second, &lower_letter))
         } else {
@@ -244,12 +244,12 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
     }
 }
 
-/// Returns the end of a run of capitals that begins before `start`. The last one belongs to the
+/// Returns the end of a run of capitals that begins with `first` before `start`. The last one belongs to the
 /// next word if a small letter follows.
-fn end_of_capitals(text: &[u8], start: usize) -> usize {
+fn end_of_capitals(text: &[u8], start: usize, first: char) -> usize {
     let mut end = start;
     let mut last_width = 0;
-    let mut rune = ' ';
+    let mut rune = first;
     while let Some(rest) = text.get(end..).filter(|rest| !rest.is_empty()) {
         let width;
         (rune, width) = next_valid(rest, rune);

@@ -30,6 +30,12 @@ fn shown(error: &RenderError) -> String {
     format!("{error}\n\n{}", error.excerpt())
 }
 
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    let messages: Vec<String> = errors.map(ToString::to_string).collect();
+    messages.join(": ")
+}
+
 #[test]
 fn parse_error_names_the_line() {
     let error = failure(&[("templates/a.yaml", "a: 1\nb: {{ if }}\n")]);
@@ -175,12 +181,7 @@ fn errors_in_the_files_of_a_chart_name_file_line_and_column() {
             .filter(|(at, (name, _))| files.iter().skip(at + 1).all(|(later, _)| later != name));
         let files = files.map(|(_, (name, text))| File::new(*name, *text));
         let error = Chart::from_files(files).unwrap_err();
-        let mut message = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
+        let message = with_causes(&error);
         assert!(message.contains(place), "{place} is not in {message}");
         assert!(
             error.excerpt().starts_with(line),
@@ -225,12 +226,7 @@ fn the_first_error_in_the_order_of_helm_is_reported() {
         let own = [File::new("Chart.yaml", chart("web"))];
         let files = files.iter().map(|(path, text)| File::new(*path, *text));
         let error = Chart::from_files(own.into_iter().chain(files)).unwrap_err();
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(below) = source {
-            text = format!("{text}: {below}");
-            source = below.source();
-        }
+        let text = with_causes(&error);
         assert!(text.starts_with(expected), "{text}, not {expected}");
     }
 }

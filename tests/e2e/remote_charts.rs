@@ -100,6 +100,16 @@ async fn answers(world: &World, path: &str, status: u16, text: &str) {
     there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
 }
 
+/// Waits until a metric has a value: `line` is a line of `/metrics`.
+async fn counts(world: &World, line: &str) {
+    let there = async || {
+        let metrics = world.operator.metrics().await.unwrap();
+        metrics.lines().any(|found| found == line)
+    };
+    let there = wait::until(LIMIT, line, there).await;
+    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
 fn hybrid_operator(folder: &Path, arguments: &[&str]) -> String {
     is_current("hybrid-operator").unwrap();
     let output = Command::new(programs().join("hybrid-operator"))
@@ -190,12 +200,14 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     apply(&gadgets, "g", &json!({"spec": {"value": "1"}})).await;
     answers(&world, "/readyz/charts", 500, "Gadget does not run: ").await;
     answers(&world, "/readyz", 500, "answers with status 503").await;
+    counts(&world, "hybrid_operator_charts_missing 1").await;
     let gadget = gadgets.get("g").await.unwrap();
     assert!(gadget.data.get("status").is_none(), "{gadget:?}");
 
     up.store(true, Ordering::SeqCst);
     deployed(&world, "g", "1.0.0", "1").await;
     answers(&world, "/readyz", 200, "ok").await;
+    counts(&world, "hybrid_operator_charts_missing 0").await;
 }
 
 #[tokio::test]
@@ -220,12 +232,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
 
     set_chart(&project, &chart("3.0.0"));
     let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
-    let counted = async || {
-        let metrics = world.operator.metrics().await.unwrap();
-        metrics.contains(refused)
-    };
-    let counted = wait::until(LIMIT, refused, counted).await;
-    counted.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    counts(&world, refused).await;
     let log = world.operator.log();
     assert!(log.contains("has no version \\\"3.0.0\\\""), "{log}");
     deployed(&world, "a", "1.0.0", "2").await;
@@ -361,12 +368,7 @@ async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_fro
     let replaced = other.verifying_key().to_public_key_pem(LineEnding::LF);
     project.write("cosign.pub", &replaced.unwrap());
     let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
-    let counted = async || {
-        let metrics = world.operator.metrics().await.unwrap();
-        metrics.contains(refused)
-    };
-    let counted = wait::until(LIMIT, refused, counted).await;
-    counted.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    counts(&world, refused).await;
     project.write("cosign.pub", &public);
 
     assert!(world.operator.stop(LIMIT).await.unwrap().success());

@@ -182,7 +182,7 @@ const PANELS: &[Panel] = &[
     },
     Panel {
         title: "Reloads",
-        description: "Changes of the watches file and its charts, by result, and releases that wait for one.",
+        description: "Changes of the watches file and its charts, by result, releases that wait for one, and entries whose charts could not be fetched yet.",
         unit: "short",
         queries: &[
             (
@@ -192,6 +192,10 @@ const PANELS: &[Panel] = &[
             (
                 "sum by (controller) (hybrid_operator_rollout_waiting{SELECT})",
                 "{{controller}} waiting",
+            ),
+            (
+                "max(hybrid_operator_charts_missing{SELECT})",
+                "charts missing",
             ),
         ],
     },
@@ -272,6 +276,14 @@ const ALERTS: &[Alert] = &[
         severity: "warning",
         summary: "The API server refuses {{ $labels.method }} requests of the operator.",
         description: "The operator's log names the missing permission. Run 'hybrid-operator generate rbac' and apply config/rbac.",
+    },
+    Alert {
+        name: "OperatorChartsMissing",
+        query: "max by (namespace, job) (hybrid_operator_charts_missing{JOB}) > 0",
+        lasting: "10m",
+        severity: "warning",
+        summary: "{{ $value }} kinds do not run, because their charts could not be fetched.",
+        description: "/readyz/charts and the operator's log name the charts and the errors. What they deployed keeps running.",
     },
     Alert {
         name: "OperatorHasNoLeader",

@@ -33,6 +33,7 @@ pub const METRICS: &[&str] = &[
     "controller_runtime_webhook_requests_total",
     "helm_operator_build_info",
     "hybrid_operator_blocked_reconciles_total",
+    "hybrid_operator_charts_missing",
     "hybrid_operator_reload_last_success_timestamp_seconds",
     "hybrid_operator_reload_total",
     "hybrid_operator_rollout_waiting",

@@ -23,6 +23,7 @@ struct ControllerLabel {
 pub(crate) struct ReloadMetrics {
     total: Family<ResultLabel, Counter>,
     last_success: Gauge,
+    charts_missing: Gauge,
     waiting: Family<ControllerLabel, Gauge>,
 }
 
@@ -32,6 +33,7 @@ impl ReloadMetrics {
         let metrics = Self {
             total: Family::default(),
             last_success: Gauge::default(),
+            charts_missing: Gauge::default(),
             waiting: Family::default(),
         };
         // The encoder appends `_total` to the names of counters.
@@ -44,6 +46,11 @@ impl ReloadMetrics {
             "hybrid_operator_reload_last_success_timestamp_seconds",
             "Time at which the watches file and its charts were last loaded",
             metrics.last_success.clone(),
+        );
+        registry.register(
+            "hybrid_operator_charts_missing",
+            "Number of entries of the watches file that do not run because their charts could not be fetched yet",
+            metrics.charts_missing.clone(),
         );
         registry.register(
             "hybrid_operator_rollout_waiting",
@@ -74,6 +81,12 @@ impl ReloadMetrics {
         self.total
             .get_or_create(&ResultLabel { result: "refused" })
             .inc();
+    }
+
+    /// Sets the number of entries that do not run.
+    pub(crate) fn charts_missing(&self, entries: usize) {
+        let entries = i64::try_from(entries).unwrap_or(i64::MAX);
+        self.charts_missing.set(entries);
     }
 
     /// Sets the number of releases of a controller that wait.

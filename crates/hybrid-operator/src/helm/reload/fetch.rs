@@ -124,6 +124,11 @@ impl Fetches {
         !self.wanted.is_empty()
     }
 
+    /// Returns the number of entries that do not run.
+    pub(super) fn stopped(&self) -> usize {
+        self.stopped.len()
+    }
+
     fn report(&self) {
         self.missing.set(self.stopped.iter(), |chart| {
             let wanted = self.wanted.iter().find(|wanted| wanted.chart == *chart)?;

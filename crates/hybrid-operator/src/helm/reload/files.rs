@@ -218,6 +218,7 @@ impl FileWatcher {
         metrics.started();
         let mut next_scan = Instant::now() + pause(Meaning::AtRest, 0);
         loop {
+            metrics.charts_missing(self.fetches.stopped());
             let scans = self.scans;
             let scan_is_due = async {
                 if scans {

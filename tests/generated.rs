@@ -5,8 +5,8 @@
 
 use std::process::Command;
 
+use hybrid_operator::native::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
 use memcached_operator::api::v1alpha1::MemcachedBackup;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn check(path: &str, crd: &CustomResourceDefinition) {
 fn crd_of_memcached_backup_is_up_to_date() {
     check(
         "config/crd/bases/cache.example.com_memcachedbackups.yaml",
-        &MemcachedBackup::crd(),
+        &crd::<MemcachedBackup>(),
     );
 }
 
@@ -40,7 +40,7 @@ fn the_program_describes_its_definitions_and_permissions() {
         .unwrap();
     assert!(output.status.success());
     let description: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let crd = serde_json::to_value(MemcachedBackup::crd()).unwrap();
+    let crd = serde_json::to_value(crd::<MemcachedBackup>()).unwrap();
     assert_eq!(description["crds"], json!([crd]));
     let controller = &description["controllers"][0];
     assert_eq!(controller["name"], "memcachedbackup");
@@ -55,22 +55,25 @@ fn the_program_describes_its_definitions_and_permissions() {
 
 #[test]
 fn crds_of_the_examples_are_up_to_date() {
-    check("examples/at/config/crd.yaml", &at_operator::api::At::crd());
+    check(
+        "examples/at/config/crd.yaml",
+        &crd::<at_operator::api::At>(),
+    );
     check(
         "examples/etcd-cluster/config/crd.yaml",
-        &etcd_cluster::api::EtcdCluster::crd(),
+        &crd::<etcd_cluster::api::EtcdCluster>(),
     );
     check(
         "examples/memcached-native/config/crd.yaml",
-        &memcached_native::api::Memcached::crd(),
+        &crd::<memcached_native::api::Memcached>(),
     );
     check(
         "examples/multi-secret/config/crd.yaml",
-        &multi_secret::api::MultiSecret::crd(),
+        &crd::<multi_secret::api::MultiSecret>(),
     );
     check(
         "examples/visitors/config/crd.yaml",
-        &visitors::api::VisitorsApp::crd(),
+        &crd::<visitors::api::VisitorsApp>(),
     );
 }
 

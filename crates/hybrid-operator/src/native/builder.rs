@@ -14,6 +14,7 @@ use kube::core::PartialObjectMeta;
 use super::action::Action;
 use super::context::Context;
 use super::controller::{Cleanup, NativeController};
+use super::definition::crd;
 use super::error::Error;
 use super::permissions;
 use super::predicate::Predicate;
@@ -296,13 +297,13 @@ impl<K: TypedObject> Builder<K> {
     }
 
     /// States that this program defines the kind: `hybrid-operator generate crds` writes its
-    /// definition, from the type's derive.
+    /// [definition](super::crd), from the type's derive.
     #[must_use]
     pub fn defines_crd(mut self) -> Self
     where
         K: CustomResourceExt,
     {
-        self.definition = Some(K::crd());
+        self.definition = Some(crd::<K>());
         self
     }
 

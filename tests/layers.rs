@@ -71,6 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "controller",
             "release",
+            "diagnosis",
             "cluster",
             "readiness",
             "telemetry",

@@ -46,6 +46,7 @@ use crate::cluster::delete::{Propagation, delete};
 use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
 use crate::cluster::read;
 use crate::controller::WatchState;
+use crate::diagnosis;
 use crate::readiness::{HookOutcome, View, hook_outcome};
 use crate::telemetry::traces;
 
@@ -79,6 +80,8 @@ struct HookCheck {
     outcome: HookOutcome,
     /// Whether the check has created a Job or Pod.
     created: bool,
+    /// The Job or Pod of this run whose state is the outcome.
+    decided_by: Option<ObjectKey>,
 }
 
 /// Runs the hooks of an event that have not completed yet.
@@ -147,6 +150,7 @@ pub(crate) async fn run(
                 });
                 if late && !check.created {
                     let message = format!("did not complete within {:?}", context.timeout);
+                    let message = explained(context, message, check.decided_by).await;
                     return fail(context, live, stored, &run, index, &ended, message).await;
                 }
                 if late {
@@ -159,6 +163,7 @@ pub(crate) async fn run(
                 });
             }
             HookOutcome::Failed(message) => {
+                let message = explained(context, message, check.decided_by).await;
                 return fail(context, live, stored, &run, index, &ended, message).await;
             }
         }
@@ -176,6 +181,22 @@ fn hook_order(release: &Release, event: &HookEvent) -> Vec<usize> {
     };
     let hooks = at_event(&release.hooks, event).into_iter();
     hooks.filter_map(position).collect()
+}
+
+/// Adds to a failure why the Pods of a Job, or the Pod, did not do their work. They are read now, because
+/// the delete policies may remove them.
+async fn explained(
+    context: &ActionContext<'_>,
+    message: String,
+    object: Option<ObjectKey>,
+) -> String {
+    let Some(object) = object else {
+        return message;
+    };
+    match diagnosis::cause(context.cluster, &[object], context.crash_logs).await {
+        Some(cause) => format!("{message}: {}", cause.message),
+        None => message,
+    }
 }
 
 /// Records the failure of a hook and applies the delete policies.
@@ -295,12 +316,16 @@ async fn check_object(
     let metadata = live.as_ref().map(metadata_of).unwrap_or_default();
     if let Some(live) = live.as_ref().filter(|_| is_of_run(&metadata, run)) {
         let outcome = hook_outcome(&gvk_of(object), &View::of(live));
-        if is_awaited(&location.key) {
+        let awaited = is_awaited(&location.key);
+        if awaited {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (uid, version) = (text(&metadata.uid), text(&metadata.resource_version));
             memory.track(&location.key, run, &uid, &version, &location.guard);
         }
-        return Ok(outcome.into());
+        return Ok(HookCheck {
+            decided_by: awaited.then(|| location.key.clone()),
+            ..outcome.into()
+        });
     }
     if let Some(outcome) = memory.outcome_of_missing(&location.key, run) {
         return Ok(outcome.into());
@@ -368,6 +393,7 @@ async fn create(
     Ok(HookCheck {
         outcome: HookOutcome::Running,
         created: true,
+        decided_by: None,
     })
 }
 
@@ -435,6 +461,7 @@ impl From<HookOutcome> for HookCheck {
         Self {
             outcome,
             created: false,
+            decided_by: None,
         }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct ActionContext<'a> {
     pub recreate: &'a [String],
     /// Whether hooks are skipped.
     pub disable_hooks: bool,
+    /// Whether the failure of a hook shows the last lines of its log.
+    pub crash_logs: bool,
     /// The current time.
     pub now: Timestamp,
 }

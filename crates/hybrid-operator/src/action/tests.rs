@@ -98,6 +98,7 @@ impl Fixture {
             timeout: Duration::from_mins(5),
             recreate: &self.recreate,
             disable_hooks: false,
+            crash_logs: true,
             now: self.now,
         }
     }

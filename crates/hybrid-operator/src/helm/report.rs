@@ -354,7 +354,12 @@ fn fail(failure: &Failure, status: &mut Status) {
     status.release = Some(failure.release.clone());
     status.failed(failure.kind.error_reason(), &failure.message);
     let message = match failure.next {
-        Some(at) => format!("{}; the next attempt is at {at}", failure.message),
+        Some(at) => {
+            // Not behind the last line of a log.
+            let is_long = failure.message.contains('\n');
+            let separator = if is_long { "\n" } else { "; " };
+            format!("{}{separator}the next attempt is at {at}", failure.message)
+        }
         None => failure.message.clone(),
     };
     status.irreconcilable(Reason::ReconcileError, &message);

@@ -59,6 +59,17 @@ impl Fixture {
         ended
     }
 
+    /// Starts the only hook of an install, the Job `j`.
+    async fn starts(&self, live: &mut Live, stored: &mut StoredRelease, event: &HookEvent) {
+        let lines = [
+            "record 1 pending-install",
+            "read jobs/j: 404",
+            "create jobs/j",
+        ];
+        let started = self.hooks(live, stored, event, &lines).await;
+        assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+    }
+
     /// Acquires the watch of Jobs.
     fn watch_of_jobs(&self) -> WatchGuard {
         self.registry.acquire(WatchKey {
@@ -271,6 +282,8 @@ async fn a_failed_deletion_hook_runs_again_when_the_deletion_is_retried() {
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
     fixture.expect_job("j", "1-pre-delete-1", "Failed");
     let lines = [
+        // For its Pods; it has no selector.
+        "read jobs/j",
         "record 1 deployed",
         // The chart's ttlSecondsAfterFinished.
         "apply jobs/j",
@@ -367,13 +380,7 @@ async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
             std::slice::from_ref(&policy),
         );
         let mut stored = with_hooks(vec![hook]);
-        let lines = [
-            "record 1 pending-install",
-            "read jobs/j: 404",
-            "create jobs/j",
-        ];
-        let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
-        assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+        fixture.starts(&mut live, &mut stored, &event).await;
         let made = last_job(&fixture, "PATCH");
         assert_eq!(made["spec"]["ttlSecondsAfterFinished"], 86_400);
         fixture.expect_job("j", "1-pre-install-1", "Complete");
@@ -443,13 +450,7 @@ async fn a_job_deleted_before_completion_fails_the_hook_and_is_not_recreated() {
     let mut live = Live::default();
     let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
     let mut stored = with_hooks(vec![hook]);
-    let lines = [
-        "record 1 pending-install",
-        "read jobs/j: 404",
-        "create jobs/j",
-    ];
-    let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
-    assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+    fixture.starts(&mut live, &mut stored, &event).await;
     let lines = [
         "read jobs/j: 404",
         "record 1 pending-install",
@@ -459,6 +460,49 @@ async fn a_job_deleted_before_completion_fails_the_hook_and_is_not_recreated() {
     let message = ended.unwrap_err().to_string();
     let expected = "pre-install hook j failed: Job.batch prod/j was deleted before it completed";
     assert_eq!(message, expected);
+}
+
+#[tokio::test]
+async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_that_is_forbidden() {
+    for (crash_logs, end) in [(true, "; its log ends with:\nno database"), (false, "")] {
+        let fixture = Fixture::new();
+        let event = HookEvent::PreInstall;
+        let mut live = Live::default();
+        let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
+        let mut stored = with_hooks(vec![hook]);
+        fixture.starts(&mut live, &mut stored, &event).await;
+
+        fixture.expect_job("j", "1-pre-install-1", "Failed");
+        let mut job = fixture.live("j");
+        job["spec"]["selector"]["matchLabels"] = json!({"job-name": "j"});
+        let get = format!("GET {}", path("jobs/j"));
+        fixture.script.expect(&get, 200, job);
+        let container = json!({"name": "main", "image": "x", "imageID": "", "ready": false,
+            "restartCount": 0, "state": {"terminated": {"exitCode": 3}}});
+        let pod = json!({"metadata": {"name": "j-a", "namespace": "prod"},
+            "status": {"phase": "Failed", "containerStatuses": [container]}});
+        let pods = "GET /api/v1/namespaces/prod/pods";
+        let list = json!({"metadata": {}, "items": [pod]});
+        fixture.script.expect(pods, 200, list);
+        if crash_logs {
+            let log = format!("{pods}/j-a/log");
+            drop(fixture.script.clone().on_text(&log, 200, "no database\n"));
+        }
+        fixture.expect(&["record 1 pending-install", "apply jobs/j"]);
+        let context = ActionContext {
+            crash_logs,
+            ..fixture.context()
+        };
+        let ended = run_hooks(&context, &mut live, &mut stored, &event).await;
+        fixture.script.finish();
+        let message = ended.unwrap_err().to_string();
+        let expected = format!(": Job/j: Pod j-a: container main exited with code 3{end}");
+        assert!(
+            message.starts_with("pre-install hook j failed: Job failed"),
+            "{message}"
+        );
+        assert!(message.ends_with(&expected), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -490,7 +534,7 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
     assert_eq!(still.unwrap(), waiting("pre-install hook j"));
     fixture.now = Timestamp::from_second(3_901).unwrap();
     fixture.expect_job("j", "1-pre-install-1", "Suspended");
-    let lines = ["record 1 pending-install", "apply jobs/j"];
+    let lines = ["read jobs/j", "record 1 pending-install", "apply jobs/j"];
     let late = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     let message = late.unwrap_err().to_string();
     assert!(message.contains("did not complete within"), "{message}");
@@ -502,15 +546,7 @@ async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
     let mut live = Live::default();
     let events = [HookEvent::PreInstall, HookEvent::PostInstall];
     let mut stored = with_hooks(vec![at("jobs/j", &events, &[ONCE])]);
-    let lines = [
-        "record 1 pending-install",
-        "read jobs/j: 404",
-        "create jobs/j",
-    ];
-    let started = fixture
-        .hooks(&mut live, &mut stored, &events[0], &lines)
-        .await;
-    assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+    fixture.starts(&mut live, &mut stored, &events[0]).await;
     fixture.expect_job("j", "1-pre-install-1", "Complete");
     let lines = ["record 1 pending-install", "apply jobs/j"];
     let ended = fixture

@@ -241,6 +241,7 @@ pub(super) fn action_context<'a>(
         recreate,
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
+        crash_logs: setup.watch.crash_logs,
         now: subject.now,
     }
 }

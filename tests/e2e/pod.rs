@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use crate::world::LIMIT;
 
 /// Selects the Deployment and the Pods of an operator.
-const LABEL: &str = "control-plane=controller-manager";
+pub(crate) const LABEL: &str = "control-plane=controller-manager";
 
-/// What the only container of an operator's Deployment is given.
+/// What the only container of an operator's Pod is given.
 pub(crate) struct OperatorPod {
     pub(crate) namespace: String,
     pub(crate) account: String,
@@ -26,25 +26,37 @@ pub(crate) struct OperatorPod {
 }
 
 impl OperatorPod {
-    /// Waits for the Pod of the operator that is deployed in a namespace.
+    /// Waits for the Pod of the operator that is deployed in a namespace, as its Deployment is now.
     pub(crate) async fn of(client: &Client, namespace: &str) -> Self {
         let list = ListParams::default().labels(LABEL);
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
         let mut deployments = deployments.list(&list).await.unwrap().items;
         assert_eq!(deployments.len(), 1, "Deployments with {LABEL}");
+        let wanted = deployments.remove(0).spec.unwrap().template.spec.unwrap();
+        let given = |container: &Container| {
+            let image = container.image.clone();
+            (image, container.args.clone(), container.env.clone())
+        };
+        let wanted = given(&wanted.containers[0]);
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let created = async || pods.list(&list).await.unwrap().items.pop();
+        let created = async || {
+            let mut pods = pods.list(&list).await.unwrap().items.into_iter();
+            pods.find(|pod| given(&pod.spec.as_ref().unwrap().containers[0]) == wanted)
+        };
         let pod = wait::until(LIMIT, "a Pod of the operator", created).await;
-        let pod = pod.unwrap();
-        let template = deployments.remove(0).spec.unwrap().template;
-        let mut spec = template.spec.unwrap();
-        let container = spec.containers.remove(0);
+        Self::from_pod(&pod.unwrap())
+    }
+
+    /// Reads what a Pod says.
+    pub(crate) fn from_pod(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref().unwrap();
+        let container = &spec.containers[0];
         Self {
-            namespace: namespace.to_owned(),
-            account: spec.service_account_name.unwrap(),
+            namespace: pod.namespace().unwrap(),
+            account: spec.service_account_name.clone().unwrap(),
             image: container.image.clone().unwrap(),
-            env: env(&container, &pod),
-            args: container.args.unwrap_or_default(),
+            env: env(container, pod),
+            args: container.args.clone().unwrap_or_default(),
         }
     }
 
@@ -78,7 +90,12 @@ fn env(container: &Container, pod: &Pod) -> Vec<(String, String)> {
         "metadata.name" => pod.name_any(),
         "metadata.uid" => pod.uid().unwrap(),
         "metadata.namespace" => pod.namespace().unwrap(),
-        other => panic!("{other} is not known here"),
+        other => {
+            let annotation = other.strip_prefix("metadata.annotations['");
+            let annotation = annotation.and_then(|rest| rest.strip_suffix("']"));
+            let annotation = annotation.unwrap_or_else(|| panic!("{other} is not known here"));
+            pod.annotations()[annotation].clone()
+        }
     };
     let value = |variable: &k8s_openapi::api::core::v1::EnvVar| {
         let field = variable.value_from.as_ref();

@@ -1,5 +1,6 @@
-// Package main answers questions about bundles and catalogs of the Operator Lifecycle Manager with the
-// packages that `operator-sdk bundle validate` and `opm` consist of.
+// Package main is the Operator Lifecycle Manager, for tests: it answers questions about bundles and
+// catalogs with the packages that `operator-sdk bundle validate` and `opm` consist of, serves a catalog,
+// and is the two operators that install bundles.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"text/template"
 
 	"github.com/operator-framework/api/pkg/manifests"
@@ -18,6 +20,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/action"
 	"github.com/operator-framework/operator-registry/alpha/action/migrations"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	opm "github.com/operator-framework/operator-registry/cmd/opm/alpha/bundle"
 	"github.com/operator-framework/operator-registry/pkg/lib/bundle"
 	"github.com/sirupsen/logrus"
 )
@@ -27,14 +30,37 @@ const usage = `usage:
   olm render LEVEL IMAGE DIR     the bundle as opm renders it, after the migrations up to LEVEL
   olm init PACKAGE CHANNEL       the package as opm makes it
   olm load DIR                   checks a catalog and writes it as opm does
+  olm definitions                the definitions of OLM's own kinds, as a list in JSON
+  olm bundle extract FLAG...     what "opm alpha bundle extract" does
+  olm serve DIR CACHE            serves a catalog on loopback and prints the address
+  olm olm-operator KUBECONFIG    installs what ClusterServiceVersions say
+  olm catalog-operator KUBECONFIG NAMESPACE
+                                 makes ClusterServiceVersions of Subscriptions; catalogs in the namespace are for all
 `
 
+// parentPipe names the file descriptor that the parent holds open, if it wants this to end with it.
+const parentPipe = "CONTROL_PLANE_PARENT_PIPE"
+
 func main() {
+	exitWithParent()
 	logrus.SetOutput(io.Discard)
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// exitWithParent makes this process exit as soon as its parent is gone, as a control plane's programs do.
+func exitWithParent() {
+	fd, err := strconv.Atoi(os.Getenv(parentPipe))
+	if err != nil {
+		return
+	}
+	go func() {
+		// Nothing is ever written: Read returns when the last process that holds the other end is gone.
+		_, _ = os.NewFile(uintptr(fd), "parent").Read(make([]byte, 1))
+		os.Exit(1)
+	}()
 }
 
 func run(args []string) error {
@@ -64,6 +90,18 @@ func run(args []string) error {
 			return err
 		}
 		return write(*config)
+	case len(args) == 1 && args[0] == "definitions":
+		return json.NewEncoder(os.Stdout).Encode(definitions())
+	case len(args) > 1 && args[0] == "bundle":
+		command := opm.NewCmd()
+		command.SetArgs(args[1:])
+		return command.Execute()
+	case len(args) == 3 && args[0] == "serve":
+		return serve(args[1], args[2])
+	case len(args) == 2 && args[0] == "olm-operator":
+		return runOLMOperator(args[1])
+	case len(args) == 3 && args[0] == "catalog-operator":
+		return runCatalogOperator(args[1], args[2])
 	}
 	return fmt.Errorf("%s", usage)
 }

@@ -1,6 +1,6 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
-//! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY) and
-//! [packages of Operator Framework](OLM).
+//! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY) and the
+//! [Operator Lifecycle Manager](OLM).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!

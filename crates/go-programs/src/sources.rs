@@ -63,12 +63,13 @@ pub static HELM: Program = Program {
     build: "helm.sh/helm/v4 v4.3.1; usually 4 minutes on two cores",
 };
 
-/// A program that asks the packages of Operator Framework about bundles and catalogs.
+/// The Operator Lifecycle Manager, which also asks the packages of Operator Framework about bundles and
+/// catalogs.
 pub static OLM: Program = Program {
     name: "olm",
     variable: "OLM",
     file: "olm",
-    sources: embedded!["olm": "go.mod", "go.sum", "main.go"],
+    sources: embedded!["olm": "go.mod", "go.sum", "main.go", "lifecycle.go", "serve.go"],
     package: ".",
     flags: &[
         "-trimpath",
@@ -77,8 +78,8 @@ pub static OLM: Program = Program {
         // Otherwise signatures of images are checked with a C library.
         "-tags=containers_image_openpgp",
     ],
-    largest_module: "github.com/operator-framework/operator-registry@v1.73.0",
-    build: "packages of github.com/operator-framework; usually 4 minutes on two cores",
+    largest_module: "github.com/operator-framework/operator-lifecycle-manager@v0.46.0",
+    build: "packages of github.com/operator-framework; usually 5 minutes on two cores",
 };
 
 /// An OCI registry without TLS that keeps everything in memory.

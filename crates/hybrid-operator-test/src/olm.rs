@@ -1,4 +1,5 @@
-//! The program that asks the packages of Operator Framework about bundles and catalogs.
+//! The Operator Lifecycle Manager: one program that asks the packages of Operator Framework about bundles
+//! and catalogs, serves catalogs, and installs bundles. [`crate::Program`] runs the last two.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Runs one program of the control plane on its own, for example a second etcd.
+//! Runs one program of the control plane on its own, for example a second etcd, or one of OLM.
 
 use std::fs::File;
 use std::io;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use crate::control_plane::StartError;
 
-/// Makes a program of the control plane end when file descriptor 3 is closed; see `plane.go`.
+/// Makes a program end when file descriptor 3 is closed; see `plane.go` and OLM's `main.go`.
 const PARENT_PIPE: (&str, &str) = ("CONTROL_PLANE_PARENT_PIPE", "3");
 
 /// Becomes the program, with the pipe from this process as file descriptor 3.
 const SCRIPT: &str = "exec \"$@\" 3<&0 </dev/null";
 
-/// A running program of the control plane. It is killed when the value is dropped, and ends with
+/// A running program of the control plane or of OLM. It is killed when the value is dropped, and ends with
 /// this process, however that ends: it reads a pipe that only this process holds open.
 #[derive(Debug)]
 pub struct Program {
@@ -24,8 +24,8 @@ pub struct Program {
 
 impl Program {
     /// Starts `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or `kwok` with its
-    /// own flags. `binary` is what [`crate::binary_or_skip`] returns; the output is appended to the
-    /// file `log`.
+    /// own flags. `binary` is what [`crate::binary_or_skip`] returns, or
+    /// [`crate::olm::ensure_or_skip`] for programs of OLM; the output is appended to the file `log`.
     ///
     /// # Errors
     ///

@@ -14,6 +14,10 @@ use tempfile::TempDir;
 use super::dockerfile::{Stage, Step, parse};
 use crate::transcript::programs;
 
+/// The image with the compiler in the Dockerfiles.
+pub(super) const COMPILER: &str = "docker.io/library/rust:1.95-alpine";
+/// The image without a shell that static programs are put into.
+pub(super) const STATIC: &str = "gcr.io/distroless/static-debian12:nonroot";
 /// Directories of this machine that stand for the image with the compiler.
 const HERE: &[&str] = &["usr", "bin", "sbin", "lib", "lib64"];
 
@@ -33,7 +37,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Self {
             tree: tempfile::tempdir().unwrap(),
             env: BTreeMap::new(),
@@ -74,6 +78,10 @@ impl Image {
         found
     }
 
+    pub(super) fn set_env(&mut self, name: &str, value: &str) {
+        self.env.insert(name.to_owned(), value.to_owned());
+    }
+
     /// Replaces `$NAME` and `${NAME}` as instructions do.
     fn expanded(&self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -103,7 +111,7 @@ fn build_stage(
     base: Option<(&str, &Image)>,
 ) -> Image {
     let mut image = Image::empty();
-    let compiles = stage.base == "docker.io/library/rust:1.95-alpine";
+    let compiles = stage.base == COMPILER;
     match base.filter(|(name, _)| *name == stage.base) {
         Some((_, base)) => {
             copy(&base.root().join("."), image.root());
@@ -114,7 +122,7 @@ fn build_stage(
         }
         None if compiles => this_machine(&image),
         None => {
-            assert_eq!(stage.base, "gcr.io/distroless/static-debian12:nonroot");
+            assert_eq!(stage.base, STATIC);
             distroless(&mut image);
         }
     }
@@ -148,7 +156,7 @@ fn build_stage(
             }
             Step::Env(name, value) => {
                 let value = image.expanded(value);
-                image.env.insert(name.clone(), value);
+                image.set_env(name, &value);
             }
             Step::Workdir(path) => {
                 image.workdir = image.expanded(path);
@@ -162,7 +170,7 @@ fn build_stage(
 }
 
 /// Puts this machine's programs into the stage that compiles.
-fn this_machine(image: &Image) {
+pub(super) fn this_machine(image: &Image) {
     for name in HERE {
         if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
             symlink(target, image.root().join(name)).unwrap();
@@ -172,13 +180,16 @@ fn this_machine(image: &Image) {
 
 /// Makes what the static distroless image has, and adds the libraries of the tests' programs, which unlike
 /// those of the image are linked dynamically.
-fn distroless(image: &mut Image) {
+pub(super) fn distroless(image: &mut Image) {
     for directory in ["tmp", "etc/ssl/certs", "home/nonroot"] {
         fs::create_dir_all(image.root().join(directory)).unwrap();
     }
     let passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
     fs::write(image.root().join("etc/passwd"), passwd).unwrap();
     "65532".clone_into(&mut image.user);
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    image.set_env("PATH", path);
+    image.set_env("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt");
     let output = Command::new("ldd")
         .arg(programs().join("memcached-operator"))
         .output()
@@ -248,7 +259,6 @@ fn copy_context(project: &Path, to: &Path) {
     }
 }
 
-/// Copies a file, or what is in a directory, as COPY does.
 /// Returns the files of a directory whose names begin with a text. There must be one.
 fn beginning_with(directory: &Path, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
@@ -262,6 +272,7 @@ fn beginning_with(directory: &Path, start: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Copies a file, or what is in a directory, as COPY does.
 fn copy_into(source: &Path, to: &Path) {
     if source.is_dir() {
         fs::create_dir_all(to).unwrap();
@@ -272,7 +283,7 @@ fn copy_into(source: &Path, to: &Path) {
     }
 }
 
-fn copy(source: &Path, to: &Path) {
+pub(super) fn copy(source: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(source).arg(to).status();
     assert!(
         status.unwrap().success(),

@@ -1,8 +1,9 @@
-//! Images are built from their Dockerfiles without a container engine, and started as a kubelet would: under
-//! their user, with a read-only root, without capabilities, and with the files and variables of a service
-//! account.
+//! Images are built from their Dockerfiles, and started as a kubelet would: under their user, with a read-only
+//! root, without capabilities, and with the files and variables of a service account. The steps of a Dockerfile
+//! run as commands; where buildah is installed, it builds the image too, and both must be the same.
 
 mod build;
+mod buildah;
 mod dockerfile;
 
 use std::fs;
@@ -16,10 +17,12 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
+use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
 use crate::world::{LIMIT, api, apply, condition, control_plane, root, until};
 use build::{Image, build};
+use buildah::Buildah;
 
 /// Where a kubelet puts the files of the service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -42,6 +45,51 @@ fn can_run() -> bool {
         skipped(1, &"only root can mount and change the root directory");
     }
     root
+}
+
+/// Returns an engine, or `None` if none is installed; prints that.
+fn engine() -> Option<Buildah> {
+    let found = Buildah::find();
+    if found.is_none() {
+        skipped(
+            1,
+            &"buildah is not installed, so no image is built by a container engine",
+        );
+    }
+    found
+}
+
+/// Builds an image with the commands of its Dockerfile and by the engine, and returns that of the engine if
+/// there is one.
+fn build_twice(
+    engine: Option<&Buildah>,
+    (project, dockerfile): (&Path, &Path),
+    name: &str,
+    base: Option<(&str, &Image)>,
+) -> Image {
+    let image = build(project, dockerfile, base);
+    let Some(engine) = engine else {
+        return image;
+    };
+    let built = engine.build(project, dockerfile, name);
+    assert_eq!(built.files("/"), image.files("/"));
+    let compared = Command::new("diff")
+        .args(["--recursive", "--no-dereference"])
+        .args([built.root(), image.root()])
+        .output()
+        .unwrap();
+    let differences = String::from_utf8_lossy(&compared.stdout);
+    assert!(compared.status.success(), "{differences}");
+    is_started_alike(&built, &image);
+    built
+}
+
+/// Checks that two images start the same program under the same user.
+fn is_started_alike(image: &Image, other: &Image) {
+    assert_eq!(
+        (&image.entrypoint, &image.user, &image.workdir, &image.env),
+        (&other.entrypoint, &other.user, &other.workdir, &other.env)
+    );
 }
 
 /// Starts the entrypoint of an image with access to one namespace.
@@ -128,7 +176,8 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
     if !can_run() {
         return;
     }
-    let image = build(root(), &root().join("Dockerfile"), None);
+    let files = (root(), &*root().join("Dockerfile"));
+    let image = build_twice(engine().as_ref(), files, "memcached-operator", None);
     let own = ["/helm-operator", "/usr/local/bin/helm-operator"];
     for path in own {
         assert!(image.files("/").contains(&path.to_owned()), "{path}");
@@ -155,11 +204,9 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     }
     is_current("chart-operator").unwrap();
     is_current("hybrid-operator").unwrap();
-    let base = build(
-        root(),
-        &root().join("images/hybrid-operator/Dockerfile"),
-        None,
-    );
+    let engine = engine();
+    let files = (root(), &*root().join("images/hybrid-operator/Dockerfile"));
+    let base = build_twice(engine.as_ref(), files, BASE, None);
     for path in ["/helm-operator", "/usr/local/bin/helm-operator"] {
         let version = Command::new("unshare")
             .arg(format!("--root={}", base.root().display()))
@@ -194,7 +241,8 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     let from = ["create", "api", "--helm-chart", chart.to_str().unwrap()];
     hybrid_operator(project.path(), &[&from[..], &kind[..]].concat());
     let dockerfile = project.path().join("Dockerfile");
-    let image = build(project.path(), &dockerfile, Some((BASE, &base)));
+    let files = (project.path(), &*dockerfile);
+    let image = build_twice(engine.as_ref(), files, "shop", Some((BASE, &base)));
     let namespace = TestNamespace::create(plane, "base-image").await.unwrap();
     let operator = start(&image, plane, &namespace).await;
     is_confined(&operator, "1001");
@@ -205,12 +253,36 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
         "FROM {BASE}\n\nENV HOME=/opt/helm\nCOPY watches.yaml ${{HOME}}/watches.yaml\nCOPY helm-charts  ${{HOME}}/helm-charts\nWORKDIR ${{HOME}}\n"
     );
     fs::write(&dockerfile, sdk).unwrap();
-    let same = build(project.path(), &dockerfile, Some((BASE, &base)));
+    let same = build_twice(engine.as_ref(), files, "shop-sdk", Some((BASE, &base)));
     assert_eq!(same.files("/opt"), image.files("/opt"));
-    assert_eq!(
-        (&same.entrypoint, &same.user, &same.workdir, &same.env),
-        (&image.entrypoint, &image.user, &image.workdir, &image.env)
-    );
+    is_started_alike(&same, &image);
+}
+
+/// What OLM and the tools of registries read of a bundle's image: its files and its labels.
+#[test]
+fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
+    if !can_run() {
+        return;
+    }
+    let Some(engine) = engine() else {
+        return;
+    };
+    let project = tempfile::tempdir().unwrap();
+    bundle(project.path());
+    let dockerfile = project.path().join("bundle.Dockerfile");
+    let image = engine.build(project.path(), &dockerfile, "bundle");
+    let compared = Command::new("diff")
+        .arg("--recursive")
+        .args([image.root(), &project.path().join("bundle")])
+        .status();
+    assert!(compared.unwrap().success());
+    let annotations =
+        fs::read_to_string(project.path().join("bundle/metadata/annotations.yaml")).unwrap();
+    let annotations: Value = go_yaml::from_str(&annotations).unwrap();
+    let mut labels = engine.config("bundle")["Labels"].clone();
+    // The engine adds its own version.
+    labels.as_object_mut().unwrap().remove("io.buildah.version");
+    assert_eq!(labels, annotations["annotations"]);
 }
 
 /// Runs the command line in a directory.

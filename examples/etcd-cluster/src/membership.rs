@@ -331,7 +331,7 @@ mod tests {
 
     use hybrid_operator_test::{Program, binary_or_skip, wait};
 
-    use super::{Consistency, Gateway, MemberId, Membership, MembershipError};
+    use super::{Consistency, Gateway, Member, MemberId, Membership, MembershipError};
 
     const LIMIT: Duration = Duration::from_secs(30);
 
@@ -427,17 +427,20 @@ mod tests {
         assert!(gateway.status(&two.client).await.unwrap().learner);
         let promoted = async || gateway.promote(&one.client, added.id).await;
         wait::until(LIMIT, "the promotion", promoted).await.unwrap();
+        // A member publishes its name in its own time. The agreed list is given once this member has
+        // applied its promotion, so its status is not that of before.
+        let both_vote = async || {
+            let members = gateway.list(&two.client, Consistency::Agreed).await;
+            let members = members.map_err(|error| error.to_string())?;
+            let vote = |member: &Member| member.started && !member.learner;
+            if members.len() == 2 && members.iter().all(vote) {
+                return Ok(());
+            }
+            Err(format!("{members:?}"))
+        };
+        wait::until(LIMIT, "two voters", both_vote).await.unwrap();
         let status = gateway.status(&two.client).await.unwrap();
         assert_eq!((status.id, status.learner), (added.id, false));
-        let members = gateway
-            .list(&two.client, Consistency::Agreed)
-            .await
-            .unwrap();
-        assert!(
-            members
-                .iter()
-                .all(|member| member.started && !member.learner)
-        );
 
         let removed = async || gateway.remove(&one.client, added.id).await;
         wait::until(LIMIT, "the removal", removed).await.unwrap();

@@ -167,11 +167,23 @@ async fn stored_objects_are_read_in_another_version() {
         "an annotation that is removed stays removed"
     );
 
-    // Without the operator nothing converts the kind, which would hold up the garbage collector.
+    // Whoever writes the definition as a whole removes the conversion.
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions: Api<DynamicObject> =
         Api::all_with(namespace.client(), &ApiResource::from_gvk(&gvk));
     let name = "jars.convert.example.com";
+    let none = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+    let replaced = definitions
+        .patch(name, &PatchParams::default(), &Patch::Merge(&none))
+        .await;
+    drop(replaced.unwrap());
+    let converts = |definition: Option<&DynamicObject>| {
+        definition.is_some_and(|it| it.data["spec"]["conversion"]["strategy"] == "Webhook")
+    };
+    let again = wait::object(&definitions, name, "its conversion", LIMIT, converts);
+    again.await.unwrap();
+
+    // Without the operator nothing converts the kind, which would hold up the garbage collector.
     drop(
         definitions
             .delete(name, &DeleteParams::default())

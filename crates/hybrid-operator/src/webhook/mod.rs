@@ -45,12 +45,13 @@
 //!
 //! Needs `get`, `create` and `update` on Secrets in the operator's namespace; `get`, `create`,
 //! `patch` and `delete` on `validatingwebhookconfigurations` and `mutatingwebhookconfigurations`;
-//! and, for conversions, `get` and `patch` on `customresourcedefinitions`.
+//! and, for conversions, `get`, `patch`, `list` and `watch` on `customresourcedefinitions`.
 
 mod admission;
 mod api;
 mod builder;
 mod certificate;
+mod changes;
 mod configuration;
 mod conversion;
 mod options;

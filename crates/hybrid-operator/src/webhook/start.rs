@@ -12,6 +12,7 @@ use tracing::info;
 use super::api::Object;
 use super::builder::{Hook, Webhooks};
 use super::certificate::HostName;
+use super::changes::of_definitions;
 use super::configuration::{Address, Setup, Trust};
 use super::options::WebhookOptions;
 use super::rotation::Policy;
@@ -115,6 +116,7 @@ impl Webhooks {
             options.http2,
         )?;
         let (ready, is_ready) = watch::channel(false);
+        let changes = of_definitions(&environment.client, self.definitions());
         let upkeep = Upkeep {
             source: self.source(environment, &namespace, host),
             operator: environment.operator.to_owned(),
@@ -127,10 +129,16 @@ impl Webhooks {
         let stop = CancellationToken::new();
         Ok(Running {
             server,
-            upkeep: tokio::spawn(upkeep.run(stop.clone())),
+            upkeep: tokio::spawn(upkeep.run(changes, stop.clone())),
             stop,
             ready: is_ready,
         })
+    }
+
+    /// Returns the names of the definitions whose objects are converted.
+    fn definitions(&self) -> impl Iterator<Item = &str> {
+        let kinds = self.conversions.kinds();
+        kinds.map(|versions| versions.definition.as_str())
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {

@@ -6,13 +6,14 @@
 //!
 //! All replicas do the same, and none of them needs to be the leader: what is wanted depends on the
 //! Secret alone, and a Secret that has changed meanwhile is not overwritten. Nothing is written if
-//! nothing differs.
+//! nothing differs. A changed definition is compared at once, everything else every 30 seconds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
+use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -22,6 +23,7 @@ use tracing::{debug, info, warn};
 
 use super::api::Object;
 use super::certificate::{self, CertificateError};
+use super::changes::Changes;
 use super::configuration::{MANAGED_BY, Trust, is_current};
 use super::rotation::{Policy, Step, Stored};
 use super::tls::Served;
@@ -29,6 +31,9 @@ use crate::cluster::ApiError;
 
 /// How often unchanged configurations are compared, in case somebody has changed them.
 const COMPARE: Duration = Duration::from_secs(30);
+/// The shortest time between two comparisons because of changes, so that two programs which undo
+/// each other's changes do not keep the API server busy.
+const CALM: Duration = Duration::from_secs(1);
 /// The first pause after an error; it doubles up to the usual pause.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
@@ -102,11 +107,13 @@ pub(super) struct Configured {
     trust: Trust,
     since: Instant,
     compared: Instant,
+    /// Whether something has changed after the comparison.
+    is_old: bool,
 }
 
 impl Upkeep {
-    /// Runs until `stop` is cancelled.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
+    /// Runs until `stop` is cancelled. `changes` are those of the definitions.
+    pub(super) async fn run(mut self, mut changes: Changes, stop: CancellationToken) {
         let pause = self.pause();
         let (mut retry, mut last) = (FIRST_RETRY, String::new());
         loop {
@@ -138,12 +145,24 @@ impl Upkeep {
                     wait
                 }
             };
-            if stop
-                .run_until_cancelled(tokio::time::sleep(wait))
-                .await
-                .is_none()
-            {
+            let rest = self.rest(wait, &mut changes);
+            if stop.run_until_cancelled(rest).await.is_none() {
                 return;
+            }
+        }
+    }
+
+    /// Waits for some time, or until the configurations are to be compared because a definition has
+    /// changed.
+    async fn rest(&mut self, wait: Duration, changes: &mut Changes) {
+        let calm = Instant::now() + CALM.min(wait);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            Some(()) = changes.next() => {
+                tokio::time::sleep_until(calm).await;
+                if let Some(configured) = &mut self.configured {
+                    configured.is_old = true;
+                }
             }
         }
     }
@@ -237,7 +256,7 @@ impl Upkeep {
         let now = Instant::now();
         let same = self.configured.take().filter(|known| known.trust == trust);
         if let Some(known) = &same
-            && !always
+            && !(always || known.is_old)
             && now.duration_since(known.compared) < COMPARE
         {
             let since = known.since;
@@ -261,6 +280,7 @@ impl Upkeep {
             trust,
             since,
             compared: now,
+            is_old: false,
         });
         Ok(since)
     }
@@ -366,3 +386,6 @@ fn write(stored: &Stored, secret: &mut Value) {
         fields.insert("data".to_owned(), Value::Object(data));
     }
 }
+
+#[cfg(test)]
+mod tests;

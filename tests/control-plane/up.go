@@ -166,8 +166,9 @@ func (p *plane) start(ctx context.Context) error {
 	}
 	kubeconfig := "--kubeconfig=" + p.path("components.kubeconfig")
 	if err := errors.Join(
-		p.spawn("kwok", kubeconfig, "--manage-all-nodes=true", "--config="+p.path("stages.yaml"),
-			"--server-address=127.0.0.1:0"),
+		// Without an address kwok serves nothing: nobody asks it, and at its start the metrics of its server
+		// and its stages write one map without a lock (kwok 0.8.0).
+		p.spawn("kwok", kubeconfig, "--manage-all-nodes=true", "--config="+p.path("stages.yaml")),
 		p.spawn("kube-scheduler", kubeconfig, "--leader-elect=false", "--secure-port=0",
 			"--kube-api-qps=500", "--kube-api-burst=500"),
 		api.post(ctx, "/api/v1/nodes", node),

@@ -44,7 +44,7 @@ check-crates: ## Check features, WebAssembly, the oldest Rust and the packages o
 
 .PHONY: check-go
 check-go: ## Check the formatting of the Go sources
-	@test -z "$$(gofmt -l tests fuzz)" || { echo "gofmt: $$(gofmt -l tests fuzz)"; exit 1; }
+	@test -z "$$(gofmt -l crates fuzz)" || { echo "gofmt: $$(gofmt -l crates fuzz)"; exit 1; }
 
 .PHONY: generate
 generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)

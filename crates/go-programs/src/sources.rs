@@ -9,7 +9,7 @@ use crate::{BuildError, Program};
 
 macro_rules! embedded {
     ($folder:literal: $($name:literal),+ $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../tests/", $folder, "/", $name)))),+]
+        &[$(($name, include_str!(concat!("../programs/", $folder, "/", $name)))),+]
     };
 }
 
@@ -139,7 +139,7 @@ mod tests {
     fn all_source_files_are_embedded() {
         for (program, folder) in PROGRAMS {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../tests")
+                .join("programs")
                 .join(folder);
             let mut there: Vec<String> = fs::read_dir(folder)
                 .unwrap()
@@ -193,9 +193,10 @@ mod tests {
     #[test]
     fn benchmark_uses_the_same_helm_version() {
         let module = "helm.sh/helm/v4";
-        let benchmark = include_str!("../../../benches/go/go.mod");
+        let benchmark = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/go/go.mod");
+        let benchmark = fs::read_to_string(benchmark).unwrap();
         assert_eq!(
-            required(benchmark, module),
+            required(&benchmark, module),
             required(HELM.sources[0].1, module)
         );
     }

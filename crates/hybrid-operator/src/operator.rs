@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
 use crate::manager::{Controller, ControllerError, Manager};
 use crate::options::{RunArgs, double_dashes, environment};
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::logs;
 use crate::webhook::Webhooks;
 
@@ -265,11 +266,5 @@ impl Operator {
     reason = "errors of a command line go to standard error"
 )]
 fn print_error(error: &dyn Error) {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    eprintln!("error: {text}");
+    eprintln!("error: {}", with_causes(error));
 }

@@ -1,6 +1,5 @@
 //! Serves profiles of this process under the paths of Go's `net/http/pprof`, to this machine only.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::profiles::cpu::{CpuProfile, CpuProfileError};
 use crate::telemetry::profiles::heap::{self, HeapProfileError};
 
@@ -59,13 +59,7 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(&self);
-        while let Some(cause) = source {
-            let _ = write!(text, ": {cause}");
-            source = cause.source();
-        }
-        (self.status(), text + "\n").into_response()
+        (self.status(), with_causes(&self) + "\n").into_response()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Logs, metrics, traces and profiles.
 
+pub(crate) mod causes;
 pub mod logs;
 pub(crate) mod metrics;
 pub(crate) mod profiles;

@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
+use crate::telemetry::causes::with_causes;
 
 /// The name of the field with the text of an event.
 const MESSAGE: &str = "message";
@@ -101,13 +102,7 @@ impl Visit for Members {
 
     /// The text of an error does not repeat its cause, so the causes are added.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut cause = value.source();
-        while let Some(error) = cause {
-            let _ = write!(text, ": {error}");
-            cause = error.source();
-        }
-        self.record_str(field, &text);
+        self.record_str(field, &with_causes(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

@@ -6,6 +6,8 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation};
 
+use crate::telemetry::causes::with_causes;
+
 /// A request to create, update or delete an object of type `K`.
 #[derive(Debug)]
 pub struct Request<K> {
@@ -132,12 +134,6 @@ impl Denied {
 
 impl<E: std::error::Error> From<E> for Denied {
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
-        Self::internal(message)
+        Self::internal(with_causes(&error))
     }
 }

@@ -1,6 +1,5 @@
 //! Sends spans over OTLP. The queue is bounded, and a reconcile never waits for it.
 
-use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Destination, TraceError, Tracer};
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::metrics::RegisterMetrics;
 
 /// Maximum number of spans that wait to be sent.
@@ -202,22 +202,14 @@ impl HttpClient for ExplainingHttp {
     {
         Box::pin(async move {
             let answer = self.http.send_bytes(request).await;
-            let cause = answer.as_ref().err().map(|error| chain(error.as_ref()));
+            let cause = answer
+                .as_ref()
+                .err()
+                .map(|error| with_causes(error.as_ref()));
             self.cause.replace(cause);
             answer
         })
     }
-}
-
-/// Returns the text of an error with its causes.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Creates a connector with the certificates of the system, and the crypto provider that all connections of

@@ -72,13 +72,13 @@ impl TestServer {
                     let event = json!({"type": "MODIFIED", "object": *all.borrow_and_update()});
                     Some((event, all))
                 });
-                let pieces = changes.map(|event| piece(&event)).boxed();
+                let pieces = changes.map(|event| Ok(piece(&event))).boxed();
                 return Response::new(StreamBody::new(pieces));
             }
             _ => json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
                 "metadata": {"resourceVersion": "1"}, "items": [*self.definition.borrow()]}),
         };
-        let pieces = stream::iter([piece(&answer)]).boxed();
+        let pieces = stream::iter([Ok(piece(&answer))]).boxed();
         let response = Response::builder().status(status);
         response.body(StreamBody::new(pieces)).unwrap()
     }
@@ -124,19 +124,19 @@ impl TestServer {
             1,
             "nothing else differs"
         );
-        let changed = Instant::now();
+        let began = Instant::now();
         self.definition.send_replace(definition(2));
         tokio::time::sleep(Duration::from_mins(10)).await;
         stop.cancel();
         running.await.unwrap();
         let applied = self.applied.lock().unwrap();
         assert_eq!(applied.len(), 2, "the conversion is added again, once");
-        applied[1] - changed
+        applied[1] - began
     }
 }
 
-fn piece(value: &Value) -> Result<Frame<Bytes>, Infallible> {
-    Ok(Frame::data(Bytes::from(format!("{value}\n"))))
+fn piece(value: &Value) -> Frame<Bytes> {
+    Frame::data(Bytes::from(format!("{value}\n")))
 }
 
 /// The definition as its author writes it.

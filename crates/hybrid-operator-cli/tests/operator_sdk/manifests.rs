@@ -31,7 +31,7 @@ fn complaints(operator: &RunningOperator) -> Vec<String> {
     let lines = log.lines().filter(|line| {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
         let level = entry["level"].as_str().unwrap_or("not JSON").to_lowercase();
-        let refused = ["403", "orbidden", "no permission"];
+        let refused = ["orbidden", "no permission"];
         let is_refusal = refused.iter().any(|part| line.contains(part));
         let is_known = line.contains(DEGRADED) || line.contains(CORE_EVENTS);
         !matches!(level.as_str(), "info" | "debug") || is_refusal && !is_known

@@ -151,8 +151,9 @@ const HOLD_A_CLIENT: &[&str] = &[
     "release/proof.rs",
     "release/records.rs",
     "release/store.rs",
-    // Their setup is written by every replica, not only by the leader.
+    // Their setup is watched and written by every replica, not only by the leader.
     "webhook/api.rs",
+    "webhook/changes.rs",
     "webhook/start.rs",
     // Reads Pods, events and logs, which no watch shows.
     "diagnosis/evidence.rs",

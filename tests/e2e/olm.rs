@@ -99,6 +99,7 @@ async fn olm_installs_upgrades_and_removes_the_operator_of_a_bundle() {
         let api = olm.api(version, kind, OPERATORS);
         drop(api.delete(name, &DeleteParams::default()).await.unwrap());
     }
+    olm.removed(OPERATORS, "0.2.0").await;
     let name = "memcached-operator-controller-manager";
     for (version, kind) in [("apps/v1", "Deployment"), ("v1", "ServiceAccount")] {
         let api = olm.api(version, kind, OPERATORS);

@@ -182,10 +182,24 @@ impl Olm {
 
     /// Waits until OLM has installed a version, and returns the `ClusterServiceVersion`.
     pub(super) async fn installed(&self, namespace: &str, version: &str) -> Value {
-        let csvs = self.csvs(namespace);
+        let name = csv_name(version);
         let succeeded = |csv: &Value| csv["status"]["phase"] == "Succeeded";
-        let found = until(&csvs, &csv_name(version), "Succeeded", succeeded).await;
-        self.explained(found)
+        let found = until(&self.csvs(namespace), &name, "Succeeded", succeeded).await;
+        let csv = self.explained(found);
+
+        // An unfinished plan creates anew what somebody deletes.
+        let plans = self.api("operators.coreos.com/v1alpha1", "InstallPlan", namespace);
+        let complete = wait::objects(&plans, "", "the complete InstallPlan", LIMIT, |plans| {
+            let names =
+                |plan: &Value| strings(&plan["clusterServiceVersionNames"]).any(|n| n == name);
+            let mut plans = plans.iter().filter(|plan| names(&plan.data["spec"]));
+            plans
+                .all(|plan| plan.data["status"]["phase"] == "Complete")
+                .then_some(())
+                .ok_or("not complete")
+        });
+        self.explained(complete.await);
+        csv
     }
 
     /// Waits until OLM has removed a version.

@@ -115,11 +115,14 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
             .await
             .starts_with("HTTP/1.0 404")
     );
-    assert!(
-        get(&metrics, "/metrics")
-            .await
-            .contains("\ntest_ticks_total 1\n")
-    );
+    let scraped = get(&metrics, "/metrics").await;
+    assert!(scraped.contains("\ntest_ticks_total 1\n"), "{scraped}");
+    if cfg!(target_os = "linux") {
+        assert!(
+            scraped.contains("\nprocess_resident_memory_bytes "),
+            "{scraped}"
+        );
+    }
     running.stop().await;
 }
 

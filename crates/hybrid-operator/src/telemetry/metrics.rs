@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::process::ProcessMetrics;
 use super::queues::{QueueMetrics, QueueState};
 use super::reloads::ReloadMetrics;
 use super::resources::ResourceAges;
@@ -261,6 +262,7 @@ impl Metrics {
             leader.clone(),
         );
         registry.register("helm_operator_build_info", "Version of the operator", info);
+        registry.register_collector(Box::new(ProcessMetrics));
         let webhooks = WebhookMetrics::register(&mut registry);
         let reloads = ReloadMetrics::register(&mut registry);
         for register in own {

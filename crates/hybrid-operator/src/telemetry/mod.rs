@@ -3,6 +3,7 @@
 pub(crate) mod causes;
 pub mod logs;
 pub(crate) mod metrics;
+mod process;
 pub(crate) mod profiles;
 pub(crate) mod queues;
 pub(crate) mod reloads;
@@ -19,7 +20,7 @@ pub use tikv_jemallocator::Jemalloc;
 pub use traces::TraceError;
 
 /// The names of all metrics of a manager, as scrapers see them. Histograms have the suffixes
-/// `_bucket`, `_count` and `_sum` in addition.
+/// `_bucket`, `_count` and `_sum` in addition. Those of the process, `process_*`, exist on Linux.
 pub const METRICS: &[&str] = &[
     "controller_runtime_active_workers",
     "controller_runtime_max_concurrent_reconciles",
@@ -40,6 +41,12 @@ pub const METRICS: &[&str] = &[
     "hybrid_operator_rollout_waiting",
     "hybrid_operator_watch_restarts_total",
     "leader_election_master_status",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
     "resource_created_at_seconds",
     "rest_client_requests_total",
     "workqueue_adds_total",

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use http::HeaderValue;
+use serde::Deserialize;
 
 /// A secret that is not shown by `Debug`.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct Password(String);
 
 impl Password {
@@ -74,24 +75,27 @@ impl Access {
     /// Returns where Helm and Docker keep the credentials of registries, in the order in which they
     /// are looked for.
     pub fn default_docker_configs(env: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-        let set = |name: &str| {
-            env(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
-        let home = set("HOME");
-        let below = |folder: &str| home.as_ref().map(|home| home.join(folder));
-        let helm = set("HELM_REGISTRY_CONFIG").or_else(|| {
-            let config = set("HELM_CONFIG_HOME")
-                .or_else(|| set("XDG_CONFIG_HOME").map(|config| config.join("helm")))
-                .or_else(|| below(".config/helm"));
-            config.map(|config| config.join("registry/config.json"))
-        });
-        let docker = set("DOCKER_CONFIG").or_else(|| below(".docker"));
+        let helm = set_in(&env, "HELM_REGISTRY_CONFIG")
+            .or_else(|| Some(helm_config_home(&env)?.join("registry/config.json")));
+        let docker =
+            set_in(&env, "DOCKER_CONFIG").or_else(|| Some(set_in(&env, "HOME")?.join(".docker")));
         helm.into_iter()
             .chain(docker.map(|docker| docker.join("config.json")))
             .collect()
     }
+}
+
+/// Returns a path that the environment names, unless it is empty.
+pub(crate) fn set_in(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<PathBuf> {
+    let value = env(name).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// Returns the directory of Helm's configuration.
+pub(crate) fn helm_config_home(env: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    set_in(env, "HELM_CONFIG_HOME")
+        .or_else(|| Some(set_in(env, "XDG_CONFIG_HOME")?.join("helm")))
+        .or_else(|| Some(set_in(env, "HOME")?.join(".config/helm")))
 }
 
 /// Returns the header of HTTP's basic authentication.

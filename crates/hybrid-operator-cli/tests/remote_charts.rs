@@ -20,6 +20,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 /// The user `me` with the password `hidden`.
 const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9sCBgcXi\n";
 
+/// The header of the user `me` with this password.
+const ME: &str = "Basic bWU6aGlkZGVu";
+
 /// A directory with the charts of the tests, and Helm's command.
 struct Fixture {
     helm: PathBuf,
@@ -56,7 +59,9 @@ impl Fixture {
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("CHART_CACHE")
+            .env_remove("HELM_CONFIG_HOME")
             .env_remove("HELM_NAMESPACE")
+            .env_remove("HELM_REPOSITORY_CONFIG")
             .output()
             .unwrap()
     }
@@ -80,8 +85,18 @@ impl Fixture {
 
     /// Serves the packaged charts and their index.
     fn repository(&self) -> HttpServer {
+        self.repository_for(None)
+    }
+
+    /// Serves the packaged charts and their index to requests with this header `Authorization`.
+    fn repository_for(&self, authorization: Option<&'static str>) -> HttpServer {
         let folder = self.path("repo");
         HttpServer::start(move |request| {
+            if authorization.is_some()
+                && request.headers.get("authorization").map(String::as_str) != authorization
+            {
+                return Reply::status(401);
+            }
             let name = request.target.trim_start_matches("/charts/");
             match std::fs::read(folder.join(name)) {
                 Ok(body) => Reply::body(body),
@@ -89,6 +104,16 @@ impl Fixture {
             }
         })
         .unwrap()
+    }
+
+    /// Adds a repository, which wants a password, as `shops`.
+    fn added_repository(&self) -> HttpServer {
+        let server = self.repository_for(Some(ME));
+        let repo = server.url("/charts");
+        self.helm(&format!(
+            "repo add shops {repo} --username me --password hidden"
+        ));
+        server
     }
 
     /// Pushes all versions to a registry.
@@ -500,6 +525,103 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     assert!(
         message.contains("cannot get other ~1.4, which Chart.yaml depends on")
             && message.contains("has no version \"~1.4\"; the newest is"),
+        "{message}"
+    );
+}
+
+#[test]
+fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let server = fixture.added_repository();
+    let repo = server.url("/charts");
+    for version in ["", "--version ~1.2", "--devel"] {
+        let arguments = format!("template web shops/shop {version}");
+        let text = fixture.ours(&arguments);
+        assert_eq!(text, fixture.helm(&arguments), "{version}");
+    }
+    let moved = fixture.path("moved.yaml");
+    std::fs::rename(fixture.path(".config/helm/repositories.yaml"), &moved).unwrap();
+    let given = "--repository-config moved.yaml";
+    fixture.ours(&format!("template web shops/shop {given}"));
+    let linted = format!("lint shops/shop --version 1.2.3 {given}");
+    let linted = fixture.run(Path::new(PROGRAM), &linted).stdout;
+    let linted = String::from_utf8(linted).unwrap();
+    assert!(
+        linted.contains(&format!("{repo}/shop-1.2.3.tgz")),
+        "{linted}"
+    );
+    fixture.ours("init --plugins helm --domain example.com --project-name p");
+    fixture.ours(&format!(
+        "create api --helm-chart shops/shop --helm-chart-version ~1.2 {given}"
+    ));
+    let metadata = std::fs::read_to_string(fixture.path("helm-charts/shop/Chart.yaml")).unwrap();
+    assert!(metadata.contains("version: 1.2.3"), "{metadata}");
+
+    let message = fixture.error(&format!("template web shosp/shop {given}"));
+    let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", but shops; \
+                    add it with 'helm repo add shosp URL', or give the URL of the repository\n";
+    assert_eq!(message, expected);
+    let other = "--username me --password wrong";
+    let message = fixture.error(&format!("template web shops/shop {given} {other}"));
+    assert!(message.contains("credentials"), "{message}");
+    assert!(!message.contains("wrong"), "{message}");
+
+    // A path goes before a name.
+    let message = fixture.error(&format!("template web ./shops/shop {given}"));
+    assert!(
+        message.contains("chart \"./shops/shop\" not found"),
+        "{message}"
+    );
+    let requests = server.received().len();
+    std::fs::create_dir_all(fixture.path("shops/shop")).unwrap();
+    let text = "apiVersion: v2\nname: shop\nversion: 1.0.0\n";
+    std::fs::write(fixture.path("shops/shop/Chart.yaml"), text).unwrap();
+    assert_eq!(fixture.ours("template web shops/shop").trim(), "");
+    assert_eq!(server.received().len(), requests);
+}
+
+#[test]
+fn dependencies_name_repositories_of_helm_repo_add() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let server = fixture.added_repository();
+    let repo = server.url("/charts");
+    for (index, repository) in ["@shops", "alias:shops", &repo].into_iter().enumerate() {
+        let path = |parent: &str, file: &str| fixture.path(&format!("{parent}{index}")).join(file);
+        for parent in ["ours", "helms"] {
+            std::fs::create_dir(path(parent, "")).unwrap();
+            let text = format!(
+                "apiVersion: v2\nname: parent\nversion: 0.1.0\n\
+                 dependencies: [{{name: shop, version: ~1.2, repository: '{repository}'}}]\n"
+            );
+            std::fs::write(path(parent, "Chart.yaml"), text).unwrap();
+        }
+        let lock = |parent: &str| {
+            let text = std::fs::read(path(parent, "Chart.lock")).unwrap();
+            let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+            assert!(lock["generated"].take().is_string());
+            lock
+        };
+        let archive = |parent: &str| std::fs::read(path(parent, "charts/shop-1.2.3.tgz")).unwrap();
+        fixture.helm(&format!("dependency update helms{index}"));
+        fixture.ours(&format!("charts dependency update ours{index}"));
+        assert_eq!(lock("ours"), lock("helms"), "{repository}");
+        assert_eq!(archive("ours"), archive("helms"), "{repository}");
+
+        std::fs::copy(path("helms", "Chart.lock"), path("ours", "Chart.lock")).unwrap();
+        std::fs::remove_dir_all(path("ours", "charts")).unwrap();
+        fixture.ours(&format!("charts dependency build ours{index}"));
+        assert_eq!(archive("ours"), archive("helms"), "{repository}");
+    }
+    let unknown = "charts dependency update ours0 --repository-config none.yaml";
+    let message = fixture.error(unknown);
+    assert!(
+        message.contains(
+            "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'"
+        ),
         "{message}"
     );
 }

@@ -1,11 +1,11 @@
 //! The flags that say how charts are fetched, with Helm's names, and what they lead to.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
-use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
+use chart_source::{Access, Cache, ChartReference, Pulled, Puller, Repositories, Repository};
 use helm_core::chart::{Chart, Limits};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
@@ -66,6 +66,10 @@ pub(crate) struct AccessFlags {
     /// File with the credentials of registries [default: those of Helm and Docker]
     #[arg(long, value_name = "FILE")]
     registry_config: Option<OsString>,
+
+    /// File with the repositories of 'helm repo add' [default: that of Helm]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    repository_config: Option<OsString>,
 
     /// Directory in which fetched charts are kept [default: `$CHART_CACHE`, else
     /// hybrid-operator/charts in the user's cache directory]
@@ -130,49 +134,79 @@ impl AccessFlags {
         *self != Self::default()
     }
 
-    /// Finds a chart, and fetches it if it is a URL, an `oci://` name, or with `repo` the name of a chart in a
-    /// repository.
+    /// Finds a chart, and fetches it if it is a URL, an `oci://` name, with `repo` the name of a chart in a
+    /// repository, or the name of a repository of `helm repo add` and of a chart in it (`NAME/CHART`).
     pub(crate) fn find(
         &self,
         chart: &str,
         repo: Option<&str>,
         version: Option<&str>,
     ) -> anyhow::Result<Found> {
-        if repo.is_none() && !chart.contains("://") {
-            let path = PathBuf::from(chart);
-            if self.cosign.is_given() {
-                bail!(
-                    "cannot verify the chart {:?}: signatures of cosign are in registries only; give its name in a \
-                     registry (oci://HOST/PATH)",
-                    path.display()
-                );
-            }
-            if !self.verify {
-                return Ok(Found::Local(path));
-            }
-            // As in Helm, a directory is refused before the keyring is read.
-            if path.is_dir() {
-                bail!(
-                    "cannot verify the chart {:?}: a directory cannot be verified; give the packaged chart (.tgz)",
-                    path.display()
-                );
-            }
-            let archive = verify::read_archive(&path, &self.policy()?)
-                .with_context(|| format!("cannot verify the chart {:?}", path.display()))?;
-            return Ok(Found::Verified { path, archive });
-        }
-        let reference = ChartReference::parse(chart, repo, version)?;
-        let found = self.pull(&reference)?;
+        let found = if repo.is_some() || chart.contains("://") {
+            self.pull(&ChartReference::parse(chart, repo, version)?, None)?
+        } else {
+            // As in Helm, a file of this name goes before a repository.
+            let is_path = chart.starts_with(['/', '.']) || Path::new(chart).exists();
+            let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
+                return self.find_local(chart.into());
+            };
+            let repositories = self.repositories()?;
+            let repository = repositories
+                .named(name)
+                .with_context(|| format!("there is no chart at {name}/{chart}"))?;
+            let reference = ChartReference::parse(chart, Some(repository.url()), version)?;
+            self.pull(&reference, Some(repository))?
+        };
         Ok(Found::Fetched {
             shown: found.resolved.url,
             archive: found.archive,
         })
     }
 
-    /// Fetches a chart.
-    pub(crate) fn pull(&self, reference: &ChartReference) -> anyhow::Result<Pulled> {
+    fn find_local(&self, path: PathBuf) -> anyhow::Result<Found> {
+        if self.cosign.is_given() {
+            bail!(
+                "cannot verify the chart {:?}: signatures of cosign are in registries only; give its name in a \
+                 registry (oci://HOST/PATH)",
+                path.display()
+            );
+        }
+        if !self.verify {
+            return Ok(Found::Local(path));
+        }
+        // As in Helm, a directory is refused before the keyring is read.
+        if path.is_dir() {
+            bail!(
+                "cannot verify the chart {:?}: a directory cannot be verified; give the packaged chart (.tgz)",
+                path.display()
+            );
+        }
+        let archive = verify::read_archive(&path, &self.policy()?)
+            .with_context(|| format!("cannot verify the chart {:?}", path.display()))?;
+        Ok(Found::Verified { path, archive })
+    }
+
+    /// Reads the repositories of `helm repo add`.
+    pub(crate) fn repositories(&self) -> anyhow::Result<Repositories> {
+        let default = || Repositories::default_path(|name| std::env::var(name).ok());
+        match given(self.repository_config.as_ref()).or_else(default) {
+            Some(path) => Ok(Repositories::read(&path)?),
+            None => Ok(Repositories::default()),
+        }
+    }
+
+    /// Fetches a chart, with what is stored about its repository.
+    pub(crate) fn pull(
+        &self,
+        reference: &ChartReference,
+        repository: Option<&Repository>,
+    ) -> anyhow::Result<Pulled> {
+        let access = match repository {
+            Some(repository) => repository.access(self.access()),
+            None => self.access(),
+        };
         let cache = self.chart_cache.clone().map(Cache::at);
-        let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
+        let puller = Puller::new(&access, cache.or_else(Cache::open_default))?;
         puller
             .verifying(self.policy()?)
             .pull_blocking(reference)
@@ -193,8 +227,7 @@ impl AccessFlags {
         if !self.verify {
             return Ok(Policy::default());
         }
-        let given = self.keyring.clone().filter(|file| !file.is_empty());
-        let path = given.map_or_else(default_keyring, |file| Ok(file.into()))?;
+        let path = given(self.keyring.as_ref()).map_or_else(default_keyring, Ok)?;
         Ok(Policy::keyring(&path)?)
     }
 
@@ -224,25 +257,27 @@ impl AccessFlags {
     }
 
     fn access(&self) -> Access {
-        // An empty path is none, as in Helm.
-        let path = |file: &Option<OsString>| {
-            let given = file.clone().filter(|file| !file.is_empty());
-            given.map(PathBuf::from)
-        };
         let default = || Access::default_docker_configs(|name| std::env::var(name).ok());
         Access {
             username: self.username.clone(),
             password: self.password.clone().map(Into::into),
             pass_credentials: self.pass_credentials,
-            ca_file: path(&self.ca_file),
-            cert_file: path(&self.cert_file),
-            key_file: path(&self.key_file),
+            ca_file: given(self.ca_file.as_ref()),
+            cert_file: given(self.cert_file.as_ref()),
+            key_file: given(self.key_file.as_ref()),
             plain_http: self.plain_http,
             insecure_skip_tls_verify: self.insecure_skip_tls_verify,
-            docker_configs: path(&self.registry_config).map_or_else(default, |file| vec![file]),
+            docker_configs: given(self.registry_config.as_ref())
+                .map_or_else(default, |file| vec![file]),
             ..Access::default()
         }
     }
+}
+
+/// Returns the path of a flag. An empty one is none, as in Helm.
+fn given(file: Option<&OsString>) -> Option<PathBuf> {
+    let file = file.filter(|file| !file.is_empty());
+    file.map(PathBuf::from)
 }
 
 /// Returns GnuPG's keyring that Helm uses.

@@ -212,8 +212,9 @@ impl ShapeFlags {
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_field_names, reason = "named after the flags")]
 pub(super) struct ChartFlags {
-    /// Chart directory or .tgz, its URL, `oci://HOST/PATH`, or its name in --helm-chart-repo; it is copied
-    /// into helm-charts/ [default: a new chart]
+    /// Chart directory or .tgz, its URL, `oci://HOST/PATH`, its name in --helm-chart-repo, or
+    /// REPOSITORY/NAME with a repository of 'helm repo add'; it is copied into helm-charts/
+    /// [default: a new chart]
     #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
 

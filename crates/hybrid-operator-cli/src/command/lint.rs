@@ -43,8 +43,8 @@ const KUBE_VERSION: &str = "1.36";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Chart directory, packaged chart (.tgz), its URL, `oci://HOST/PATH`, with --repo its name, or a
-    /// project
+    /// Chart directory, packaged chart (.tgz), its URL, `oci://HOST/PATH`, with --repo its name,
+    /// REPOSITORY/NAME with a repository of 'helm repo add', or a project
     #[arg(value_name = "CHART", default_value = ".")]
     path: PathBuf,
 
@@ -195,8 +195,8 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
 fn charts_at(path: &Path) -> anyhow::Result<Vec<ChartSource>> {
     if !path.exists() {
         bail!(
-            "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, the \
-             repository with --repo, or a project",
+            "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, its name with \
+             --repo or as REPOSITORY/NAME, or a project",
             path.display()
         );
     }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use chart_source::ChartReference;
+use chart_source::{ChartReference, Repositories};
 use clap::Subcommand;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -79,15 +79,16 @@ pub(crate) fn update(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let chart = load(directory)?;
-    let wanted = &chart.metadata().dependencies;
     let names = Names::of(&chart);
+    let finder = Finder::new(directory, &names, access)?;
+    let wanted = finder.with_urls(&chart.metadata().dependencies)?;
     let found: Vec<Found> = wanted
         .iter()
-        .map(|dependency| find(dependency, &names, directory, access))
+        .map(|dependency| finder.find(dependency))
         .collect::<anyhow::Result<_>>()?;
     write_archives(&found, directory, out)?;
     let locked: Vec<Dependency> = found.into_iter().map(|found| found.locked).collect();
-    let digest = digest(wanted, &locked)?;
+    let digest = digest(&wanted, &locked)?;
     let is_new = chart.lock().is_none_or(|lock| lock.digest != digest);
     if is_new && !wanted.is_empty() {
         let lock = LockFile {
@@ -108,12 +109,14 @@ fn build(directory: &Path, access: &AccessFlags, out: &mut dyn Write) -> anyhow:
     let Some(lock) = chart.lock() else {
         return update(directory, access, out);
     };
-    let wanted = &chart.metadata().dependencies;
-    let locked = lock.dependencies.clone().unwrap_or_default();
     let names = Names::of(&chart);
+    let finder = Finder::new(directory, &names, access)?;
+    let written = &chart.metadata().dependencies;
+    let wanted = finder.with_urls(written)?;
+    let locked = lock.dependencies.clone().unwrap_or_default();
     // Helm 2 wrote the locks of charts with the apiVersion v1 with another digest.
-    let matches = digest(wanted, &locked)? == lock.digest
-        || chart.metadata().api_version == "v1" && digest_of_helm_2(wanted)? == lock.digest;
+    let matches = digest(&wanted, &locked)? == lock.digest
+        || chart.metadata().api_version == "v1" && digest_of_helm_2(written)? == lock.digest;
     if !matches {
         bail!(
             "{} does not match the dependencies in {}; run 'hybrid-operator charts dependency update {}'",
@@ -124,7 +127,7 @@ fn build(directory: &Path, access: &AccessFlags, out: &mut dyn Write) -> anyhow:
     }
     let found: Vec<Found> = locked
         .iter()
-        .map(|dependency| find(dependency, &names, directory, access))
+        .map(|dependency| finder.find(dependency))
         .collect::<anyhow::Result<_>>()?;
     write_archives(&found, directory, out)
 }
@@ -159,40 +162,96 @@ impl Names {
     }
 }
 
-/// Finds the newest version of a dependency in its range.
-fn find(
-    dependency: &Dependency,
-    names: &Names,
-    directory: &Path,
-    access: &AccessFlags,
-) -> anyhow::Result<Found> {
-    let Dependency {
-        name,
-        version,
-        repository,
-        ..
-    } = dependency;
-    let found = match repository.as_str() {
-        "" => beside(dependency, directory).map(|version| (version, None)),
-        file if file.starts_with("file://") => {
-            let path = directory.join(file.trim_start_matches("file://"));
-            local(dependency, &path)
-        }
-        url => fetch(dependency, url, access),
-    };
-    let (exact, archive) = found.with_context(|| {
-        let file = names.wanted;
+/// Finds what a chart depends on.
+struct Finder<'a> {
+    directory: &'a Path,
+    names: &'a Names,
+    access: &'a AccessFlags,
+    repositories: Repositories,
+}
+
+impl<'a> Finder<'a> {
+    fn new(directory: &'a Path, names: &'a Names, access: &'a AccessFlags) -> anyhow::Result<Self> {
+        Ok(Self {
+            directory,
+            names,
+            access,
+            repositories: access.repositories()?,
+        })
+    }
+
+    /// Replaces names of `helm repo add` by URLs, which is what locks and their digests have.
+    fn with_urls(&self, wanted: &[Dependency]) -> anyhow::Result<Vec<Dependency>> {
+        let with_url = |dependency: &Dependency| {
+            let mut dependency = dependency.clone();
+            let repository = &dependency.repository;
+            let name = repository
+                .strip_prefix('@')
+                .or_else(|| repository.strip_prefix("alias:"));
+            if let Some(name) = name {
+                let named = self.repositories.named(name);
+                named
+                    .with_context(|| self.cannot_get(&dependency))?
+                    .url()
+                    .clone_into(&mut dependency.repository);
+            }
+            Ok(dependency)
+        };
+        wanted.iter().map(with_url).collect()
+    }
+
+    /// Finds the newest version of a dependency in its range.
+    fn find(&self, dependency: &Dependency) -> anyhow::Result<Found> {
+        let found = match dependency.repository.as_str() {
+            "" => beside(dependency, self.directory).map(|version| (version, None)),
+            file if file.starts_with("file://") => {
+                let path = self.directory.join(file.trim_start_matches("file://"));
+                local(dependency, &path)
+            }
+            url => self.fetch(dependency, url),
+        };
+        let (exact, archive) = found.with_context(|| self.cannot_get(dependency))?;
+        Ok(Found {
+            locked: Dependency {
+                name: dependency.name.clone(),
+                version: exact,
+                repository: dependency.repository.clone(),
+                ..Dependency::default()
+            },
+            archive,
+        })
+    }
+
+    fn cannot_get(&self, Dependency { name, version, .. }: &Dependency) -> String {
+        let file = self.names.wanted;
         format!("cannot get {name} {version}, which {file} depends on")
-    })?;
-    Ok(Found {
-        locked: Dependency {
-            name: name.clone(),
-            version: exact,
-            repository: repository.clone(),
-            ..Dependency::default()
-        },
-        archive,
-    })
+    }
+
+    fn fetch(
+        &self,
+        Dependency { name, version, .. }: &Dependency,
+        repository: &str,
+    ) -> anyhow::Result<(String, Option<Archive>)> {
+        let is_registry = repository.starts_with("oci://");
+        let reference = if is_registry {
+            let chart = format!("{}/{name}", repository.trim_end_matches('/'));
+            ChartReference::parse(&chart, None, Some(version))
+        } else {
+            ChartReference::parse(name, Some(repository), Some(version))
+        };
+        let stored = self.repositories.at(repository);
+        let pulled = self.access.pull(&reference?, stored)?;
+        Chart::from_archive(&pulled.archive, &Limits::default())
+            .with_context(|| format!("cannot read {}", pulled.resolved.url))?;
+        let found = pulled.resolved.version.unwrap_or_else(|| version.clone());
+        let url = pulled.resolved.url;
+        let file = if is_registry {
+            format!("{name}-{}.tgz", found.replace('+', "_"))
+        } else {
+            url.rsplit('/').next().unwrap_or(name).to_owned()
+        };
+        Ok((found, Some((file, pulled.archive))))
+    }
 }
 
 type Archive = (String, Vec<u8>);
@@ -226,37 +285,6 @@ fn check_version(dependency: &Dependency, chart: &Chart) -> anyhow::Result<()> {
         bail!("its version is {present}, which is not in the range");
     }
     Ok(())
-}
-
-fn fetch(
-    dependency: &Dependency,
-    repository: &str,
-    access: &AccessFlags,
-) -> anyhow::Result<(String, Option<Archive>)> {
-    let Dependency { name, version, .. } = dependency;
-    if repository.starts_with('@') || repository.starts_with("alias:") {
-        bail!(
-            "{repository} is a name of 'helm repo add', which is not read; give the URL of the repository"
-        );
-    }
-    let is_registry = repository.starts_with("oci://");
-    let reference = if is_registry {
-        let chart = format!("{}/{name}", repository.trim_end_matches('/'));
-        ChartReference::parse(&chart, None, Some(version))
-    } else {
-        ChartReference::parse(name, Some(repository), Some(version))
-    };
-    let pulled = access.pull(&reference?)?;
-    Chart::from_archive(&pulled.archive, &Limits::default())
-        .with_context(|| format!("cannot read {}", pulled.resolved.url))?;
-    let found = pulled.resolved.version.unwrap_or_else(|| version.clone());
-    let url = pulled.resolved.url;
-    let file = if is_registry {
-        format!("{name}-{}.tgz", found.replace('+', "_"))
-    } else {
-        url.rsplit('/').next().unwrap_or(name).to_owned()
-    };
-    Ok((found, Some((file, pulled.archive))))
 }
 
 /// Packages the files of a chart. The same files make the same archive.

@@ -172,8 +172,6 @@ struct WithoutEffect {
     #[arg(long, hide = true, allow_hyphen_values = true)]
     repository_cache: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
-    repository_config: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
     kube_apiserver: Option<String>,
     #[arg(long, hide = true, action = ArgAction::Append, allow_hyphen_values = true)]
     kube_as_group: Vec<String>,

@@ -54,7 +54,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 31] = [
+const CHART_ONLY: [&str; 32] = [
     "target",
     "files",
     "set",
@@ -85,6 +85,7 @@ const CHART_ONLY: [&str; 31] = [
     "certificate_oidc_issuer_regexp",
     "trusted_root",
     "registry_config",
+    "repository_config",
     "chart_cache",
 ];
 
@@ -100,7 +101,8 @@ const CHART_ONLY: [&str; 31] = [
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Name of the release [default: release-name], and path of a chart directory or a packaged
-    /// chart (.tgz), its URL, `oci://HOST/PATH`, or with --repo its name
+    /// chart (.tgz), its URL, `oci://HOST/PATH`, with --repo its name, or REPOSITORY/NAME with a
+    /// repository of 'helm repo add'
     #[arg(value_name = "CHART", num_args = 1..=2, required_unless_present = "cr")]
     target: Vec<String>,
 
@@ -351,7 +353,7 @@ impl Args {
         {
             bail!(
                 "chart {chart:?} not found; give a chart directory, a packaged chart (.tgz), a URL, \
-                 oci://HOST/PATH, or the repository with --repo"
+                 oci://HOST/PATH, or its name with --repo, or as REPOSITORY/NAME"
             );
         }
         let mut compiled = found.compile()?;

@@ -81,7 +81,7 @@ pub(crate) fn parse_selection(
     budget: &Budget,
 ) -> Result<Value, YamlError> {
     let mut value = go_yaml::from_slice_within(text.as_bytes(), part, budget)?;
-    bounded::grow_for_drop(|| whole_numbers(&mut value));
+    whole_numbers(&mut value);
     Ok(value)
 }
 
@@ -185,8 +185,8 @@ fn whole_numbers(value: &mut Value) {
                 *number = Number::from(whole);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Array(items) => bounded::grow(|| items.iter_mut().for_each(whole_numbers)),
+        Value::Object(map) => bounded::grow(|| map.values_mut().for_each(whole_numbers)),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }

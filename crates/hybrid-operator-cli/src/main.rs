@@ -9,5 +9,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    hybrid_operator_cli::run(std::env::args_os())
+    // The C library musl reports the main thread's stack as much smaller than it can get. A large one from the
+    // beginning spares new ones with each document.
+    bounded::grow_for_drop(|| hybrid_operator_cli::run(std::env::args_os()))
 }

@@ -81,6 +81,8 @@ fn start(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(PROGRAM)
         .args(arguments)
         .current_dir(directory)
+        // The repositories that the user added to Helm are not part of the tests.
+        .env("HELM_REPOSITORY_CONFIG", "/nonexistent/repositories.yaml")
         .output()
         .unwrap()
 }

@@ -258,7 +258,7 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &project,
             "create api --helm-chart bitnami/redis",
             1,
-            "give its URL with --helm-chart-repo",
+            "has no repository \"bitnami\"; add it with 'helm repo add bitnami URL'",
         ),
         (
             &project,

@@ -5,6 +5,8 @@ SHELL := /bin/bash
 IMG ?= example.com/memcached-operator:v0.1.0
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
+# The Dockerfile needs BuildKit, which Docker before version 23 uses only on request.
+export DOCKER_BUILDKIT ?= 1
 PLATFORMS ?= linux/amd64,linux/arm64
 # With true, `make uninstall` and `make undeploy` pass over what is not there.
 ignore-not-found ?= false

@@ -105,6 +105,9 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
     }
 }
 
+/// How the Dockerfiles begin.
+const COMPILER: &str = "FROM --platform=$BUILDPLATFORM docker.io/library/rust:";
+
 #[test]
 fn images_and_new_projects_use_the_compiler_of_the_repository() {
     let minimum = after("Cargo.toml", "rust-version = \"", "\"");
@@ -129,7 +132,7 @@ fn images_and_new_projects_use_the_compiler_of_the_repository() {
         "images/hybrid-operator/Dockerfile",
         &format!("{templates}/Dockerfile.native"),
     ] {
-        let image = after(file, "FROM docker.io/library/rust:", "-");
+        let image = after(file, COMPILER, "-");
         assert_eq!(image, minimum, "{file}");
     }
 }

@@ -1,11 +1,11 @@
 //! Builds an image's file tree from its Dockerfile without a container engine: the steps run as commands in
-//! a root directory of their own. Three things differ from a build by an engine, see [`HERE`] and
-//! [`run_in_build_stage`]: the first stage has this machine's programs, `apk` is passed over, and `cargo build`
-//! takes the programs that were built with the tests, together with the libraries that these need.
+//! a root directory of their own. The first stage has this machine's programs, and a few others in [`STAND_INS`]:
+//! nothing is installed, and `cargo build` takes the programs that were built with the tests, together with the
+//! libraries that these need.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,16 +15,43 @@ use super::dockerfile::{Stage, Step, parse};
 use crate::transcript::programs;
 
 /// The image with the compiler in the Dockerfiles.
-pub(super) const COMPILER: &str = "docker.io/library/rust:1.95-alpine";
+pub(super) const COMPILER: &str = "docker.io/library/rust:1.95-slim-bookworm";
 /// The image without a shell that static programs are put into.
 pub(super) const STATIC: &str = "gcr.io/distroless/static-debian12:nonroot";
 /// Directories of this machine that stand for the image with the compiler.
 const HERE: &[&str] = &["usr", "bin", "sbin", "lib", "lib64"];
 
-/// Runs a command in the first stage: `$1` is its root, `$2` its working directory, `$3` the text.
+/// Directory of the first stage with [`STAND_INS`].
+const COMMANDS: &str = "/commands";
+/// Directory of the first stage with the programs that were built with the tests.
+pub(super) const PROGRAMS: &str = "/programs";
+/// Programs of the first stage that stand for those of the image with the compiler.
+const STAND_INS: &[(&str, &str)] = &[
+    ("apt-get", "#!/bin/sh\n"),
+    ("dpkg", "#!/bin/sh\n"),
+    ("rustup", "#!/bin/sh\n"),
+    (
+        "cargo",
+        r#"#!/bin/sh -e
+case "$*" in
+  "build --release --locked --target "*" --bin "*) ;;
+  *) echo "not known here: cargo $*" >&2; exit 1 ;;
+esac
+release=target/$5/release
+mkdir -p "$release"
+cp -a "/programs/${*##* }" "$release/"
+"#,
+    ),
+];
+
+/// Runs a command in the first stage: `$1` is its root, `$2` its working directory, `$3` the directory of the
+/// programs, `$4` the text.
 const RUN: &str = r#"
-for dir in usr dev; do mkdir -p "$1/$dir"; mount --rbind "/$dir" "$1/$dir"; done
-exec unshare --root="$1" --wd="$2" sh -ec "$3"
+for dir in usr dev programs; do mkdir -p "$1/$dir"; done
+mount --bind -o ro /usr "$1/usr"
+mount --bind -o ro "$3" "$1/programs"
+mount --rbind /dev "$1/dev"
+exec unshare --root="$1" --wd="$2" sh -ec "$4"
 "#;
 
 /// A file tree, and how its program is started.
@@ -120,7 +147,7 @@ fn build_stage(
             image.user.clone_from(&base.user);
             image.entrypoint.clone_from(&base.entrypoint);
         }
-        None if compiles => this_machine(&image),
+        None if compiles => this_machine(&mut image),
         None => {
             assert_eq!(stage.base, STATIC);
             distroless(&mut image);
@@ -154,6 +181,10 @@ fn build_stage(
                     }
                 }
             }
+            Step::Arg(name) => {
+                assert_eq!(name, "TARGETARCH", "not known here: ARG {name}");
+                image.set_env(name, processor());
+            }
             Step::Env(name, value) => {
                 let value = image.expanded(value);
                 image.set_env(name, &value);
@@ -169,13 +200,29 @@ fn build_stage(
     image
 }
 
-/// Puts this machine's programs into the stage that compiles.
-pub(super) fn this_machine(image: &Image) {
+/// Returns this machine's processor as the engines call it.
+fn processor() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Puts this machine's programs, and those that stand for others, into the stage that compiles.
+pub(super) fn this_machine(image: &mut Image) {
     for name in HERE {
         if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
             symlink(target, image.root().join(name)).unwrap();
         }
     }
+    for (name, script) in STAND_INS {
+        let file = image.at(COMMANDS).join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    image.set_env("PATH", &format!("{COMMANDS}:/usr/bin"));
 }
 
 /// Makes what the static distroless image has, and adds the libraries of the tests' programs, which unlike
@@ -207,25 +254,13 @@ pub(super) fn distroless(image: &mut Image) {
 
 /// Runs a command of the stage that compiles.
 fn run_in_build_stage(image: &Image, text: &str) {
-    if text.starts_with("apk add ") {
-        return;
-    }
-    if let Some(arguments) = text.strip_prefix("cargo build --release --locked ") {
-        // `images_and_releases_are_built_from_programs_that_their_package_has` checks the package.
-        let (_, program) = arguments.split_once("--bin ").unwrap();
-        let release = image.at("target/release");
-        fs::create_dir_all(&release).unwrap();
-        let debug = programs().join(program);
-        fs::hard_link(&debug, release.join(program))
-            .or_else(|_| fs::copy(&debug, release.join(program)).map(drop))
-            .unwrap();
-        return;
-    }
-    assert!(!text.contains("cargo"), "not known here: RUN {text}");
     let output = Command::new("unshare")
         .args(["--mount", "--", "sh", "-ec", RUN, "sh"])
         .arg(image.root())
-        .args([&image.workdir, text])
+        .arg(&image.workdir)
+        .arg(programs())
+        .arg(text)
+        .envs(&image.env)
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);

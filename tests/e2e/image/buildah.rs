@@ -1,30 +1,14 @@
 //! Builds images with buildah, a container engine that is one program, where it is installed. The images that
 //! a Dockerfile begins with are made here, so nothing is fetched.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::build::{COMPILER, Image, STATIC, distroless, this_machine};
+use super::build::{COMPILER, Image, PROGRAMS, STATIC, distroless, this_machine};
 use crate::transcript::programs;
-
-/// Directory of the build stage with the commands that stand for those of the compiler's image.
-const COMMANDS: &str = "/commands";
-/// Directory of the build stage with the programs that were built with the tests.
-const PROGRAMS: &str = "/programs";
-/// Takes the place of `cargo`: copies the program that was built with the tests.
-const CARGO: &str = r#"#!/bin/sh -e
-case "$*" in
-  "build --release --locked "*"--bin "*) mkdir -p target/release && cp -a "/programs/${*##* }" target/release/ ;;
-  *) echo "not known here: cargo $*" >&2; exit 1 ;;
-esac
-"#;
-/// Takes the place of Alpine's `apk`: this machine's programs are there already.
-const APK: &str = "#!/bin/sh\n";
 
 /// A store of images.
 pub(super) struct Buildah {
@@ -43,14 +27,7 @@ impl Buildah {
         let store = tempfile::tempdir().unwrap();
         let found = Self { store };
         let mut compiler = Image::empty();
-        this_machine(&compiler);
-        compiler.set_env("PATH", &format!("{COMMANDS}:/usr/bin"));
-        for (name, script) in [("cargo", CARGO), ("apk", APK)] {
-            let file = compiler.at(COMMANDS).join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(&file, script).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        }
+        this_machine(&mut compiler);
         found.import(COMPILER, &compiler);
         let mut last = Image::empty();
         distroless(&mut last);

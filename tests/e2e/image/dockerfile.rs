@@ -19,6 +19,8 @@ pub(super) enum Step {
         sources: Vec<String>,
         to: String,
     },
+    /// A variable that the engine sets.
+    Arg(String),
     Env(String, String),
     Workdir(String),
     User(String),
@@ -35,7 +37,11 @@ pub(super) fn parse(text: &str) -> Vec<Stage> {
         let rest = rest.trim();
         if name == "FROM" {
             let words: Vec<&str> = rest.split_whitespace().collect();
-            let (base, name) = match words.as_slice() {
+            // The processor of the engine, which is that of this machine.
+            let words = words
+                .strip_prefix(&["--platform=$BUILDPLATFORM"])
+                .unwrap_or(&words);
+            let (base, name) = match words {
                 [base] => (base, None),
                 [base, "AS", name] => (base, Some((*name).to_owned())),
                 _ => panic!("not known here: {line}"),
@@ -70,9 +76,18 @@ fn step(name: &str, rest: &str) -> Step {
             let sources = words.into_iter().map(ToOwned::to_owned).collect();
             Step::Copy { from, sources, to }
         }
+        "ARG" => Step::Arg(rest.to_owned()),
         "ENV" => {
             let (name, value) = rest.split_once('=').unwrap();
-            assert!(!value.contains([' ', '"']), "not known here: ENV {rest}");
+            let quoted = value
+                .strip_prefix('"')
+                .and_then(|value| value.strip_suffix('"'));
+            let has_one = quoted.is_some() || !value.contains(' ');
+            let value = quoted.unwrap_or(value);
+            assert!(
+                has_one && !value.contains('"'),
+                "not known here: ENV {rest}"
+            );
             Step::Env(name.to_owned(), value.to_owned())
         }
         "WORKDIR" => Step::Workdir(rest.to_owned()),
@@ -85,14 +100,21 @@ fn step(name: &str, rest: &str) -> Step {
 #[test]
 fn stages_instructions_and_continued_lines_are_read() {
     let stages = parse(
-        "# x\nFROM a:1 AS build\nRUN one \\\n && two\n\nFROM b\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
+        "# x\nFROM --platform=$BUILDPLATFORM a:1 AS build\nARG A\nENV B=\"b c\"\nRUN one \\\n && two\n\nFROM b\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
     );
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(
         (stages[0].name.as_deref(), stages[0].base.as_str()),
         (Some("build"), "a:1")
     );
-    assert_eq!(stages[0].steps, [Step::Run("one  && two".to_owned())]);
+    assert_eq!(
+        stages[0].steps,
+        [
+            Step::Arg("A".to_owned()),
+            Step::Env("B".to_owned(), "b c".to_owned()),
+            Step::Run("one  && two".to_owned()),
+        ]
+    );
     assert_eq!(
         stages[1].steps,
         [

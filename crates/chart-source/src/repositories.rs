@@ -80,7 +80,7 @@ fn others(known: &[String]) -> String {
     if known.is_empty() {
         return String::new();
     }
-    format!(", but {}", known.join(", "))
+    format!(", only {}", known.join(", "))
 }
 
 /// The content of the file.
@@ -235,7 +235,7 @@ repositories:
         );
         assert_eq!(
             url("shop").unwrap_err().to_string(),
-            "r.yaml has no repository \"shop\", but shops, others, none; add it with 'helm repo add shop URL', or \
+            "r.yaml has no repository \"shop\", only shops, others, none; add it with 'helm repo add shop URL', or \
              give the URL of the repository"
         );
         let name = |url: &str| stored.at(url).map(|found| found.name.as_str());

@@ -560,7 +560,7 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     assert!(metadata.contains("version: 1.2.3"), "{metadata}");
 
     let message = fixture.error(&format!("template web shosp/shop {given}"));
-    let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", but shops; \
+    let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", only shops; \
                     add it with 'helm repo add shosp URL', or give the URL of the repository\n";
     assert_eq!(message, expected);
     let other = "--username me --password wrong";

@@ -137,6 +137,23 @@ fn images_and_new_projects_use_the_compiler_of_the_repository() {
     }
 }
 
+/// Their programs are as small, and render as fast, as those of this repository.
+#[test]
+fn new_projects_are_compiled_as_the_programs_of_the_repository() {
+    let profile = |file: &str| {
+        let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, profile) = text.split_once("[profile.release]").unwrap();
+        // What comes after it is for the command line alone.
+        let (profile, _) = profile
+            .split_once("# The allocator")
+            .unwrap_or((profile, ""));
+        profile.to_owned()
+    };
+    let template = "crates/hybrid-operator-cli/templates/project/Cargo.toml";
+    assert_eq!(profile(template), profile("Cargo.toml"));
+}
+
 /// Returns the package and the program that a line with `cargo build … --bin PROGRAM` names. Without `-p` it is the
 /// package of the current directory.
 fn built(line: &str) -> Option<(&str, &str)> {

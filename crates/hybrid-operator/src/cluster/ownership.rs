@@ -338,6 +338,12 @@ pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
         .find(|reference| reference.controller == Some(true))
 }
 
+/// Returns whether an object of `primary` was created for an earlier custom resource of the same name, so that the
+/// garbage collector deletes it.
+pub(crate) fn is_of_predecessor(metadata: &ObjectMeta, primary: &Primary) -> bool {
+    controller_of(metadata).is_some_and(|reference| reference.uid != primary.uid)
+}
+
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
 }

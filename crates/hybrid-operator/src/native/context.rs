@@ -490,14 +490,16 @@ mod tests {
             When::delete("/api/v1/namespaces/a/configmaps/old"),
             Answer::json(200, json!({})),
         );
-        let owned = |name: &str| -> ConfigMap {
-            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "u", "controller": true});
+        let owned = |name: &str, owner: &str| -> ConfigMap {
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": owner, "controller": true});
             let metadata =
                 json!({"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner]});
             serde_json::from_value(json!({"metadata": metadata})).unwrap()
         };
+        // The garbage collector deletes what a former custom resource of this name has owned.
+        let former = owned("former", "v");
         let context = Fixture::new(pod(&json!({}), "5"), api.client("a"))
-            .owning([owned("old"), owned("new"), map("foreign")])
+            .owning([owned("old", "u"), owned("new", "u"), former, map("foreign")])
             .build();
         let left = context.prune::<ConfigMap>(|map| map.metadata.name.as_deref() == Some("new"));
         assert_eq!(left.await.unwrap(), 1);

@@ -11,6 +11,7 @@ use kube::core::PartialObjectMeta;
 use super::apply::owner;
 use super::error::Error;
 use crate::cluster::Primary;
+use crate::cluster::ownership::is_of_predecessor;
 use crate::controller::{Key, ObjectCache, ObjectScope, TypedObject};
 
 /// The caches that a controller has asked for, by the type of their objects.
@@ -161,11 +162,15 @@ where
     }
 
     /// Returns the objects that belong to the custom resource, in any namespace; by namespace and
-    /// name.
+    /// name. Those of a deleted custom resource with the same name do not: the garbage collector
+    /// deletes them soon.
     pub fn owned(&self) -> Vec<Arc<O>> {
         let cache = self.caches.owned.as_ref().or(self.caches.watched.as_ref());
         let mut objects = cache.map(|cache| cache.list(None)).unwrap_or_default();
-        objects.retain(|object| owner(object.meta(), &self.primary).is_none());
+        objects.retain(|object| {
+            let metadata = object.meta();
+            owner(metadata, &self.primary).is_none() && !is_of_predecessor(metadata, &self.primary)
+        });
         objects
     }
 

@@ -1,6 +1,6 @@
 # Builds the operator as a static program, and packs it with its charts and watches.yaml.
 # Compiles on the builder's own processor for that of the image.
-FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95-slim-bookworm AS build
+FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95.0-slim-bookworm AS build
 ARG TARGETARCH
 # Clang compiles C for all processors, and Rust links. Programs with musl are static.
 RUN case $TARGETARCH in \

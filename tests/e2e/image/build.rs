@@ -15,7 +15,7 @@ use super::dockerfile::{Stage, Step, parse};
 use crate::transcript::programs;
 
 /// The image with the compiler in the Dockerfiles.
-pub(super) const COMPILER: &str = "docker.io/library/rust:1.95-slim-bookworm";
+pub(super) const COMPILER: &str = "docker.io/library/rust:1.95.0-slim-bookworm";
 /// The image without a shell that static programs are put into.
 pub(super) const STATIC: &str = "gcr.io/distroless/static-debian12:nonroot";
 /// Directories of this machine that stand for the image with the compiler.

@@ -66,9 +66,8 @@ impl Etcd {
         found.unwrap_or_else(|error| panic!("{error}\n{}", self.kubelet.logs()))
     }
 
-    /// Waits until the cluster is running with so many members, and returns their names. etcd itself
-    /// must say so, too.
-    async fn running(&self, size: usize) -> BTreeSet<String> {
+    /// Waits until the cluster is running with so many members, and returns their names.
+    async fn ready(&self, size: usize) -> BTreeSet<String> {
         let what = format!("{size} members");
         let cluster = self
             .until(&what, |cluster| {
@@ -77,10 +76,13 @@ impl Etcd {
             })
             .await;
         let names = cluster["status"]["members"]["ready"].as_array().unwrap();
-        let names: BTreeSet<String> = names
-            .iter()
-            .map(|name| name.as_str().unwrap().to_owned())
-            .collect();
+        let names = names.iter().map(|name| name.as_str().unwrap().to_owned());
+        names.collect()
+    }
+
+    /// Waits as [`Etcd::ready`]. etcd itself must say so, too.
+    async fn running(&self, size: usize) -> BTreeSet<String> {
+        let names = self.ready(size).await;
         let members = self.kubelet.members().await;
         assert!(members.iter().all(is_voter), "{members:#?}");
         assert_eq!(names_of(&members), names);
@@ -177,7 +179,8 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
         "{writes:?}"
     );
 
-    // Deleted and created again, it is another, empty cluster.
+    // Deleted and created again, it is another, empty cluster, also before the garbage collector has deleted the
+    // Pods of the first one.
     drop(
         etcd.clusters
             .delete("db", &DeleteParams::default())
@@ -186,7 +189,7 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
     );
     wait::gone(&etcd.clusters, "db", LIMIT).await.unwrap();
     etcd.create(1).await;
-    let new = etcd.running(1).await;
+    let new = etcd.ready(1).await;
     assert!(new.is_disjoint(&after));
     assert_eq!(etcd.kubelet.get(new.first().unwrap(), "colour").await, None);
 }

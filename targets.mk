@@ -51,8 +51,9 @@ generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/refer
 	$(GENERATE)
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
-	@# docs/reference, from the tables of the framework.
+	@# docs/reference, from the tables of the framework and the help texts of the commands.
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page list_of_metrics same_annotations
+	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-cli --lib -- page_of_commands
 
 .PHONY: book
 book: ## Build the book of docs/ in target/book (mdbook is installed there once)

@@ -189,7 +189,7 @@ pub struct RunArgs {
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub watch_files: bool,
     /// Directory in which charts of repositories and registries are kept, up to 512 MiB [default:
-    /// $`CHART_CACHE`, else hybrid-operator/charts in $`XDG_CACHE_HOME` or ~/.cache].
+    /// `$CHART_CACHE`, else hybrid-operator/charts in `$XDG_CACHE_HOME` or ~/.cache].
     #[arg(long, value_name = "DIR")]
     pub chart_cache: Option<PathBuf>,
     /// Time between two releases of a kind that are upgraded because their chart or the options of
@@ -257,10 +257,10 @@ pub struct RunArgs {
     /// How the leader is elected.
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub leader_election_mode: LeaderElectionMode,
-    /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
+    /// Name of the leader election lease, and of the operator [default: `$OPERATOR_NAME`].
     #[arg(long, value_name = "NAME", value_parser = forms::operator_name)]
     pub leader_election_id: Option<String>,
-    /// Namespace of the leader election lease [default: $`POD_NAMESPACE`].
+    /// Namespace of the leader election lease [default: `$POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].
@@ -308,7 +308,7 @@ pub struct RunArgs {
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_require_rbac: bool,
     /// URL to which traces of releases are sent over OTLP, as HTTP with protobuf; needs a program that was
-    /// built with the feature `otlp` [default: $`OTEL_EXPORTER_OTLP_ENDPOINT`].
+    /// built with the feature `otlp` [default: `$OTEL_EXPORTER_OTLP_ENDPOINT`].
     #[arg(long, value_name = "URL", value_parser = forms::otlp_url)]
     pub otlp_endpoint: Option<String>,
 }

@@ -52,11 +52,9 @@ pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
 /// Returns a text with backticks around flags, variables and paths, which help texts have without them.
 pub(crate) fn coded(text: &str) -> String {
     let word = |word: &str| {
-        let bare = word.replace('`', "");
-        let name = bare.trim_end_matches(['.', ',', ';', ':', ')']);
-        let rest = bare.get(name.len()..).unwrap_or_default();
-        let is_name = name.starts_with("--") || name.starts_with('$') || name.starts_with('/');
-        if is_name && !word.starts_with('`') {
+        let name = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        let rest = word.get(name.len()..).unwrap_or_default();
+        if name.starts_with("--") || name.starts_with('$') || name.starts_with('/') {
             format!("`{name}`{rest}")
         } else {
             word.to_owned()
@@ -111,7 +109,7 @@ fn flags_variables_and_paths_of_help_texts_are_code() {
     for (text, wanted) in [
         ("Serve /metrics over TLS.", "Serve `/metrics` over TLS."),
         ("of --webhook-cert-dir.", "of `--webhook-cert-dir`."),
-        ("$`POD_NAMESPACE`, else", "`$POD_NAMESPACE`, else"),
+        ("`$POD_NAMESPACE`, else", "`$POD_NAMESPACE`, else"),
         ("such as `team=a`; or/and", "such as `team=a`; or/and"),
     ] {
         assert_eq!(coded(text), wanted);

@@ -19,6 +19,8 @@ mod lint;
 mod man;
 mod migrate;
 mod preview_flags;
+#[cfg(test)]
+mod reference;
 mod rollback;
 mod run;
 mod status;

@@ -33,7 +33,7 @@ fn crd_of_memcached_backup_is_up_to_date() {
 }
 
 #[test]
-fn the_program_describes_its_definitions_and_permissions() {
+fn the_program_describes_its_definitions_and_controllers() {
     let output = Command::new(env!("CARGO_BIN_EXE_memcached-operator"))
         .arg("describe")
         .output()
@@ -47,6 +47,10 @@ fn the_program_describes_its_definitions_and_permissions() {
     assert_eq!(controller["group"], "cache.example.com");
     assert_eq!(controller["version"], "v1alpha1");
     assert_eq!(controller["kind"], "MemcachedBackup");
+    assert_eq!(
+        controller["owns"],
+        json!([{"group": "apps", "version": "v1", "kind": "Deployment"}])
+    );
     let rules = controller["rules"].as_array().unwrap();
     let deployments = json!({"apiGroups": ["apps"], "resources": ["deployments"],
         "verbs": ["create", "delete", "get", "list", "patch", "watch"]});

@@ -212,6 +212,7 @@ impl Operator {
                 "group": kind.as_ref().map(|kind| &kind.group),
                 "version": kind.as_ref().map(|kind| &kind.version),
                 "kind": kind.as_ref().map(|kind| &kind.kind),
+                "owns": controller.owned_kinds(),
                 "rules": controller.permissions(),
             })
         });

@@ -168,7 +168,7 @@ pub(crate) fn csv(parts: &Parts, base: &Value, release: &Release) -> anyhow::Res
     crds.sort_by_key(|crd| name(crd));
     let owned: Vec<Value> = crds
         .iter()
-        .flat_map(|crd| descriptors::owned(crd, &described))
+        .flat_map(|crd| descriptors::owned(crd, &parts.created, &described))
         .collect();
     definitions.insert("owned".to_owned(), owned.into());
     set(

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::resources::Created;
 use super::{items, text};
+use crate::rbac::kinds::GroupKind;
 
 /// Prefix of the names of widgets in forms.
 const WIDGET: &str = "urn:alm:descriptor:com.tectonic.ui:";
@@ -13,8 +15,9 @@ const CONDITIONS: &str = "urn:alm:descriptor:io.kubernetes.conditions";
 
 /// Returns the entries of `spec.customresourcedefinitions.owned` for the versions of a definition.
 /// What `base` says of the same version is kept.
-pub(crate) fn owned(crd: &Value, base: &[Value]) -> Vec<Value> {
+pub(crate) fn owned(crd: &Value, created: &Created, base: &[Value]) -> Vec<Value> {
     let kind = text(crd, "/spec/names/kind");
+    let resources = created.resources(&GroupKind::new(text(crd, "/spec/group"), kind));
     let name = text(crd, "/metadata/name");
     let mut entries = Vec::new();
     for version in items(crd, "/spec/versions") {
@@ -40,6 +43,9 @@ pub(crate) fn owned(crd: &Value, base: &[Value]) -> Vec<Value> {
         let Some(fields) = entry.as_object_mut() else {
             continue;
         };
+        if !resources.is_empty() {
+            fields.insert("resources".to_owned(), json!(resources));
+        }
         for (field, generated) in [
             ("specDescriptors", spec(schema)),
             ("statusDescriptors", status(schema, version)),
@@ -196,7 +202,7 @@ mod tests {
     }
 
     fn crd() -> Value {
-        json!({"metadata": {"name": "shops.example.com"}, "spec": {"names": {"kind": "Shop"}, "versions": [
+        json!({"metadata": {"name": "shops.example.com"}, "spec": {"group": "example.com", "names": {"kind": "Shop"}, "versions": [
             {"name": "v1", "served": true,
              "additionalPrinterColumns": [
                 {"name": "Ready", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn fields_of_schema_and_columns_are_described() {
-        let owned = owned(&crd(), &[]);
+        let owned = owned(&crd(), &Created::default(), &[]);
         let widget = |name: &str| json!([format!("{WIDGET}{name}")]);
         assert_eq!(
             owned,
@@ -237,9 +243,27 @@ mod tests {
             "resources": [{"kind": "Pod", "name": "", "version": "v1"}],
             "specDescriptors": [{"path": "size", "displayName": "Pods"}, {"path": "tls.secret", "displayName": "Secret"}]});
         let other = json!({"name": "shops.example.com", "kind": "Shop", "version": "v2", "displayName": "No"});
-        let owned = owned(&crd(), &[other, base]);
+        let mut created = Created::default();
+        created.add_controller(
+            &serde_json::from_value(
+                json!({"name": "shop", "group": "example.com", "version": "v1", "kind": "Shop",
+                "owns": [{"group": "apps", "version": "v1", "kind": "Deployment"},
+                    {"group": "cert-manager.io", "version": "v1", "kind": "Certificate"}]}),
+            )
+            .unwrap(),
+        );
+        let generated = super::owned(&crd(), &created, std::slice::from_ref(&other));
+        assert_eq!(
+            generated[0]["resources"],
+            json!([{"kind": "Deployment", "name": "", "version": "v1"},
+                {"kind": "Certificate", "name": "certificates.cert-manager.io", "version": "v1"}])
+        );
+        let owned = owned(&crd(), &created, &[other, base]);
         assert_eq!(owned[0]["displayName"], "Our shop");
-        assert_eq!(owned[0]["resources"][0]["kind"], "Pod");
+        assert_eq!(
+            owned[0]["resources"],
+            json!([{"kind": "Pod", "name": "", "version": "v1"}])
+        );
         let size = &owned[0]["specDescriptors"][1];
         assert_eq!(
             (&size["displayName"], &size["description"]),

@@ -12,6 +12,7 @@ pub(crate) mod csv;
 mod descriptors;
 pub(crate) mod kustomize;
 pub(crate) mod parts;
+pub(crate) mod resources;
 pub(crate) mod validate;
 
 use serde_json::Value;

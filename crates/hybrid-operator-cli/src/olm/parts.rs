@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::bail;
 use serde_json::{Value, json};
 
+use super::resources::Created;
 use super::validate::SUPPORTED_KINDS;
 use super::{CRD, CSV, group_version, items, kind, name, text};
 
@@ -19,6 +20,8 @@ pub(crate) struct Parts {
     pub(crate) cluster_permissions: BTreeMap<String, Vec<Value>>,
     /// The definitions.
     pub(crate) crds: Vec<Value>,
+    /// The kinds of objects that the operator creates for the kinds that the definitions define.
+    pub(crate) created: Created,
     /// Objects of the kinds that the definitions define.
     pub(crate) examples: Vec<Value>,
     /// The base of the `ClusterServiceVersion`, if it is among the objects.

@@ -229,7 +229,7 @@ impl Build<'_> {
             for unreached in &survey.unreached {
                 let kind = match &unreached.api_version {
                     Some(version) => GroupKind::of_api_version(version, &unreached.kind),
-                    None => match Kinds::built_in_group(&unreached.kind) {
+                    None => match Kinds::well_known_group(&unreached.kind) {
                         Some(group) => GroupKind::new(group, &unreached.kind),
                         None => continue,
                     },

@@ -53,7 +53,8 @@ pub(crate) struct Resource {
     pub(crate) is_assumed: bool,
 }
 
-/// The kinds whose definitions are known: those of Kubernetes, of CRD files and of charts.
+/// The kinds whose definitions are known: those of Kubernetes and of what is common in charts, of CRD files
+/// and of charts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kinds {
     defined: BTreeMap<GroupKind, Resource>,
@@ -99,7 +100,8 @@ impl Kinds {
         if let Some(resource) = self.defined.get(kind) {
             return Some(resource.clone());
         }
-        let groups = BUILT_IN.iter().filter(|(group, _)| *group == kind.group);
+        let groups = BUILT_IN.iter().chain(CUSTOM);
+        let groups = groups.filter(|(group, _)| *group == kind.group);
         let mut found = groups.flat_map(|(_, kinds)| *kinds);
         let (_, plural, namespaced) = found.find(|(name, ..)| *name == kind.kind)?;
         Some(Resource {
@@ -121,17 +123,27 @@ impl Kinds {
 
     /// Returns whether a resource, named by its plural, is known to be in no namespace.
     pub(crate) fn is_cluster_scoped(&self, group: &str, plural: &str) -> bool {
-        let built_in = BUILT_IN.iter().filter(|(name, _)| *name == group);
-        let mut built_in = built_in.flat_map(|(_, kinds)| *kinds);
+        let known = BUILT_IN.iter().chain(CUSTOM);
+        let known = known.filter(|(name, _)| *name == group);
+        let mut known = known.flat_map(|(_, kinds)| *kinds);
         let mut defined = self.defined.iter().filter(|(kind, _)| kind.group == group);
-        built_in.any(|(_, name, namespaced)| *name == plural && !namespaced)
+        known.any(|(_, name, namespaced)| *name == plural && !namespaced)
             || defined.any(|(_, resource)| resource.plural == plural && !resource.namespaced)
     }
 
-    /// Returns the group of a built-in kind that has this name in one group only.
-    pub(crate) fn built_in_group(kind: &str) -> Option<&'static str> {
+    /// Returns whether Kubernetes serves a kind without a definition of it.
+    pub(crate) fn is_built_in(kind: &GroupKind) -> bool {
+        BUILT_IN.iter().any(|(group, kinds)| {
+            *group == kind.group && kinds.iter().any(|(name, ..)| *name == kind.kind)
+        })
+    }
+
+    /// Returns the group of a kind of Kubernetes, or of one that is common in charts, that has this name in one
+    /// group only.
+    pub(crate) fn well_known_group(kind: &str) -> Option<&'static str> {
         let mut groups = BUILT_IN
             .iter()
+            .chain(CUSTOM)
             .filter(|(_, kinds)| kinds.iter().any(|(name, ..)| *name == kind))
             .map(|(group, _)| *group);
         let first = groups.next()?;
@@ -141,8 +153,7 @@ impl Kinds {
 
 type KindTable = [(&'static str, &'static [(&'static str, &'static str, bool)])];
 
-/// The kinds that Kubernetes serves, and those that charts often contain without their definition and
-/// whose plural is not the regular one: kind, plural, and whether it is namespaced.
+/// The kinds that Kubernetes serves: kind, plural, and whether it is namespaced.
 const BUILT_IN: &KindTable = &[
     (
         "",
@@ -273,6 +284,62 @@ const BUILT_IN: &KindTable = &[
         ],
     ),
     (
+        "networking.k8s.io",
+        &[
+            ("IPAddress", "ipaddresses", false),
+            ("Ingress", "ingresses", true),
+            ("IngressClass", "ingressclasses", false),
+            ("NetworkPolicy", "networkpolicies", true),
+            ("ServiceCIDR", "servicecidrs", false),
+        ],
+    ),
+    ("extensions", &[("Ingress", "ingresses", true)]),
+    ("node.k8s.io", &[("RuntimeClass", "runtimeclasses", false)]),
+    (
+        "policy",
+        &[
+            ("PodDisruptionBudget", "poddisruptionbudgets", true),
+            ("PodSecurityPolicy", "podsecuritypolicies", false),
+        ],
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        &[
+            ("ClusterRole", "clusterroles", false),
+            ("ClusterRoleBinding", "clusterrolebindings", false),
+            ("Role", "roles", true),
+            ("RoleBinding", "rolebindings", true),
+        ],
+    ),
+    (
+        "resource.k8s.io",
+        &[
+            ("DeviceClass", "deviceclasses", false),
+            ("ResourceClaim", "resourceclaims", true),
+            ("ResourceClaimTemplate", "resourceclaimtemplates", true),
+            ("ResourceSlice", "resourceslices", false),
+        ],
+    ),
+    (
+        "scheduling.k8s.io",
+        &[("PriorityClass", "priorityclasses", false)],
+    ),
+    (
+        "storage.k8s.io",
+        &[
+            ("CSIDriver", "csidrivers", false),
+            ("CSINode", "csinodes", false),
+            ("CSIStorageCapacity", "csistoragecapacities", true),
+            ("StorageClass", "storageclasses", false),
+            ("VolumeAttachment", "volumeattachments", false),
+            ("VolumeAttributesClass", "volumeattributesclasses", false),
+        ],
+    ),
+];
+
+/// Kinds that charts often contain without their definition, as [`BUILT_IN`].
+const CUSTOM: &KindTable = &[
+    (
         "gateway.networking.k8s.io",
         &[
             ("GatewayClass", "gatewayclasses", false),
@@ -318,62 +385,6 @@ const BUILT_IN: &KindTable = &[
         )],
     ),
     ("route.openshift.io", &[("Route", "routes", true)]),
-    (
-        "networking.k8s.io",
-        &[
-            ("IPAddress", "ipaddresses", false),
-            ("Ingress", "ingresses", true),
-            ("IngressClass", "ingressclasses", false),
-            ("NetworkPolicy", "networkpolicies", true),
-            ("ServiceCIDR", "servicecidrs", false),
-        ],
-    ),
-    ("extensions", &[("Ingress", "ingresses", true)]),
-    ("node.k8s.io", &[("RuntimeClass", "runtimeclasses", false)]),
-    (
-        "policy",
-        &[
-            ("PodDisruptionBudget", "poddisruptionbudgets", true),
-            ("PodSecurityPolicy", "podsecuritypolicies", false),
-        ],
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        &[
-            ("ClusterRole", "clusterroles", false),
-            ("ClusterRoleBinding", "clusterrolebindings", false),
-            ("Role", "roles", true),
-            ("RoleBinding", "rolebindings", true),
-        ],
-    ),
-    (
-        "resource.k8s.io",
-        &[
-            ("DeviceClass", "deviceclasses", false),
-            ("ResourceClaim", "resourceclaims", true),
-            ("ResourceClaimTemplate", "resourceclaimtemplates", true),
-            ("ResourceSlice", "resourceslices", false),
-        ],
-    ),
-    (
-        "scheduling.k8s.io",
-        &[("PriorityClass", "priorityclasses", false)],
-    ),
-    (
-        "monitoring.coreos.com",
-        &[("Prometheus", "prometheuses", true)],
-    ),
-    (
-        "storage.k8s.io",
-        &[
-            ("CSIDriver", "csidrivers", false),
-            ("CSINode", "csinodes", false),
-            ("CSIStorageCapacity", "csistoragecapacities", true),
-            ("StorageClass", "storageclasses", false),
-            ("VolumeAttachment", "volumeattachments", false),
-            ("VolumeAttributesClass", "volumeattributesclasses", false),
-        ],
-    ),
 ];
 
 #[cfg(test)]
@@ -419,7 +430,11 @@ mod tests {
                 "{kind}"
             );
         }
-        assert_eq!(Kinds::built_in_group("Deployment"), Some("apps"));
-        assert_eq!(Kinds::built_in_group("Event"), None);
+        assert_eq!(Kinds::well_known_group("Deployment"), Some("apps"));
+        assert_eq!(Kinds::well_known_group("Event"), None);
+        assert!(Kinds::is_built_in(&GroupKind::new("", "Pod")));
+        assert!(!Kinds::is_built_in(&GroupKind::new("apps", "Pod")));
+        let route = GroupKind::new("gateway.networking.k8s.io", "HTTPRoute");
+        assert!(!Kinds::is_built_in(&route));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,6 +21,9 @@ pub(crate) struct Controller {
     pub(crate) version: String,
     /// Its kind.
     pub(crate) kind: String,
+    /// The kinds of objects that it owns.
+    #[serde(default)]
+    pub(crate) owns: Vec<GroupVersionKind>,
     /// What it needs, as the `rules` of a role.
     #[serde(default)]
     pub(crate) rules: Value,

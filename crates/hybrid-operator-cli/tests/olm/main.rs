@@ -12,6 +12,7 @@ mod broken;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -273,6 +274,58 @@ fn the_install_strategy_is_what_the_project_deploys() {
             .contains("\nLABEL operators.operatorframework.io.bundle.channels.v1=stable,fast\n")
     );
     assert!(dockerfile.contains("\nCOPY bundle/manifests /manifests/\n"));
+}
+
+/// What the scorecard test `olm-crds-have-resources` looks for.
+#[test]
+fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
+    let project = project();
+    let root = project.path();
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    copy(&repository.join("helm-charts"), &root.join("helm-charts"));
+    for file in ["watches.yaml", "Cargo.toml"] {
+        fs::copy(repository.join(file), root.join(file)).unwrap();
+    }
+    let description = json!({"crds": [], "controllers": [
+        {"name": "memcachedbackup", "group": "cache.example.com", "version": "v1alpha1", "kind": "MemcachedBackup",
+            "owns": [{"group": "apps", "version": "v1", "kind": "Deployment"},
+                {"group": "other.example.com", "version": "v1beta1", "kind": "Policy"}]}]});
+    fs::write(root.join("description.json"), description.to_string()).unwrap();
+    let program = root.join("program");
+    fs::write(&program, "#!/bin/sh\ncat description.json\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let resources = |more: &[&str]| {
+        bundle(root, "0.1.0", more);
+        let csv = yaml(&root.join("bundle").join(CSV));
+        let owned = &csv["spec"]["customresourcedefinitions"]["owned"];
+        (owned[0]["resources"].clone(), owned[1]["resources"].clone())
+    };
+    let (of_controller, of_chart) = resources(&["--program", program.to_str().unwrap()]);
+    assert_eq!(
+        of_controller,
+        json!([{"kind": "Deployment", "name": "", "version": "v1"},
+            {"kind": "Policy", "name": "policies.other.example.com", "version": "v1beta1"}])
+    );
+    let kinds: Vec<&Value> = of_chart
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|resource| &resource["kind"])
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "ConfigMap",
+            "Pod",
+            "Service",
+            "ServiceAccount",
+            "Deployment",
+            "HorizontalPodAutoscaler",
+            "PodDisruptionBudget"
+        ]
+    );
+    assert_eq!(resources(&["--charts-only"]), (Value::Null, of_chart));
 }
 
 #[test]

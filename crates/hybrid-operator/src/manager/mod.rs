@@ -205,6 +205,11 @@ pub trait Controller: Send {
         None
     }
 
+    /// Returns the kinds of objects that it creates for custom resources of that kind, without those of charts.
+    fn owned_kinds(&self) -> Vec<GroupVersionKind> {
+        Vec::new()
+    }
+
     /// Returns what it needs to be permitted in the cluster, in addition to what every operator
     /// needs.
     fn permissions(&self) -> Vec<PolicyRule> {

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use kube::core::PartialObjectMeta;
+use kube::core::{GroupVersionKind, PartialObjectMeta};
 
 use super::action::Action;
 use super::context::Context;
@@ -37,12 +37,18 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
         cleanup: None,
         installs_charts: false,
         definition: None,
+        owned_kinds: Vec::new(),
         permissions: Vec::new(),
         resync: None,
         concurrency: None,
         deadline: Duration::from_mins(5),
         backoff: (Duration::from_millis(500), Duration::from_mins(5)),
     }
+}
+
+/// Returns the kind of a type.
+pub(super) fn group_version_kind<K: TypedObject>() -> GroupVersionKind {
+    GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()))
 }
 
 /// A reconcile or clean-up function.
@@ -103,6 +109,7 @@ pub struct Builder<K> {
     pub(super) cleanup: Option<Cleanup<K>>,
     pub(super) installs_charts: bool,
     pub(super) definition: Option<CustomResourceDefinition>,
+    pub(super) owned_kinds: Vec<GroupVersionKind>,
     /// What the sources and the functions need.
     pub(super) permissions: Vec<PolicyRule>,
     pub(super) resync: Option<Duration>,
@@ -132,6 +139,7 @@ impl<K: TypedObject> Builder<K> {
             cache.route(source.queue, |object: &O| owner_key::<K>(object.meta()));
         });
         self.sources.push(SourceOrder::Owned, open);
+        self.owned_kinds.push(group_version_kind::<O>());
         self.permissions.push(permissions::of_owned::<O>());
         self
     }

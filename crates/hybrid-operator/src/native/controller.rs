@@ -16,7 +16,7 @@ use tracing::{Instrument, Span, error, warn};
 
 use super::action::Action;
 use super::apply::{Applier, kind_of};
-use super::builder::{Builder, Function, SourceContext};
+use super::builder::{Builder, Function, SourceContext, group_version_kind};
 use super::context::{Context, Shared, primary_of};
 use super::error::Error;
 use super::permissions;
@@ -62,15 +62,15 @@ impl<K: TypedObject> Controller for NativeController<K> {
     }
 
     fn kind(&self) -> Option<GroupVersionKind> {
-        Some(GroupVersionKind::gvk(
-            &K::group(&()),
-            &K::version(&()),
-            &K::kind(&()),
-        ))
+        Some(group_version_kind::<K>())
     }
 
     fn definition(&self) -> Option<CustomResourceDefinition> {
         self.builder.definition.clone()
+    }
+
+    fn owned_kinds(&self) -> Vec<GroupVersionKind> {
+        self.builder.owned_kinds.clone()
     }
 
     fn permissions(&self) -> Vec<PolicyRule> {

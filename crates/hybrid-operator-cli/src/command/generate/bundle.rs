@@ -6,17 +6,24 @@ use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use hybrid_operator::helm::ChartReader;
+use hybrid_operator::watches;
 use semver::Version;
 use serde_json::Value;
 
+use super::ci_values;
 use crate::command::UsageError;
 use crate::files::FileSet;
+use crate::generate::native::Program;
 use crate::generate::output::{Target, deliver};
 use crate::olm::bundle::{Metadata, files};
 use crate::olm::csv::{self, Release};
 use crate::olm::parts::{self, Parts};
+use crate::olm::resources::Created;
 use crate::olm::{kustomize, validate};
 use crate::project::Project;
+use crate::rbac::kinds::GroupKind;
+use crate::rbac::survey::survey;
 
 /// Directories of a project, and what they are for.
 pub(super) const DEPLOYED: &str = "config/default";
@@ -87,6 +94,14 @@ pub(crate) struct Args {
     /// Write nothing; print how files differ, and exit with 1 if any does
     #[arg(long)]
     check: bool,
+
+    /// Leave out which kinds native controllers own, for which the program of the project is built
+    #[arg(long)]
+    charts_only: bool,
+
+    /// Built program of the project, which has the native controllers; without it, cargo builds it
+    #[arg(long, value_name = "FILE", conflicts_with = "charts_only")]
+    pub(super) program: Option<PathBuf>,
 }
 
 /// Parses a version as OLM does, without a leading `v`.
@@ -96,7 +111,7 @@ pub(super) fn parse_version(text: &str) -> Result<Version, String> {
 }
 
 /// Writes or checks the bundle.
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let project = Project::find(Path::new("."))?;
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let package = args
@@ -108,6 +123,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut parts = parts::sort(objects(args, &project.root)?)
         .with_context(|| format!("cannot make a bundle of {DEPLOYED}"))?;
     add_files(&mut parts, &project.root)?;
+    add_charts(&mut parts.created, &project.watches_file())?;
+    if !args.charts_only && Program::is_in(&project.root) {
+        for controller in &program.describe(&project.root)?.controllers {
+            parts.created.add_controller(controller);
+        }
+    }
     let release = Release {
         package,
         version: &args.version,
@@ -227,6 +248,25 @@ fn add_files(parts: &mut Parts, root: &Path) -> anyhow::Result<()> {
     let scorecard = root.join(SCORECARD);
     if parts.scorecard.is_none() && scorecard.is_file() {
         parts.scorecard = Some(read(&scorecard)?);
+    }
+    Ok(())
+}
+
+/// Adds the kinds of objects that the charts of a project contain.
+fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> {
+    if !watches_file.is_file() {
+        return Ok(());
+    }
+    let reader = ChartReader::open_default();
+    for watch in watches::load(watches_file)? {
+        let chart = reader
+            .read(&watch.chart)
+            .with_context(|| format!("cannot load the chart {}", watch.chart))?;
+        let values = ci_values(&chart, watch.chart.path().unwrap_or(Path::new("")))?;
+        let found = survey(&chart, &values)
+            .with_context(|| format!("cannot find the kinds of the chart {}", watch.chart))?;
+        let owner = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
+        created.add_chart(owner, &chart, &found);
     }
     Ok(())
 }

@@ -90,6 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let program = Program::new(match &args.what {
         Some(What::Crds(args)) => args.options.program.clone(),
         Some(What::Rbac(args)) => args.program.clone(),
+        Some(What::Bundle(args)) => args.program.clone(),
         Some(_) => None,
         None => args.options.program.clone(),
     });
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
-        Some(What::Bundle(args)) => bundle::run(args, out),
+        Some(What::Bundle(args)) => bundle::run(args, &program, out),
         Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),

@@ -2,6 +2,7 @@
 //! the flags of the Pod. Addresses in flags, requests and answers are translated.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use kube::Api;
 use kube::ResourceExt;
 use kube::runtime::watcher;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::world::LIMIT;
 
@@ -34,18 +36,33 @@ pub(super) struct Loopback {
 /// Original addresses, such as `db-x.db.namespace.svc:2380`, and their ports on loopback.
 #[derive(Default)]
 struct Addresses {
-    ports: BTreeMap<String, u16>,
+    ports: BTreeMap<String, Port>,
+}
+
+/// A port that only sockets with `SO_REUSEPORT` can be bound to, such as those of an etcd with
+/// `--socket-reuse-port`: no other program gets it before etcd has started, or while it is restarted.
+struct Port {
+    number: u16,
+    /// Does not listen, so that all connections are etcd's.
+    _reserved: TcpSocket,
+}
+
+impl Port {
+    fn reserve() -> std::io::Result<Self> {
+        let reserved = TcpSocket::new_v4()?;
+        reserved.set_reuseport(true)?;
+        reserved.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self {
+            number: reserved.local_addr()?.port(),
+            _reserved: reserved,
+        })
+    }
 }
 
 impl Addresses {
     fn port(&mut self, original: &str) -> u16 {
-        let known = self.ports.get(original).copied();
-        let port = known.unwrap_or_else(|| {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            free.local_addr().unwrap().port()
-        });
-        self.ports.insert(original.to_owned(), port);
-        port
+        let port = self.ports.entry(original.to_owned());
+        port.or_insert_with(|| Port::reserve().unwrap()).number
     }
 
     /// Translates the addresses in a text.
@@ -64,7 +81,7 @@ impl Addresses {
     /// Translates an address back.
     fn original(&self, url: &str) -> String {
         let mut ports = self.ports.iter();
-        let found = ports.find(|(_, port)| url == format!("http://127.0.0.1:{port}"));
+        let found = ports.find(|(_, port)| url == format!("http://127.0.0.1:{}", port.number));
         found.map_or_else(
             || url.to_owned(),
             |(original, _)| format!("http://{original}"),
@@ -392,7 +409,7 @@ impl Worker {
             format!("--{flag}={value}")
         };
         let flags = own.iter().map(translated);
-        flags.chain(FASTER.map(ToOwned::to_owned)).collect()
+        flags.chain(OWN_FLAGS.map(ToOwned::to_owned)).collect()
     }
 
     async fn upgrade(&self, name: &str, image: String) {
@@ -434,8 +451,9 @@ impl Worker {
     }
 }
 
-/// Nothing has to survive a power cut, and a busy machine delays heartbeats.
-const FASTER: [&str; 4] = [
+/// The ports are reserved, nothing has to survive a power cut, and a busy machine delays heartbeats.
+const OWN_FLAGS: [&str; 5] = [
+    "--socket-reuse-port",
     "--unsafe-no-fsync",
     "--heartbeat-interval=200",
     "--election-timeout=2000",

@@ -326,6 +326,16 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
         ]
     );
     assert_eq!(resources(&["--charts-only"]), (Value::Null, of_chart));
+
+    let template = root.join("helm-charts/memcached/templates/service.yaml");
+    fs::write(template, "{{ fail \"no\" }}").unwrap();
+    let arguments = ["generate", "bundle", "--version", "0.1.0", "--charts-only"];
+    let (code, _, messages) = outcome(root, &arguments);
+    assert_eq!(code, 0, "{messages}");
+    assert!(
+        messages.contains("does not say what kinds of objects Memcached.cache.example.com has"),
+        "{messages}"
+    );
 }
 
 #[test]

@@ -263,10 +263,15 @@ fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> 
             .read(&watch.chart)
             .with_context(|| format!("cannot load the chart {}", watch.chart))?;
         let values = ci_values(&chart, watch.chart.path().unwrap_or(Path::new("")))?;
-        let found = survey(&chart, &values)
-            .with_context(|| format!("cannot find the kinds of the chart {}", watch.chart))?;
         let owner = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
-        created.add_chart(owner, &chart, &found);
+        match survey(&chart, &values) {
+            Ok(found) => created.add_chart(owner, &chart, &found),
+            // The chart may need values that only custom resources have.
+            Err(error) => crate::print_message(&format!(
+                "warning: the bundle does not say what kinds of objects {owner} has; list them in spec.customresourcedefinitions.owned of the base, as resources, or add a values file under ci/: {:#}",
+                anyhow::Error::new(error)
+            )),
+        }
     }
     Ok(())
 }

@@ -24,7 +24,8 @@ pub(crate) fn section(programs: &[Program], starts: &[Vec<Start>]) -> String {
          answer. The bare Rust client uses the connector of kube as it is, which waits 40 ms for an acknowledgement \
          (Nagle's algorithm); the operators do not. Memory is resident memory ten seconds later: what the process has allocated, and the parts of its \
          file and of libraries that it has used. The programs in Rust are static, as in the images, where a C \
-         compiler for musl is installed.\n\n\
+         compiler for musl is installed; the linker of the images packs relocations as well, which makes files about \
+         0.7 MiB smaller.\n\n\
          | program | file, MiB | ready, ms (least) | ready, ms (median) | processor time, ms (median) | page faults | memory, MiB | allocated, MiB | of files, MiB |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         starts.first().map_or(0, Vec::len),

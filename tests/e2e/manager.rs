@@ -117,6 +117,13 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
     );
     let scraped = get(&metrics, "/metrics").await;
     assert!(scraped.contains("\ntest_ticks_total 1\n"), "{scraped}");
+    // Tools that do not ask for OpenMetrics get the older format, in which types have the names of samples.
+    for line in [
+        "content-type: text/plain; version=0.0.4; charset=utf-8\r\n",
+        "\n# TYPE test_ticks_total counter\n",
+    ] {
+        assert!(scraped.contains(line), "{line} is not in\n{scraped}");
+    }
     if cfg!(target_os = "linux") {
         assert!(
             scraped.contains("\nprocess_resident_memory_bytes "),

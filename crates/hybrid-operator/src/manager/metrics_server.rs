@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::metrics_access::{MetricsAccess, PATH};
 use crate::options::CertificateFiles;
+use crate::telemetry::exposition::Exposition;
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::tls::Served;
 use crate::webhook::{CertificateError, certified, self_signed};
@@ -45,17 +46,14 @@ pub(super) fn router(metrics: &Metrics, access: Option<MetricsAccess>) -> Router
         {
             return refusal.into_response();
         }
-        encoded(&metrics)
+        encoded(&metrics, Exposition::accepted(&headers))
     };
     Router::new().route(PATH, get(answer))
 }
 
-fn encoded(metrics: &Metrics) -> Response {
+fn encoded(metrics: &Metrics, format: Exposition) -> Response {
     match metrics.encode() {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(CONTENT_TYPE, kind)], text).into_response()
-        }
+        Ok(text) => ([(CONTENT_TYPE, format.content_type())], format.of(text)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

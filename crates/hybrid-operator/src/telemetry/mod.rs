@@ -1,6 +1,7 @@
 //! Logs, metrics, traces and profiles.
 
 pub(crate) mod causes;
+pub(crate) mod exposition;
 pub mod logs;
 pub(crate) mod metrics;
 mod process;

@@ -111,7 +111,7 @@ pub(crate) enum SurveyError {
     Parse(#[source] Box<RenderError>),
     /// No combination of values can be rendered.
     #[error(
-        "the chart cannot be rendered with any of {combinations} combinations of values; add a values file with what it requires under ci/, or pass it with --values"
+        "the chart cannot be rendered with any of {combinations} combinations of values; add a values file with what it requires under ci/, or pass it with --values if the command has that flag"
     )]
     Refused {
         /// How many were tried.

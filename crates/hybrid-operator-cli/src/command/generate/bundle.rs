@@ -268,7 +268,7 @@ fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> 
             Ok(found) => created.add_chart(owner, &chart, &found),
             // The chart may need values that only custom resources have.
             Err(error) => crate::print_message(&format!(
-                "warning: the bundle does not say what kinds of objects {owner} has; list them in spec.customresourcedefinitions.owned of the base, as resources, or add a values file under ci/: {:#}",
+                "warning: the bundle does not say what kinds of objects {owner} has; list them in spec.customresourcedefinitions.owned of the base, as resources, or make the chart render: {:#}",
                 anyhow::Error::new(error)
             )),
         }

@@ -26,6 +26,7 @@ mod mark;
 mod parser;
 mod resolve;
 mod scanner;
+mod selection;
 mod ser;
 pub mod tree;
 
@@ -37,6 +38,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 
 pub use mark::{Error, Mark};
 pub use scanner::ScalarStyle;
+pub use selection::Selection;
 pub use ser::text_through_json;
 
 /// Reads the first document of a text. The last of duplicate keys wins.
@@ -69,8 +71,25 @@ pub fn from_slice_within<T, S>(text: &[u8], seed: S, limits: &Budget) -> Result<
 where
     S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
 {
+    from_slice_selected(text, Selection::Whole, seed, limits)
+}
+
+/// Like [`from_slice_within`], for a seed that ignores all but a part of the document. All of it is checked, but the
+/// rest need not be built, so that the seed may not see it.
+///
+/// # Errors
+/// Like [`from_slice_within`].
+pub fn from_slice_selected<T, S>(
+    text: &[u8],
+    part: Selection,
+    seed: S,
+    limits: &Budget,
+) -> Result<T, Error>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
+{
     if let Some(text) = direct::simple_text(text)
-        && let Some(tape) = direct::read(&text, limits)
+        && let Some(tape) = direct::read(&text, part, limits)
         && let Ok(value) = seed.deserialize(tape.root())
     {
         return Ok(value);

@@ -62,8 +62,29 @@ pub(crate) fn resolve<'a>(
     }
 }
 
+/// The length of the longest word that is not a string.
+const LONGEST_WORD: usize = "false".len();
+
 /// Resolves an untagged plain scalar.
+#[inline]
 pub(crate) fn resolve_plain(text: &str) -> Scalar<'_> {
+    let may_have_type = match text.as_bytes() {
+        [b'.' | b'+' | b'-' | b'0'..=b'9', ..] | [] => true,
+        [
+            b'~' | b'n' | b'N' | b'y' | b'Y' | b't' | b'T' | b'f' | b'F' | b'o' | b'O',
+            ..,
+        ] => text.len() <= LONGEST_WORD,
+        _ => false,
+    };
+    if may_have_type {
+        resolve_typed(text)
+    } else {
+        Scalar::Str(text.into())
+    }
+}
+
+/// Resolves a scalar that may be something else than a string.
+fn resolve_typed(text: &str) -> Scalar<'_> {
     let string = || Scalar::Str(text.into());
     let Some(first) = text.bytes().next() else {
         return Scalar::Null;

@@ -7,6 +7,7 @@ use bounded::memory::Held;
 use bounded::{Budget, BudgetError, Limits};
 use go_template::sprig::json::MAX_DEPTH;
 use go_template::{Str, Tree, TreeMap, Type};
+use go_yaml::Selection;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -64,15 +65,6 @@ pub(crate) fn parse_within(text: &str, budget: &Budget) -> Result<Value, YamlErr
     parse_selection(text, Selection::Whole, budget)
 }
 
-/// The part of a value to read.
-#[derive(Clone, Copy)]
-pub(crate) enum Selection {
-    /// All of it.
-    Whole,
-    /// Fields of a map with these names, case-insensitively; of a list, only that it is one.
-    Fields(&'static [(&'static str, Selection)]),
-}
-
 /// Parses the first document of `text` as [`parse`] does but returns only a part of it. Errors in
 /// the rest are still reported.
 pub(crate) fn parse_selection(
@@ -80,23 +72,27 @@ pub(crate) fn parse_selection(
     part: Selection,
     budget: &Budget,
 ) -> Result<Value, YamlError> {
-    let mut value = go_yaml::from_slice_within(text.as_bytes(), part, budget)?;
+    let mut value = go_yaml::from_slice_selected(text.as_bytes(), part, Part(part), budget)?;
     whole_numbers(&mut value);
     Ok(value)
 }
 
-impl<'de> DeserializeSeed<'de> for Selection {
+/// Reads a part of a value.
+#[derive(Clone, Copy)]
+struct Part(Selection);
+
+impl<'de> DeserializeSeed<'de> for Part {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        match self {
-            Self::Whole => Value::deserialize(deserializer),
-            Self::Fields(fields) => deserializer.deserialize_any(SelectionVisitor(fields)),
+        match self.0 {
+            Selection::Whole => Value::deserialize(deserializer),
+            fields @ Selection::Fields(_) => deserializer.deserialize_any(SelectionVisitor(fields)),
         }
     }
 }
 
-struct SelectionVisitor(&'static [(&'static str, Selection)]);
+struct SelectionVisitor(Selection);
 
 impl<'de> Visitor<'de> for SelectionVisitor {
     type Value = Value;
@@ -139,7 +135,7 @@ impl<'de> Visitor<'de> for SelectionVisitor {
         while let Some(wanted) = fields.next_key_seed(SelectedKey(self.0))? {
             match wanted {
                 Some((key, part)) => {
-                    found.insert(key, fields.next_value_seed(part)?);
+                    found.insert(key, fields.next_value_seed(Part(part))?);
                 }
                 None => drop(fields.next_value::<IgnoredAny>()?),
             }
@@ -149,7 +145,7 @@ impl<'de> Visitor<'de> for SelectionVisitor {
 }
 
 /// Reads a key and returns the selection for its value, if any.
-struct SelectedKey(&'static [(&'static str, Selection)]);
+struct SelectedKey(Selection);
 
 impl<'de> DeserializeSeed<'de> for SelectedKey {
     type Value = Option<(String, Selection)>;
@@ -167,9 +163,7 @@ impl Visitor<'_> for SelectedKey {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        let mut fields = self.0.iter();
-        let field = fields.find(|(name, _)| key.eq_ignore_ascii_case(name));
-        Ok(field.map(|(_, part)| (key.to_owned(), *part)))
+        Ok(self.0.below(key).map(|part| (key.to_owned(), part)))
     }
 }
 

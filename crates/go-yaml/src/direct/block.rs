@@ -51,10 +51,10 @@ impl<'t> DirectReader<'t, '_> {
 
     /// Reads the map at `column` after its first key.
     fn block_map(&mut self, column: isize, first: Key<'t>) -> Option<()> {
-        let start = self.begin_map();
+        let map = self.begin_map();
         let mut key = first;
         loop {
-            self.push_key(key)?;
+            self.push_key(&map, key)?;
             self.block_value(column)?;
             if self.column < column {
                 break;
@@ -64,7 +64,7 @@ impl<'t> DirectReader<'t, '_> {
             }
             key = self.block_key()?;
         }
-        self.end_map(start);
+        self.end_map(&map);
         Some(())
     }
 
@@ -125,7 +125,7 @@ impl<'t> DirectReader<'t, '_> {
     /// Reads the list whose dashes are at `column`. An indentless list is the value of a key at the
     /// same column, so that another key may follow it.
     fn block_list(&mut self, column: isize, indentless: bool) -> Option<()> {
-        let start = self.begin_list();
+        let list = self.begin_list();
         loop {
             self.at += 1;
             self.skip_spaces();
@@ -152,7 +152,7 @@ impl<'t> DirectReader<'t, '_> {
                 break;
             }
         }
-        self.end_list(start);
+        self.end_list(&list);
         Some(())
     }
 
@@ -166,23 +166,27 @@ impl<'t> DirectReader<'t, '_> {
             Some(indent) => (indent, self.block_scalar_breaks(indent)?),
             None => self.detect_indent(parent)?,
         };
+        // The text is not needed if it is only checked.
+        let is_kept = self.part.is_some();
         let mut broken = false;
         let mut after_blank = false;
         while self.at - self.line == indent && self.at < self.bytes.len() {
             let start = self.at;
             self.skip_line();
-            let line = self.text.get(start..self.at)?;
-            let blank = line.starts_with([' ', '\t']);
-            if broken {
-                if literal || after_blank || blank {
-                    text.push('\n');
-                } else if breaks == 0 {
-                    text.push(' ');
+            if is_kept {
+                let line = self.text.get(start..self.at)?;
+                let blank = line.starts_with([' ', '\t']);
+                if broken {
+                    if literal || after_blank || blank {
+                        text.push('\n');
+                    } else if breaks == 0 {
+                        text.push(' ');
+                    }
                 }
+                text.extend(std::iter::repeat_n('\n', breaks));
+                text.push_str(line);
+                after_blank = blank;
             }
-            text.extend(std::iter::repeat_n('\n', breaks));
-            text.push_str(line);
-            after_blank = blank;
             broken = self.byte(0) == b'\n';
             self.next_line();
             breaks = self.block_scalar_breaks(indent)?;

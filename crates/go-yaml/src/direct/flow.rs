@@ -22,7 +22,7 @@ impl<'t> DirectReader<'t, '_> {
     }
 
     fn flow_list(&mut self) -> Option<()> {
-        let start = self.begin_list();
+        let list = self.begin_list();
         self.at += 1;
         loop {
             self.skip_flow_blanks()?;
@@ -38,12 +38,12 @@ impl<'t> DirectReader<'t, '_> {
             }
         }
         self.at += 1;
-        self.end_list(start);
+        self.end_list(&list);
         Some(())
     }
 
     fn flow_map(&mut self) -> Option<()> {
-        let start = self.begin_map();
+        let map = self.begin_map();
         self.at += 1;
         loop {
             self.skip_flow_blanks()?;
@@ -51,7 +51,7 @@ impl<'t> DirectReader<'t, '_> {
                 break;
             }
             let key = self.flow_key()?;
-            self.push_key(key)?;
+            self.push_key(&map, key)?;
             self.skip_flow_blanks()?;
             if matches!(self.byte(0), b',' | b'}') {
                 self.push_null()?;
@@ -66,7 +66,7 @@ impl<'t> DirectReader<'t, '_> {
             }
         }
         self.at += 1;
-        self.end_map(start);
+        self.end_map(&map);
         Some(())
     }
 

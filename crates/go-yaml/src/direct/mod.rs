@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use bounded::memory::Held;
 use bounded::{Budget, BudgetError};
 
+use crate::Selection;
 use crate::resolve::{Scalar, resolve_plain};
 
 /// The reader declines a text.
@@ -58,10 +59,10 @@ enum Entry<'t> {
     },
 }
 
-/// Reads the first document of a text returned by [`simple_text`]. Returns `None` if it uses
-/// anything that this reader does not support.
-pub(crate) fn read<'t>(text: &'t str, limits: &Budget) -> Option<Tape<'t>> {
-    let mut reader = DirectReader::new(text, limits)?;
+/// Reads a part of the first document of a text returned by [`simple_text`], all of which is checked. Returns `None`
+/// if it uses anything that this reader does not support.
+pub(crate) fn read<'t>(text: &'t str, part: Selection, limits: &Budget) -> Option<Tape<'t>> {
+    let mut reader = DirectReader::new(text, part, limits)?;
     reader.document()?;
     Some(Tape {
         entries: reader.tape,
@@ -104,6 +105,8 @@ struct DirectReader<'t, 'b> {
     /// The column of the next block node; -1 at the end of the document.
     column: isize,
     limits: &'b Budget,
+    /// The part of the next node that is put on the tape; `None` if it is only checked.
+    part: Option<Selection>,
     tape: Vec<Entry<'t>>,
     held: Held,
     /// Fingerprints of the keys of all open maps.
@@ -111,9 +114,12 @@ struct DirectReader<'t, 'b> {
 }
 
 impl<'t, 'b> DirectReader<'t, 'b> {
-    fn new(text: &'t str, limits: &'b Budget) -> Option<Self> {
-        // A node of a manifest takes about sixteen bytes of text, in a values file more.
-        let capacity = text.len() / 32 + 1;
+    fn new(text: &'t str, part: Selection, limits: &'b Budget) -> Option<Self> {
+        let capacity = match part {
+            // A node of a manifest takes about sixteen bytes of text, in a values file more.
+            Selection::Whole => text.len() / 32 + 1,
+            Selection::Fields(_) => 4 * ROOM,
+        };
         limits.memory(capacity * size_of::<Entry<'_>>()).ok()?;
         limits.step(text.len() as u64 / 64).ok()?;
         Some(Self {
@@ -123,6 +129,7 @@ impl<'t, 'b> DirectReader<'t, 'b> {
             line: 0,
             column: -1,
             limits,
+            part: Some(part),
             tape: Vec::with_capacity(capacity),
             held: Held::new(capacity * size_of::<Entry<'_>>()),
             fingerprints: Vec::new(),
@@ -264,7 +271,9 @@ impl<'t, 'b> DirectReader<'t, 'b> {
 
     #[inline]
     fn push(&mut self, scalar: Scalar<'t>) {
-        self.tape.push(Entry::Scalar(scalar));
+        if self.part.is_some() {
+            self.tape.push(Entry::Scalar(scalar));
+        }
     }
 
     /// Adds a missing value, which is not a nested node.
@@ -285,48 +294,94 @@ impl<'t, 'b> DirectReader<'t, 'b> {
         Some(())
     }
 
-    /// Begins a map; returns the arguments of [`DirectReader::end_map`].
-    fn begin_map(&mut self) -> (usize, usize) {
-        let start = (self.tape.len(), self.fingerprints.len());
-        self.tape.push(Entry::Map {
-            end: 0,
-            repeats: false,
-        });
-        start
+    /// Begins a map; returns the argument of [`DirectReader::end_map`].
+    fn begin_map(&mut self) -> Map {
+        let map = Map {
+            part: self.part,
+            at: self.tape.len(),
+            fingerprints: self.fingerprints.len(),
+        };
+        if self.part.is_some() {
+            self.tape.push(Entry::Map {
+                end: 0,
+                repeats: false,
+            });
+        }
+        map
     }
 
-    fn push_key(&mut self, key: Key<'t>) -> Option<()> {
+    /// Adds a key, if its value is part of the tape.
+    #[inline]
+    fn push_key(&mut self, map: &Map, key: Key<'t>) -> Option<()> {
         let key = key.text()?;
-        self.fingerprints.push(fingerprint(key.as_bytes()));
-        self.push(Scalar::Str(key));
+        let Some(part) = map.part else {
+            return Some(());
+        };
+        self.part = part.below(&key);
+        if self.part.is_some() {
+            self.fingerprints.push(fingerprint(key.as_bytes()));
+            self.push(Scalar::Str(key));
+        }
         Some(())
     }
 
-    fn end_map(&mut self, (at, first): (usize, usize)) {
+    fn end_map(&mut self, map: &Map) {
+        self.part = map.part;
+        if map.part.is_none() {
+            return;
+        }
         let end = self.tape.len();
-        let fingerprints = self.fingerprints.get_mut(first..).unwrap_or_default();
+        let fingerprints = self.fingerprints.get_mut(map.fingerprints..);
+        let fingerprints = fingerprints.unwrap_or_default();
         fingerprints.sort_unstable();
         let repeats = fingerprints
             .windows(2)
             .any(|pair| pair.first() == pair.last());
-        self.fingerprints.truncate(first);
-        if let Some(entry) = self.tape.get_mut(at) {
+        self.fingerprints.truncate(map.fingerprints);
+        if let Some(entry) = self.tape.get_mut(map.at) {
             *entry = Entry::Map { end, repeats };
         }
     }
 
     /// Begins a list; returns the argument of [`DirectReader::end_list`].
-    fn begin_list(&mut self) -> usize {
-        self.tape.push(Entry::List(0));
-        self.tape.len() - 1
+    fn begin_list(&mut self) -> List {
+        let list = List {
+            part: self.part,
+            at: self.tape.len(),
+        };
+        if let Some(part) = self.part {
+            self.tape.push(Entry::List(0));
+            self.part = part.of_items();
+        }
+        list
     }
 
-    fn end_list(&mut self, at: usize) {
+    fn end_list(&mut self, list: &List) {
+        self.part = list.part;
+        if list.part.is_none() {
+            return;
+        }
         let end = self.tape.len();
-        if let Some(entry) = self.tape.get_mut(at) {
+        if let Some(entry) = self.tape.get_mut(list.at) {
             *entry = Entry::List(end);
         }
     }
+}
+
+/// A map that is being read.
+struct Map {
+    part: Option<Selection>,
+    /// The index of its entry.
+    at: usize,
+    /// The number of fingerprints of the keys of the maps around it.
+    fingerprints: usize,
+}
+
+/// A list that is being read.
+struct List {
+    part: Option<Selection>,
+    /// The index of its entry.
+    at: usize,
 }
 
 /// The key of an entry in its source form.

@@ -34,14 +34,9 @@ impl<'t> DirectReader<'t, '_> {
     fn rest_of_plain_line(&mut self) -> Option<&'t str> {
         let start = self.at;
         loop {
-            let special = |byte: &u8| matches!(byte, b'\n' | b'\t' | b':' | b'#');
-            let Some(length) = self.here().iter().position(special) else {
-                self.at = self.bytes.len();
-                break;
-            };
-            self.at += length;
+            self.at += until_special(self.here());
             match self.byte(0) {
-                b'\n' => break,
+                b'\n' | 0 => break,
                 b'\t' => return None,
                 b':' if self.ends_word(1) => break,
                 b'#' if self.follows_space(start) => break,
@@ -162,6 +157,27 @@ impl<'t> DirectReader<'t, '_> {
             }
         }
     }
+}
+
+/// Returns the number of bytes before the first line break, tab, `:` or `#`.
+fn until_special(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // Of eight bytes at once. The lowest mark is exact; one above it may not be.
+    let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGH;
+    let equal = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = bytes.as_chunks();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // Line breaks and tabs are the only characters below a space.
+        let marks = below(word, b' ') | equal(word, b':') | equal(word, b'#');
+        if marks != 0 {
+            return index * 8 + marks.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = |byte: &u8| matches!(byte, b'\n' | b'\t' | b':' | b'#');
+    let rest_length = rest.iter().position(special).unwrap_or(rest.len());
+    words.len() * 8 + rest_length
 }
 
 /// Joins lines: one break becomes a space, further ones are kept.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{read, simple_text};
+use crate::Selection;
 
 /// Returns the result of the tree reader.
 fn reference(text: &str) -> Result<Value, String> {
@@ -14,14 +15,69 @@ fn reference(text: &str) -> Result<Value, String> {
 
 /// Returns the result of the direct reader, unless it declines the text.
 fn direct(text: &str) -> Option<Value> {
+    selected(text, Selection::Whole)
+}
+
+/// Returns what the direct reader reads of a part, unless it declines the text.
+fn selected(text: &str, part: Selection) -> Option<Value> {
     let text = simple_text(text.as_bytes())?;
     let limits = bounded::Budget::new(bounded::Limits::NESTING_ONLY);
-    let tape = read(&text, &limits)?;
+    let tape = read(&text, part, &limits)?;
     Some(serde::Deserialize::deserialize(tape.root()).unwrap())
 }
 
+/// A part whose keys are among [`PIECES`].
+const PART: Selection = Selection::Fields(&[
+    ("A", Selection::Whole),
+    (
+        "b",
+        Selection::Fields(&[
+            ("a", Selection::Whole),
+            ("key", Selection::Fields(&[("l", Selection::Whole)])),
+        ]),
+    ),
+    ("f", Selection::Fields(&[])),
+    ("true", Selection::Whole),
+]);
+
+/// Removes what is not in a part.
+fn cut(value: Value, part: Selection) -> Value {
+    match (part, value) {
+        (Selection::Fields(_), Value::Array(_)) => Value::Array(Vec::new()),
+        (Selection::Fields(_), Value::Object(fields)) => {
+            let fields = fields.into_iter().filter_map(|(key, value)| {
+                let below = part.below(&key)?;
+                Some((key, cut(value, below)))
+            });
+            Value::Object(fields.collect())
+        }
+        (_, value) => value,
+    }
+}
+
+/// Returns whether the direct reader declines the text or reads what the tree reader reads, and the same of a part.
 fn agrees(text: &str) -> bool {
-    direct(text).is_none_or(|value| reference(text) == Ok(value))
+    let whole = direct(text);
+    let part = whole.clone().map(|whole| cut(whole, PART));
+    selected(text, PART) == part && whole.is_none_or(|whole| reference(text) == Ok(whole))
+}
+
+#[test]
+fn only_the_selected_part_is_read_and_all_is_checked() {
+    let text = "a: [1, {x: z}]\nb:\n- 1\nB: {key: {l: 2, m: 3}, z: [4]}\nf: x\nother: |\n  text\n";
+    let expected = serde_json::json!({
+        "a": [1, {"x": "z"}], "b": [], "B": {"key": {"l": 2}}, "f": "x",
+    });
+    assert_eq!(selected(text, PART), Some(expected));
+    for wrong in [
+        "c: d: e\n",
+        "c: .inf\n",
+        "c: {~: 1}\n",
+        "c: 'd\n",
+        "c: [1\n",
+    ] {
+        assert_eq!(selected(&format!("a: 1\n{wrong}"), PART), None, "{wrong}");
+    }
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bounded::{Budget, BudgetError};
+use go_yaml::Selection;
 use serde_json::{Map, Value};
 
 use crate::place::Place;
-use crate::yaml::{self, Selection};
+use crate::yaml;
 
 /// The fields of a document that decide how it is sorted.
 pub(crate) struct Head {

@@ -94,11 +94,17 @@ impl Stop {
     /// # Errors
     /// [`BudgetError::Cancelled`] and [`BudgetError::Time`].
     pub fn check(&self) -> Result<(), BudgetError> {
-        if self.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
-            return Err(BudgetError::Cancelled);
-        }
+        self.check_cancelled()?;
         match self.deadline {
             Some((deadline, limit)) if used() > deadline => Err(BudgetError::Time { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks only the handle.
+    pub(crate) fn check_cancelled(&self) -> Result<(), BudgetError> {
+        match &self.cancel {
+            Some(cancel) if cancel.is_cancelled() => Err(BudgetError::Cancelled),
             _ => Ok(()),
         }
     }

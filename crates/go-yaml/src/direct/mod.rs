@@ -313,10 +313,10 @@ impl<'t, 'b> DirectReader<'t, 'b> {
     /// Adds a key, if its value is part of the tape.
     #[inline]
     fn push_key(&mut self, map: &Map, key: Key<'t>) -> Option<()> {
-        let key = key.text()?;
         let Some(part) = map.part else {
-            return Some(());
+            return key.is_text().then_some(());
         };
+        let key = key.text()?;
         self.part = part.below(&key);
         if self.part.is_some() {
             self.fingerprints.push(fingerprint(key.as_bytes()));
@@ -391,6 +391,21 @@ enum Key<'t> {
 }
 
 impl<'t> Key<'t> {
+    /// Returns whether [`Key::text`] returns something.
+    #[inline]
+    fn is_text(&self) -> bool {
+        match self {
+            Self::Quoted(_) => true,
+            // Only numbers and short words are not text.
+            Self::Plain(text) => match text.as_bytes() {
+                [first, ..] if first.is_ascii_alphabetic() => {
+                    text.len() != 4 || !matches!(*text, "null" | "Null" | "NULL")
+                }
+                _ => Self::Plain(text).text().is_some(),
+            },
+        }
+    }
+
     /// Returns the key as in JSON: as text.
     fn text(self) -> Option<Cow<'t, str>> {
         let text = match self {

@@ -43,7 +43,11 @@ impl<'t> DirectReader<'t, '_> {
                 _ => self.at += 1,
             }
         }
-        Some(self.text.get(start..self.at)?.trim_end_matches(' '))
+        let mut end = self.at;
+        while end > start && self.bytes.get(end - 1) == Some(&b' ') {
+            end -= 1;
+        }
+        self.text.get(start..end)
     }
 
     /// Reads the lines after the first one of a plain scalar in a collection at the column

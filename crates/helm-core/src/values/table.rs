@@ -126,6 +126,19 @@ impl Table {
         Self(Rc::new(RefCell::new(State::Frozen(Arc::clone(tree)))))
     }
 
+    /// Returns the tree that this table reads, unless it was written to.
+    pub(crate) fn as_tree(&self) -> Option<Arc<TreeMap>> {
+        match &*self.0.borrow() {
+            State::Frozen(tree) => Some(Arc::clone(tree)),
+            State::Changed(_) => None,
+        }
+    }
+
+    /// Replaces all entries by those of a tree.
+    pub(crate) fn replace(&self, tree: Arc<TreeMap>) {
+        *self.0.borrow_mut() = State::Frozen(tree);
+    }
+
     /// Puts this table's entries on top of a tree: missing keys are read from there. Returns the
     /// previous entries.
     pub(crate) fn lay_over(&self, tree: &Arc<TreeMap>) -> Vec<(Str, TableValue)> {

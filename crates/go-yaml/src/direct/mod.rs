@@ -74,13 +74,8 @@ pub(crate) fn read<'t>(text: &'t str, part: Selection, limits: &Budget) -> Optio
 /// the line feed, no byte-order mark, nothing that YAML forbids. Carriage returns before line feeds
 /// are removed, where they have no meaning.
 pub(crate) fn simple_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
-    // Branch-free, so that the loop is vectorized.
-    let unsupported = bytes.iter().fold(0, |unsupported, byte| {
-        let is_printable = u8::from((b' '..=b'~').contains(byte));
-        unsupported | (1 ^ is_printable) & u8::from(*byte != b'\n') & u8::from(*byte != b'\t')
-    });
     let text = std::str::from_utf8(bytes).ok()?;
-    if unsupported == 0 {
+    if is_printable(bytes) {
         return Some(Cow::Borrowed(text));
     }
     let text = if text.contains('\r') {
@@ -93,6 +88,28 @@ pub(crate) fn simple_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
             && !matches!(c, '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
     };
     text.chars().all(fits).then_some(text)
+}
+
+/// Returns whether there are only printable ASCII characters, line feeds and tabs.
+fn is_printable(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks();
+    let mut last = [b' '; 8];
+    last.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+    let others = words.iter().chain([&last]);
+    others.fold(0, |others, word| others | unprintable(*word)) == 0
+}
+
+/// Marks the bytes that [`is_printable`] excludes with their highest bit. Programs that are optimized for size have no
+/// vectorized loops, so that this handles eight bytes at once without them.
+fn unprintable(bytes: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    let word = u64::from_le_bytes(bytes);
+    // For bytes without the highest bit, nothing is carried to the next byte.
+    let below = |word: u64, limit: u8| !((word | HIGH) - ONES * u64::from(limit)) & HIGH;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let controls = below(word, b' ') & !equal(b'\n') & !equal(b'\t');
+    word & HIGH | controls | equal(0x7f)
 }
 
 /// A text and the reading position.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{read, simple_text};
+use super::{is_printable, read, simple_text};
 use crate::Selection;
 
 /// Returns the result of the tree reader.
@@ -128,6 +128,22 @@ fn unsupported_documents_are_declined() {
         "a: @b\n",
     ] {
         assert!(direct(text).is_none(), "{text:?}");
+    }
+}
+
+#[test]
+fn only_printable_characters_line_feeds_and_tabs_are_printable() {
+    for byte in 0..=u8::MAX {
+        let expected = matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+        for length in 1..20 {
+            for at in 0..length {
+                for around in *b" \n\tz~" {
+                    let mut text = vec![around; length];
+                    text[at] = byte;
+                    assert_eq!(is_printable(&text), expected, "{text:?}");
+                }
+            }
+        }
     }
 }
 

@@ -57,11 +57,7 @@ impl Setting {
 }
 
 fn main() {
-    // `cargo test --benches` and similar commands start every benchmark without this environment.
-    let Some(setting) = Setting::from_environment() else {
-        eprintln!("SKIPPED benchmark: run benches/run");
-        return;
-    };
+    let setting = Setting::from_environment().expect("the environment that benches/run sets");
     let text = std::fs::read_to_string(&setting.go).expect("the times of Helm's engine");
     let go = Timings::from_json(&text);
     let memories = std::fs::read_to_string(&setting.memory).expect("the memory of charts");

@@ -240,7 +240,7 @@ impl Budget {
         }
     }
 
-    /// Checks the number of steps, the memory, the clock and the cancel handle.
+    /// Checks the number of steps, the memory and the cancel handle, and the clock after the first 4,096 steps.
     ///
     /// # Errors
     /// [`BudgetError::Steps`], [`BudgetError::Memory`], [`BudgetError::Time`] or
@@ -257,7 +257,7 @@ impl Budget {
         }
         self.memory(0)?;
         if steps < STEPS_BETWEEN_CHECKS {
-            // Reading the clock takes longer than what was done so far.
+            // Reading the clock takes long for what was done so far. Slow calls count steps for their time.
             self.stop.check_cancelled()?;
         } else {
             self.stop.check()?;

@@ -184,6 +184,8 @@ pub struct Budget {
     stop: Stop,
     /// The step at which the clock, the memory and the cancel handle are checked next.
     next_check: Cell<u64>,
+    /// Whether the first check, which does not read the clock, is still to come.
+    is_new: Cell<bool>,
     _memory: Scope,
 }
 
@@ -204,6 +206,7 @@ impl Budget {
             keys: Cell::new(0),
             stop,
             next_check: Cell::new(STEPS_BETWEEN_CHECKS),
+            is_new: Cell::new(false),
             _memory: memory,
         }
     }
@@ -213,6 +216,7 @@ impl Budget {
         self.stop = stop;
         // Check at once, so that a render cancelled before its start does not begin.
         self.next_check.set(0);
+        self.is_new.set(true);
     }
 
     /// Returns the limits.
@@ -240,7 +244,7 @@ impl Budget {
         }
     }
 
-    /// Checks the number of steps, the memory and the cancel handle, and the clock after the first 4,096 steps.
+    /// Checks the number of steps, the memory, the clock and the cancel handle.
     ///
     /// # Errors
     /// [`BudgetError::Steps`], [`BudgetError::Memory`], [`BudgetError::Time`] or
@@ -256,8 +260,8 @@ impl Budget {
             });
         }
         self.memory(0)?;
-        if steps < STEPS_BETWEEN_CHECKS {
-            // Reading the clock takes long for what was done so far. Slow calls count steps for their time.
+        if self.is_new.replace(false) && steps < STEPS_BETWEEN_CHECKS {
+            // Reading the clock takes longer than what was done so far.
             self.stop.check_cancelled()?;
         } else {
             self.stop.check()?;
@@ -362,6 +366,7 @@ impl Budget {
     /// Those of [`Budget::check`].
     pub fn slow(&self, steps: u64) -> Result<(), BudgetError> {
         self.steps.set(self.steps.get().saturating_add(steps));
+        self.is_new.set(false);
         self.check()
     }
 
@@ -416,6 +421,16 @@ const BYTES_PER_ELEMENT: usize = 24;
 mod tests {
     use super::*;
     use crate::stop::Cancel;
+
+    #[test]
+    fn slow_calls_read_the_clock_however_few_steps_they_count() {
+        let limit = std::time::Duration::ZERO;
+        let mut budget = Budget::new(Limits::default());
+        budget.set_stop(Stop::within(Some(limit)));
+        while budget.slow(1).is_ok() && budget.steps() < STEPS_BETWEEN_CHECKS {}
+        assert_eq!(budget.slow(1), Err(BudgetError::Time { limit }));
+        assert!(budget.step(1).is_err() && budget.steps() < STEPS_BETWEEN_CHECKS);
+    }
 
     #[test]
     fn each_limit_has_its_own_error() {

@@ -80,11 +80,25 @@ impl<'b> AliasBudget<'b> {
     }
 }
 
+/// Deserializes the root of a document. Of several errors, the first one that Go finds is returned: it decodes all
+/// of the document in its order before it converts anything.
+pub(crate) fn read<'n, S: DeserializeSeed<'n>>(
+    node: &'n Node,
+    seed: S,
+    budget: &'n AliasBudget<'n>,
+) -> Result<S::Value, Error> {
+    let reader = NodeReader { node, budget };
+    seed.deserialize(reader).map_err(|error| {
+        let undecoded = error.budget().is_none().then(|| reader.check().err());
+        undecoded.flatten().unwrap_or(error)
+    })
+}
+
 /// Deserializer of a node.
 #[derive(Clone, Copy)]
-pub(crate) struct NodeReader<'n> {
-    pub(crate) node: &'n Node,
-    pub(crate) budget: &'n AliasBudget<'n>,
+struct NodeReader<'n> {
+    node: &'n Node,
+    budget: &'n AliasBudget<'n>,
 }
 
 impl<'n> NodeReader<'n> {
@@ -108,7 +122,7 @@ impl<'n> NodeReader<'n> {
         Ok(found.list)
     }
 
-    /// Reports the errors of a value that a later duplicate key replaces: Go decodes it, too.
+    /// Reports the errors of decoding a value that is not converted.
     fn check(self) -> Result<(), Error> {
         let limits = self.budget.limits;
         limits
@@ -145,7 +159,7 @@ impl<'n> NodeReader<'n> {
             if is_merge(key) {
                 self.merge(value, into)?;
             } else {
-                let name = self.key_text(key, value)?;
+                let name = self.key_text(key, entries)?;
                 let aliases = self.budget.alias_depth.get() - into.alias_depth;
                 let fresh = into.set(name.clone(), value, aliases);
                 if !fresh && strict {
@@ -194,31 +208,27 @@ impl<'n> NodeReader<'n> {
         })
     }
 
-    /// Returns a key as in JSON: as text.
-    fn key_text(self, key: &'n Node, value: &Node) -> Result<Cow<'n, str>, Error> {
+    /// Returns a key of a map as in JSON: as text.
+    fn key_text(self, key: &'n Node, entries: &[(Node, Node)]) -> Result<Cow<'n, str>, Error> {
         let Some(scalar) = key.scalar() else {
             return Err(self.invalid_key(key));
         };
-        Ok(match scalar? {
-            Scalar::Str(text) => text,
-            Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
-            Scalar::Int(value) => value.to_string().into(),
-            Scalar::Uint(number) => {
-                let message = format!(
-                    "unsupported map key of type: uint64, key: {number:#x}, value: {}",
-                    go_value(value)
-                );
-                return Err(Error::conversion(message, key.mark));
-            }
-            Scalar::Float(value) => crate::float::key(value).into(),
-            Scalar::Null => {
-                let message = format!(
-                    "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
-                    go_value(value)
-                );
-                return Err(Error::conversion(message, key.mark));
-            }
-        })
+        let shown = match scalar? {
+            Scalar::Str(text) => return Ok(text),
+            Scalar::Bool(value) => return Ok(if value { "true" } else { "false" }.into()),
+            Scalar::Int(value) => return Ok(value.to_string().into()),
+            Scalar::Float(value) => return Ok(crate::float::key(value).into()),
+            Scalar::Uint(number) => format!("uint64, key: {number:#x}"),
+            Scalar::Null => "%!s(<nil>), key: <nil>".to_owned(),
+        };
+        // Of equal keys, the last one counts.
+        let is_equal = |other: &Node| matches!((other.scalar(), key.scalar()), (Some(Ok(a)), Some(Ok(b))) if a == b);
+        let mut equal = entries.iter().filter(|(other, _)| is_equal(other));
+        let value = equal
+            .next_back()
+            .map_or_else(|| "<nil>".to_owned(), |(_, value)| go_value(value));
+        let message = format!("unsupported map key of type: {shown}, value: {value}");
+        Err(Error::conversion(message, key.mark))
     }
 
     /// Returns the error of a key that is no scalar. Go decodes the key first, and reports an error in it.
@@ -506,8 +516,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             return visitor.visit_enum(text.into_deserializer());
         }
         match self.node.as_map() {
-            Some([(key, value)]) => {
-                let name = self.key_text(key, value)?;
+            Some(entries @ [(key, value)]) => {
+                let name = self.key_text(key, entries)?;
                 visitor.visit_enum(Variant {
                     name,
                     value: self.child(value),

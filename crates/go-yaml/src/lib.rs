@@ -96,11 +96,7 @@ where
     }
     limits.check()?;
     let (node, _held) = tree::parse_within(text, limits)?;
-    let budget = de::AliasBudget::new(limits);
-    seed.deserialize(de::NodeReader {
-        node: &node,
-        budget: &budget,
-    })
+    de::read(&node, seed, &de::AliasBudget::new(limits))
 }
 
 /// Reads the first document of a text, like [`from_slice`].
@@ -118,11 +114,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 pub fn from_slice_strict<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     let limits = Budget::new(Limits::NESTING_ONLY);
     let (node, _held) = tree::parse_within(text, &limits)?;
-    let budget = de::AliasBudget::strict(&limits);
-    T::deserialize(de::NodeReader {
-        node: &node,
-        budget: &budget,
-    })
+    de::read(&node, PhantomData, &de::AliasBudget::strict(&limits))
 }
 
 /// Deserializes a node of a tree.
@@ -131,11 +123,7 @@ pub fn from_slice_strict<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
 /// If the node does not match `T`.
 pub fn from_node<T: DeserializeOwned>(node: &tree::Node) -> Result<T, Error> {
     let limits = Budget::new(Limits::NESTING_ONLY);
-    let budget = de::AliasBudget::new(&limits);
-    T::deserialize(de::NodeReader {
-        node,
-        budget: &budget,
-    })
+    de::read(node, PhantomData, &de::AliasBudget::new(&limits))
 }
 
 /// Reads every document of a text.

@@ -2,7 +2,8 @@
 //! and charts with changed values. Prints each difference, and what is needed to repeat it.
 //!
 //! Started by `make fuzz-helm`. `HELM_ENGINE` is the program of `fuzz/helm`; `MINUTES` (default 10), `SEED` and
-//! `CHARTS`, a folder of charts besides those of the repository, may be set. The exit code is 1 on a difference.
+//! `CHARTS`, a folder of charts besides those of the repository, may be set. The exit code is 1 on a difference
+//! that is not known (`docs/status.md`).
 //! Only the fact of an error is compared, not its message: a text with several errors may name another one.
 
 #![allow(
@@ -29,6 +30,8 @@ use serde_json::{Map, Value, json};
 
 /// Differences that are printed; further ones are counted.
 const SHOWN: usize = 20;
+/// The byte-order mark.
+const MARK: char = '\u{feff}';
 const CHART_YAML: &str = "apiVersion: v2\nname: fuzz\nversion: 0.1.0\n";
 
 /// Functions whose result depends on nothing but their arguments, with the kinds of these: `s`tring,
@@ -383,6 +386,20 @@ impl Source {
         Ok(files.collect())
     }
 
+    /// Returns whether a text has a byte-order mark after its first character. Go's reader drops the first character
+    /// of each line while its buffer begins with such a mark.
+    fn has_later_mark(&self) -> bool {
+        let Self::Texts(files) = self else {
+            return false;
+        };
+        let values = files
+            .get("values.yaml")
+            .and_then(|text| serde_json::from_str(text).ok());
+        let values: Value = values.unwrap_or_default();
+        let text = values.get("text").and_then(Value::as_str);
+        text.is_some_and(|text| text.char_indices().any(|(at, c)| at > 0 && c == MARK))
+    }
+
     fn question(&self) -> Value {
         match self {
             Self::Texts(files) => json!({"files": files}),
@@ -548,7 +565,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let mut helm = Helm::start(Path::new(&program))?;
     let end = Instant::now() + Duration::try_from_secs_f64(60.0 * minutes)?;
     let mut random = Random(seed);
-    let (mut total, mut errors, mut wrong) = (0_usize, 0_usize, 0_usize);
+    let (mut total, mut errors, mut known, mut wrong) = (0_usize, 0_usize, 0_usize, 0_usize);
     eprintln!("SEED={seed}, {} charts", charts.len());
     while Instant::now() < end {
         let source = Source::random(&mut random, &charts);
@@ -557,6 +574,10 @@ fn run() -> Result<bool, Box<dyn Error>> {
         errors += usize::from(helms.is_err());
         // What differs between two renders of Helm is random.
         if are_alike(&ours, &helms) || !are_alike(&helm.render(&source)?, &helms) {
+            continue;
+        }
+        if source.has_later_mark() {
+            known += 1;
             continue;
         }
         wrong += 1;
@@ -569,7 +590,10 @@ fn run() -> Result<bool, Box<dyn Error>> {
             );
         }
     }
-    println!("{total} renders, {errors} of them errors of Helm; {wrong} differ");
+    println!(
+        "{total} renders, {errors} of them errors of Helm; {wrong} differ, and {known} with a byte-order mark within a \
+         text, which are known"
+    );
     Ok(wrong == 0)
 }
 

@@ -14,7 +14,7 @@ use serde::de::{
 use bounded::Budget;
 
 use crate::mark::Error;
-use crate::resolve::Scalar;
+use crate::resolve::{BINARY, Scalar, binary};
 use crate::scanner::ScalarStyle;
 use crate::tree::{Node, NodeKind};
 
@@ -323,8 +323,19 @@ fn go_syntax(node: &Node, depth: usize) -> String {
 }
 
 /// Quotes a text like Go's `strconv.Quote`.
-fn quoted(text: &str) -> String {
+fn quoted(text: &[u8]) -> String {
     let mut out = String::from("\"");
+    for chunk in text.utf8_chunks() {
+        push_escaped(chunk.valid(), &mut out);
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn push_escaped(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
             '\u{7}' => out.push_str("\\a"),
@@ -340,8 +351,6 @@ fn quoted(text: &str) -> String {
             _ => drop(write!(out, "\\U{:08x}", u32::from(c))),
         }
     }
-    out.push('"');
-    out
 }
 
 /// Compares keys of a map as Go's `fmt` does, if both have one type. The order of types depends on Go's linker.
@@ -418,7 +427,10 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
         NodeKind::Scalar { text, .. } => {
             let shown = match node.scalar() {
                 Some(Ok(Scalar::Str(text))) if text.len() > MAX_LENGTH => "...".to_owned(),
-                Some(Ok(Scalar::Str(text))) => quoted(&text),
+                Some(Ok(Scalar::Str(_))) if node.tag.as_deref() == Some(BINARY) => {
+                    quoted(&binary(text).unwrap_or_default())
+                }
+                Some(Ok(Scalar::Str(text))) => quoted(text.as_bytes()),
                 Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
                 Some(Ok(Scalar::Bool(value))) => value.to_string(),
                 Some(Ok(Scalar::Int(value))) => value.to_string(),
@@ -427,7 +439,7 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
                 Some(Ok(Scalar::Float(f64::INFINITY))) => "+Inf".to_owned(),
                 Some(Ok(Scalar::Float(f64::NEG_INFINITY))) => "-Inf".to_owned(),
                 Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
-                _ => quoted(text),
+                _ => quoted(text.as_bytes()),
             };
             out.push_str(&shown);
         }

@@ -16,6 +16,8 @@ pub(crate) enum Scalar<'a> {
 }
 
 const TAG: &str = "tag:yaml.org,2002:";
+/// The tag of bytes in base64.
+pub(crate) const BINARY: &str = "tag:yaml.org,2002:binary";
 
 /// Resolves a scalar by its tag or, if it is plain and untagged, by its text.
 pub(crate) fn resolve<'a>(
@@ -277,7 +279,7 @@ fn is_zone(text: &str) -> bool {
 }
 
 /// Decodes standard base64, ignoring line breaks.
-fn binary(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn binary(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut bits = 0_u32;
     let mut count = 0_u32;

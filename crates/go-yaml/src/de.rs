@@ -89,8 +89,12 @@ pub(crate) fn read<'n, S: DeserializeSeed<'n>>(
 ) -> Result<S::Value, Error> {
     let reader = NodeReader { node, budget };
     seed.deserialize(reader).map_err(|error| {
-        let undecoded = error.budget().is_none().then(|| reader.check().err());
-        undecoded.flatten().unwrap_or(error)
+        if error.budget().is_some() {
+            return error;
+        }
+        let undecoded = reader.check().err();
+        let undecoded = undecoded.filter(|undecoded| undecoded.budget().is_none());
+        undecoded.unwrap_or(error)
     })
 }
 

@@ -364,17 +364,11 @@ impl<'a> Parser<'a> {
             if self.next_is(&TokenKind::Key)? {
                 // `[a: b]` is a list of one map.
                 let mark = self.scanner.take()?.start;
-                let key = self.flow_key(&TokenKind::FlowSequenceEnd)?;
-                if key.is_none() {
-                    // Go drops what follows a missing key, even the end of the list.
-                    self.scanner.take()?;
-                }
-                let key = key.unwrap_or_else(|| empty_scalar(mark));
-                let value = self.flow_value(&TokenKind::FlowSequenceEnd)?;
+                let entry = self.flow_entry(&TokenKind::FlowSequenceEnd)?;
                 items.push(Node {
                     mark,
                     tag: None,
-                    kind: NodeKind::Map(vec![(key, value)]),
+                    kind: NodeKind::Map(vec![entry]),
                 });
             } else {
                 items.push(self.node(false, false)?);
@@ -400,11 +394,8 @@ impl<'a> Parser<'a> {
                     break;
                 }
             }
-            if self.next_is(&TokenKind::Key)? {
-                let mark = self.scanner.take()?.start;
-                let key = self.flow_key(&TokenKind::FlowMappingEnd)?;
-                let key = key.unwrap_or_else(|| empty_scalar(mark));
-                entries.push((key, self.flow_value(&TokenKind::FlowMappingEnd)?));
+            if self.skip_if(&TokenKind::Key)? {
+                entries.push(self.flow_entry(&TokenKind::FlowMappingEnd)?);
             } else {
                 let key = self.node(false, false)?;
                 let mark = self.scanner.peek()?.start;
@@ -414,26 +405,29 @@ impl<'a> Parser<'a> {
         Ok(NodeKind::Map(entries))
     }
 
-    /// Reads the key after a `Key` token, if it is not missing.
-    fn flow_key(&mut self, end: &TokenKind) -> Result<Option<Node>, Error> {
-        let kind = &self.scanner.peek()?.kind;
-        if matches!(kind, TokenKind::Value | TokenKind::FlowEntry) || kind == end {
-            return Ok(None);
-        }
-        self.node(false, false).map(Some)
-    }
-
-    /// Reads the value after a key, if there is one.
-    fn flow_value(&mut self, end: &TokenKind) -> Result<Node, Error> {
-        let missing = empty_scalar(self.scanner.peek()?.start);
-        if !self.skip_if(&TokenKind::Value)? {
-            return Ok(missing);
-        }
+    /// Reads a key and its value after a `Key` token; either may be missing.
+    fn flow_entry(&mut self, end: &TokenKind) -> Result<(Node, Node), Error> {
         let token = self.scanner.peek()?;
-        if token.kind == TokenKind::FlowEntry || token.kind == *end {
-            return Ok(missing);
+        let mark = token.start;
+        let bare =
+            matches!(token.kind, TokenKind::Value | TokenKind::FlowEntry) || token.kind == *end;
+        let key = if bare {
+            if *end == TokenKind::FlowSequenceEnd {
+                // Go drops what follows a missing key in a list, even the end of the list.
+                self.scanner.take()?;
+            }
+            empty_scalar(mark)
+        } else {
+            self.node(false, false)?
+        };
+        let mut value = empty_scalar(self.scanner.peek()?.start);
+        if self.skip_if(&TokenKind::Value)? {
+            let token = self.scanner.peek()?;
+            if token.kind != TokenKind::FlowEntry && token.kind != *end {
+                value = self.node(false, false)?;
+            }
         }
-        self.node(false, false)
+        Ok((key, value))
     }
 }
 

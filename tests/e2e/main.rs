@@ -13,6 +13,7 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+mod accounts;
 mod adoption;
 mod api_faults;
 mod api_outage;

@@ -526,7 +526,7 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
 
 /// Grants a service account rules in a namespace.
-async fn grant(world: &World, account: &str, name: &str, rules: Value) {
+pub(crate) async fn grant(world: &World, account: &str, name: &str, rules: Value) {
     apply(&world.api("Role"), name, &json!({"rules": rules})).await;
     let subject =
         json!({"kind": "ServiceAccount", "name": account, "namespace": world.namespace.name()});

@@ -32,7 +32,7 @@ use jiff::Timestamp;
 
 use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
-use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
+use crate::cluster::{ApiError, Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
 use crate::telemetry::traces::Reason;
@@ -86,6 +86,7 @@ impl ActionContext<'_> {
             operator: self.operator.clone(),
             writer: self.instance.clone(),
             digest: meta.digest.clone(),
+            account: meta.account.clone(),
             failures: meta.failures,
             proven,
         }
@@ -202,6 +203,20 @@ impl ActionError {
     /// because the API server refuses it.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Apply(_) | Self::Read(_)) && !self.is_transient()
+    }
+
+    /// Returns whether an object cannot be created because its namespace is being deleted.
+    pub(crate) fn is_in_ending_namespace(&self) -> bool {
+        matches!(self, Self::Apply(ApplyError::NamespaceTerminating { .. }))
+    }
+
+    /// Returns whether the API server forbids a request for an object (403).
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Apply(ApplyError::Api(ApiError::Forbidden { .. }))
+                | Self::Read(ReadError::Api(ApiError::Forbidden { .. }))
+        )
     }
 
     /// Returns whether the same attempt may succeed later without any change. Such an attempt

@@ -27,7 +27,7 @@ use connector::{Connector, Protocol};
 pub(crate) use count::{CountLayer, Counts};
 pub(crate) use deadline::DeadlineLayer;
 pub use deadline::Deadlines;
-pub(crate) use impersonate::{ImpersonateError, impersonate};
+pub(crate) use impersonate::{ImpersonateError, impersonate, refusing};
 pub(crate) use leader_gate::{LeaderGate, LeaderGateLayer};
 pub(crate) use retry::RetryLayer;
 

@@ -27,6 +27,70 @@ pub(crate) struct InstanceId(String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CrIdentity(String);
 
+/// A service account that the operator impersonates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AccountName {
+    namespace: String,
+    name: String,
+}
+
+/// Text that names no service account.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not the name of a service account")]
+pub(crate) struct AccountNameError(String);
+
+impl AccountName {
+    /// Maximum length of the text of an account.
+    pub(crate) const MAX: usize = LABEL_MAX + 1 + 253;
+
+    /// Names an account of a namespace.
+    ///
+    /// # Errors
+    /// When no object can have the name: it is not a DNS subdomain of at most 253 characters.
+    pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, AccountNameError> {
+        let is_part = |part: &str| {
+            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let ends = !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
+            ends && part.chars().all(inner)
+        };
+        if name.len() > 253 || !name.split('.').all(is_part) {
+            return Err(AccountNameError(name.to_owned()));
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Reads the text of [`AccountName::text`].
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('.')?;
+        Self::new(namespace, name).ok()
+    }
+
+    /// Returns `NAMESPACE.NAME`, of characters that a label value may have.
+    pub(crate) fn text(&self) -> String {
+        format!("{}.{}", self.namespace, self.name)
+    }
+
+    /// Returns the namespace of the account.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns the name of the user that the account is for the API server.
+    pub(crate) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// `NAMESPACE/NAME`.
+impl fmt::Display for AccountName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 impl OperatorId {
     /// Creates an id from a name. A name that is not a valid label value is shortened and gets a
     /// hash.

@@ -46,7 +46,9 @@ pub use any_object::AnyObject;
 pub(crate) use any_object::left_out;
 pub(crate) use discovery::{ApiKind, DiscoveryError, Scope};
 pub use error::{ApiError, Target};
-pub(crate) use ownership::{Claimant, InstanceId, Marks, OperatorId, Ownership, Primary};
+pub(crate) use ownership::{
+    AccountName, AccountNameError, Claimant, InstanceId, Marks, OperatorId, Ownership, Primary,
+};
 pub use ownership::{CrIdentity, ForeignOwner};
 pub use request::PathError;
 

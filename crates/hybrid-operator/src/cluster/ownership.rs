@@ -14,7 +14,9 @@ use super::Scope;
 use super::identity::type_text;
 
 pub use super::identity::CrIdentity;
-pub(crate) use super::identity::{InstanceId, OperatorId, Primary, label_value};
+pub(crate) use super::identity::{
+    AccountName, AccountNameError, InstanceId, OperatorId, Primary, label_value,
+};
 
 /// Label with the name of the chart, as operator-sdk sets it.
 pub(crate) const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
@@ -303,6 +305,12 @@ pub(crate) fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_
 /// Returns whether a live object is excluded from deletion.
 pub(crate) fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
+}
+
+/// Returns the run that has created a live object: that of a hook, or of a revision for a generated
+/// name.
+pub(crate) fn run_of(metadata: &ObjectMeta) -> Option<&str> {
+    label(metadata, RUN_LABEL)
 }
 
 /// Returns the label selector for all objects of an operator.

@@ -1,7 +1,7 @@
 //! Cluster connections and caches of a chart controller.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::events::EventSink;
 use super::interest::Interests;
 use super::resources::Resources;
-use crate::client::{ImpersonateError, impersonate};
-use crate::cluster::Cluster;
+use crate::client::{ImpersonateError, impersonate, refusing};
+use crate::cluster::{AccountName, Cluster};
 use crate::controller::{Key, QueueHandle, Registry};
 use crate::manager::ControllerContext;
 use crate::native::Readers;
@@ -21,17 +21,41 @@ use crate::telemetry::traces::Tracer;
 /// The account with whose permissions the release of a custom resource is managed.
 #[derive(Clone)]
 pub(super) struct Account {
+    pub(super) who: Who,
     pub(super) cluster: Cluster,
     /// Watches of the objects that custom resources refer to, by this account.
     pub(super) interests: Arc<Interests>,
+}
+
+/// Identifies an [`Account`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// The operator itself.
+    Operator,
+    /// A service account that it impersonates.
+    Account(AccountName),
+    /// Nobody: the custom resource names no account although `serviceAccountName` is set. Every
+    /// request is refused.
+    Nobody,
+}
+
+impl Who {
+    /// Returns the service account that is impersonated, if one is.
+    pub(super) fn impersonated(&self) -> Option<&AccountName> {
+        match self {
+            Self::Account(name) => Some(name),
+            Self::Operator | Self::Nobody => None,
+        }
+    }
 }
 
 /// Connections and caches of one controller.
 pub(super) struct Access {
     pub(super) client: Client,
     pub(super) cluster: Cluster,
-    /// Service accounts by namespace and name.
-    impersonated: Mutex<HashMap<(String, String), Account>>,
+    /// Service accounts.
+    impersonated: Mutex<HashMap<AccountName, Account>>,
+    nobody: OnceLock<Account>,
     /// Watches of dependents.
     pub(super) registry: Registry,
     /// Release records.
@@ -67,6 +91,7 @@ impl Access {
         other_records.retain(|other| other.storage() != records.storage());
         Self {
             impersonated: Mutex::default(),
+            nobody: OnceLock::new(),
             registry: context.caches.registry.clone(),
             store: RecordStore::new(client.clone(), records, context.caches.records.keys()),
             other_records,
@@ -85,41 +110,56 @@ impl Access {
     /// Returns the operator's own account.
     pub(super) fn own_account(&self) -> Account {
         Account {
+            who: Who::Operator,
             cluster: self.cluster.clone(),
             interests: Arc::clone(&self.interests),
         }
+    }
+
+    /// Returns the account of a custom resource that names none: it may do nothing.
+    pub(super) fn nobody(&self) -> Account {
+        let nobody = || {
+            let client = refusing("the custom resource names no service account");
+            self.impersonating(Who::Nobody, self.cluster.with_client(client))
+        };
+        self.nobody.get_or_init(nobody).clone()
     }
 
     /// Returns a service account that the operator impersonates.
     ///
     /// # Errors
     /// When the name is not a valid header value.
-    pub(super) fn account(&self, namespace: &str, name: &str) -> Result<Account, ImpersonateError> {
+    pub(super) fn account(&self, name: &AccountName) -> Result<Account, ImpersonateError> {
         let mut known = self.accounts();
-        let key = (namespace.to_owned(), name.to_owned());
-        if let Some(account) = known.get(&key) {
+        if let Some(account) = known.get(name) {
             return Ok(account.clone());
         }
-        let client = impersonate(&self.client, namespace, name)?;
+        let client = impersonate(&self.client, name.namespace(), &name.user())?;
         let cluster = self.cluster.with_client(client);
+        let account = self.impersonating(Who::Account(name.clone()), cluster);
+        known.insert(name.clone(), account.clone());
+        Ok(account)
+    }
+
+    fn impersonating(&self, who: Who, cluster: Cluster) -> Account {
         let interests = Interests::new(&cluster, self.queue.clone(), self.stop.clone());
-        let account = Account {
+        Account {
+            who,
             cluster,
             interests: Arc::new(interests),
-        };
-        known.insert(key, account.clone());
-        Ok(account)
+        }
     }
 
     /// Forgets what a custom resource refers to.
     pub(super) fn forget(&self, key: &Key) {
         self.interests.forget(key);
-        for account in self.accounts().values() {
+        let accounts = self.accounts();
+        for account in accounts.values().chain(self.nobody.get()) {
             account.interests.forget(key);
         }
     }
 
-    fn accounts(&self) -> MutexGuard<'_, HashMap<(String, String), Account>> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountName, Account>> {
         self.impersonated
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -25,6 +25,9 @@ pub(super) struct Notice {
     pub(super) reason: &'static str,
     pub(super) action: &'static str,
     pub(super) note: String,
+    /// Namespace that the event is about instead of the custom resource: nothing can be created in a
+    /// namespace that is being deleted, and events about a namespace are in `default`.
+    pub(super) namespace: Option<String>,
 }
 
 impl Notice {
@@ -34,6 +37,15 @@ impl Notice {
             reason: reason.as_str(),
             action,
             note: note.into(),
+            namespace: None,
+        }
+    }
+
+    /// Makes the event one about a namespace.
+    pub(super) fn about_namespace(self, namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..self
         }
     }
 }
@@ -133,14 +145,29 @@ impl EventSink {
             uid: Some(primary.uid.clone()),
             ..ObjectReference::default()
         };
-        let note = event.note.as_deref().unwrap_or_default();
-        let recorder = self.recorder(&primary.uid, note);
-        recorder.publish(&event, &reference).await;
+        self.send(&primary.uid, event, &reference).await;
     }
 
-    fn recorder(&self, uid: &str, note: &str) -> EventRecorder {
+    /// Sends an event about a namespace.
+    pub(super) async fn publish_about_namespace(&self, name: &str, event: Event) {
+        let reference = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(name.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.send(name, event, &reference).await;
+    }
+
+    async fn send(&self, subject: &str, event: Event, reference: &ObjectReference) {
+        let note = event.note.as_deref().unwrap_or_default();
+        let recorder = self.recorder(subject, note);
+        recorder.publish(&event, reference).await;
+    }
+
+    fn recorder(&self, subject: &str, note: &str) -> EventRecorder {
         let mut hasher = DefaultHasher::new();
-        (uid, note).hash(&mut hasher);
+        (subject, note).hash(&mut hasher);
         let hash = hasher.finish();
         let mut recorders = self
             .recorders

@@ -442,7 +442,15 @@ pub(super) async fn publish(
     for notice in notices.take() {
         let note = redactor.clean(&notice.note);
         let notice = Notice { note, ..notice };
-        send(setup, access, subject, notice.into()).await;
+        match notice.namespace.clone() {
+            Some(namespace) => {
+                let events = &access.events;
+                events
+                    .publish_about_namespace(&namespace, notice.into())
+                    .await;
+            }
+            None => send(setup, access, subject, notice.into()).await,
+        }
     }
     if !written {
         return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
@@ -516,6 +524,7 @@ async fn write(
             reason: transition.reason.as_str(),
             action: "Reconcile",
             note: transition.message.clone(),
+            namespace: None,
         });
     }
     Ok(true)

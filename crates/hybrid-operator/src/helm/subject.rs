@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::access::{Access, Account};
+use super::access::{Access, Account, Who};
 use super::annotations::{self, Annotations};
 use super::bounded::remembered;
 use super::environment::environment;
@@ -20,7 +20,7 @@ use super::interest::Interests;
 use super::setup::Setup;
 use super::status::Status;
 use crate::client::ImpersonateError;
-use crate::cluster::{Cluster, Primary, Scope, left_out};
+use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
@@ -35,7 +35,10 @@ pub(super) enum SubjectError {
     /// The release's name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The name of the service account to impersonate is invalid.
+    /// `serviceAccountName` is not the name of a service account.
+    #[error("serviceAccountName in watches.yaml yields no account")]
+    AccountName(#[from] AccountNameError),
+    /// The service account cannot be impersonated.
     #[error(transparent)]
     Account(#[from] ImpersonateError),
     /// The custom resource picks an account of the operator's namespace.
@@ -94,7 +97,10 @@ struct ReleaseLocation {
 pub(super) struct Subject {
     pub(super) primary: Primary,
     pub(super) resource: Arc<DynamicObject>,
-    /// Cluster client that impersonates the custom resource's service account, if one is set.
+    /// Account with whose permissions the release is managed: the custom resource's, if
+    /// `serviceAccountName` is set.
+    pub(super) who: Who,
+    /// Cluster client of that account.
     pub(super) cluster: Cluster,
     /// Watches of what the custom resource refers to, by the same account.
     pub(super) interests: Arc<Interests>,
@@ -108,8 +114,8 @@ pub(super) struct Subject {
     /// Namespace of the release.
     pub(super) namespace: String,
     pub(super) now: Timestamp,
-    /// Why it cannot have a release. Name, namespace and cluster are then placeholders that allow
-    /// an uninstall.
+    /// Why it cannot have a release. Name and namespace are then placeholders that allow an
+    /// uninstall.
     pub(super) error: Option<SubjectError>,
 }
 
@@ -136,13 +142,15 @@ impl Subject {
                 placeholder(&primary, setup)?
             }
         };
-        let account = account_of(&primary, &object, setup, access).unwrap_or_else(|found| {
-            error.get_or_insert(found);
-            access.own_account()
-        });
+        let account =
+            account_of(&primary, resource, &object, setup, access).unwrap_or_else(|found| {
+                error.get_or_insert(found);
+                access.nobody()
+            });
         Ok(Self {
             primary,
             resource: Arc::clone(resource),
+            who: account.who,
             cluster: account.cluster,
             interests: account.interests,
             generation: resource.metadata.generation,
@@ -251,6 +259,7 @@ fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
 /// Returns the service account of a custom resource, or the operator's own.
 fn account_of(
     primary: &Primary,
+    resource: &DynamicObject,
     object: &Value,
     setup: &Setup,
     access: &Access,
@@ -258,13 +267,17 @@ fn account_of(
     let Some(template) = &setup.watch.service_account_name else {
         return Ok(access.own_account());
     };
+    // What was left out may name another account.
+    if let Some(left_out) = left_out(resource).filter(|_| template.contains("{{")) {
+        return Err(SubjectError::LeftOut(left_out));
+    }
     let name = values::render_text(template, object, environment(), "serviceAccountName")?;
     let own = setup.operator_namespace.as_deref();
     if is_operator_account(primary, template, own) && !setup.watch.allow_operator_accounts {
         return Err(SubjectError::OperatorAccount(name));
     }
     let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-    Ok(access.account(namespace, &name)?)
+    Ok(access.account(&AccountName::new(namespace, &name)?)?)
 }
 
 /// Returns whether the author of a custom resource picks an account of the operator's namespace: the

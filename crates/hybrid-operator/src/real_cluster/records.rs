@@ -47,6 +47,7 @@ fn tags(stage: &Stage) -> RecordTags {
         operator: OperatorId::new("test"),
         writer: InstanceId::new("pod-1"),
         digest: Some((&Digest::of("inputs")).into()),
+        account: None,
         failures: None,
         proven: true,
     }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use super::asked::Asked;
 use super::side::Parts;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
-use crate::cluster::{CrIdentity, InstanceId, OperatorId};
+use crate::cluster::{AccountName, CrIdentity, InstanceId, OperatorId};
 
 /// Field manager of records and parts written by this operator. Helm's is `Helm`, or `helm` in
 /// older versions, so that managed fields distinguish the two.
@@ -29,6 +29,13 @@ pub(super) const FAILURES_LABEL: &str = "helm.sdk.operatorframework.io/failures"
 
 /// Label `REVISION-PROOF`: proof that this operator wrote the content of the record.
 pub(super) const PROOF_LABEL: &str = "helm.sdk.operatorframework.io/proof";
+
+/// Label `REVISION-TEXT-COUNT`: the service account as which the objects were applied. Its text is in
+/// `COUNT` labels, because it may be longer than a label value; the others end with `-2`, `-3`, ….
+const ACCOUNT_LABEL: &str = "helm.sdk.operatorframework.io/account";
+
+/// Number of characters of the text of an account in a label.
+const ACCOUNT_CHARACTERS: usize = 50;
 
 /// Number of hexadecimal digits of a digest in a label.
 const DIGEST_DIGITS: usize = 32;
@@ -114,6 +121,9 @@ pub(crate) struct RecordMeta {
     pub writer: Option<InstanceId>,
     /// Digest of the inputs of this revision; `None` if another client created it.
     pub digest: Option<InputsDigest>,
+    /// Service account as which the objects were applied; `None` if it was the operator's own, or is
+    /// not recorded. The proof covers it.
+    pub account: Option<AccountName>,
     /// Failed attempts of this revision; `None` if not recorded by this operator.
     pub failures: Option<Failures>,
     /// One-time annotations that the release has handled.
@@ -168,6 +178,7 @@ impl RecordMeta {
                 .filter(|_| is_unmodified(metadata))
                 .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
+            account: account_of(own),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
             asked: Asked::of_labels(labels),
             proof: own(PROOF_LABEL).map(ToOwned::to_owned),
@@ -238,6 +249,8 @@ pub(crate) struct RecordTags {
     pub writer: InstanceId,
     /// Digest of the inputs of the revision; `None` if unknown.
     pub digest: Option<InputsDigest>,
+    /// Service account as which the objects are applied; `None` if it is the operator's own.
+    pub account: Option<AccountName>,
     /// Failed attempts of the revision; `None` if unknown.
     pub failures: Option<Failures>,
     /// Whether the content was rendered by this operator or has a valid proof.
@@ -261,8 +274,33 @@ impl RecordTags {
         if let Some(failures) = &self.failures {
             labels.insert(FAILURES_LABEL.to_owned(), format!("{revision}-{failures}"));
         }
+        if let Some(account) = &self.account {
+            let text: Vec<char> = account.text().chars().collect();
+            let pieces = text.chunks(ACCOUNT_CHARACTERS);
+            let count = pieces.len();
+            for (key, piece) in account_labels().zip(pieces) {
+                let piece: String = piece.iter().collect();
+                labels.insert(key, format!("{revision}-{piece}-{count}"));
+            }
+        }
         labels
     }
+}
+
+/// Returns the keys of the labels that an account may take.
+pub(super) fn account_labels() -> impl Iterator<Item = String> {
+    (1..=AccountName::MAX.div_ceil(ACCOUNT_CHARACTERS)).map(|number| match number {
+        1 => ACCOUNT_LABEL.to_owned(),
+        _ => format!("{ACCOUNT_LABEL}-{number}"),
+    })
+}
+
+/// Reads the account from the values of its labels; `None` if one of them is missing.
+fn account_of<'a>(own: impl Fn(&str) -> Option<&'a str>) -> Option<AccountName> {
+    let (_, count) = own(ACCOUNT_LABEL)?.rsplit_once('-')?;
+    let pieces = account_labels().take(count.parse().ok()?);
+    let pieces = pieces.map(|key| Some(own(&key)?.rsplit_once('-')?.0));
+    AccountName::from_text(&pieces.collect::<Option<String>>()?)
 }
 
 /// Returns the labels of a Secret without Helm's own.
@@ -293,6 +331,7 @@ mod tests {
             operator: OperatorId::new("op"),
             writer: InstanceId::new(&"pod-with-a-long-name-".repeat(10)),
             digest: Some((&Digest::of("inputs")).into()),
+            account: Some(AccountName::new("team", "deployer").unwrap()),
             failures: Some(Failures {
                 attempts: 3,
                 hook: true,
@@ -345,6 +384,59 @@ mod tests {
         assert_eq!(meta.writer.as_ref(), Some(&tags.writer));
         assert_eq!(meta.digest, tags.digest);
         assert_eq!(meta.failures, tags.failures);
+    }
+
+    #[test]
+    fn accounts_of_any_length_are_read_back_from_labels() {
+        for (namespace, name) in [
+            ("n".to_owned(), "a".to_owned()),
+            ("team-a".to_owned(), "de-ploy.er-2.x".to_owned()),
+            ("n".repeat(63), format!("{}.b", "a-".repeat(120) + "a")),
+            ("n".repeat(63), "a".repeat(253)),
+        ] {
+            let account = AccountName::new(&namespace, &name).unwrap();
+            let revision = Revision(u32::MAX);
+            let tags = RecordTags {
+                account: Some(account.clone()),
+                ..tags()
+            };
+            let labels = tags.labels(revision);
+            for (key, value) in &labels {
+                let ends = [value.chars().next(), value.chars().last()];
+                let valid = ends.iter().flatten().all(char::is_ascii_alphanumeric);
+                assert!(value.len() <= 63 && valid, "{key}: {value}");
+            }
+            let read = |labels: &BTreeMap<String, String>| {
+                let secret = secret(revision.0, labels.clone());
+                RecordMeta::of(&secret, Format::Helm).unwrap().account
+            };
+            assert_eq!(read(&labels), Some(account), "{labels:?}");
+            // A label that is missing leaves the account unknown.
+            for key in account_labels().filter(|key| labels.contains_key(key)) {
+                let mut labels = labels.clone();
+                labels.remove(&key);
+                assert_eq!(read(&labels), None, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_no_object_can_have_name_no_account() {
+        let long = "a".repeat(254);
+        for name in [
+            "",
+            ".",
+            "a.",
+            "-a",
+            "A",
+            "a b",
+            "a:b",
+            "a/b",
+            "<no value>",
+            &long,
+        ] {
+            assert!(AccountName::new("team", name).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! applied from it, under a key that only the operator's namespace has. What is applied comes only
 //! from records with a valid proof, or from a render.
 //!
-//! The proof covers the place of the record, its custom resource, its digest, its manifest, what
-//! decides how its hooks run, and the last values of optional references. It does not cover status,
+//! The proof covers the place of the record, its custom resource, its digest, the service account as
+//! which its objects were applied, its manifest, what decides how its hooks run, and the last values
+//! of optional references. It does not cover status,
 //! description and phases of hooks: Helm changes them when it supersedes a revision, and they decide
 //! when something is applied but not what.
 
@@ -28,7 +29,7 @@ use super::meta::RecordMeta;
 use super::storage::Storage;
 use crate::cluster::discovery::Verbs;
 use crate::cluster::request::{self, Call};
-use crate::cluster::{ApiError, ApiKind, CrIdentity, OperatorId, Scope};
+use crate::cluster::{AccountName, ApiError, ApiKind, CrIdentity, OperatorId, Scope};
 
 /// Number of hexadecimal digits of a proof: 192 bits, so that it fits into a label together with the
 /// number of a revision.
@@ -223,6 +224,7 @@ fn random_key() -> Result<ProofKey, StoreError> {
 pub(super) struct ProofSubject<'a> {
     pub(super) cr: Option<&'a CrIdentity>,
     pub(super) digest: Option<String>,
+    pub(super) account: Option<&'a AccountName>,
 }
 
 impl ProofKey {
@@ -248,6 +250,7 @@ impl ProofKey {
         let subject = ProofSubject {
             cr: meta.cr.as_ref(),
             digest: meta.digest.as_ref().map(ToString::to_string),
+            account: meta.account.as_ref(),
         };
         in_place
             && proof.len() == DIGITS / 2
@@ -259,7 +262,14 @@ impl ProofKey {
 
     fn mac(&self, subject: &ProofSubject<'_>, release: &Release) -> Hmac<Sha256> {
         let mut fields = Fields(Hmac::<Sha256>::new(&padded(&self.0).into()));
-        fields.add("release record v1");
+        // Records of earlier versions, and those of the operator's own account, have no account.
+        match subject.account {
+            None => fields.add("release record v1"),
+            Some(account) => {
+                fields.add("release record v2");
+                fields.add(&account.text());
+            }
+        }
         fields.add(&release.namespace);
         fields.add(release.name.as_str());
         fields.add(&release.revision.to_string());

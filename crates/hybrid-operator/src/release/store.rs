@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
-use helm_core::release::name::SECRET_KEY;
+use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
 use helm_core::release::{Release, ReleaseName, codec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -312,6 +312,25 @@ impl RecordStore {
             self.with_cache(|cache| cache.put(&uid, &version, encoded));
         }
         Ok((release, fresh))
+    }
+
+    /// Returns whether a namespace is being deleted, or gone: nothing can be created in it. Sends the
+    /// dry run of a creation, which needs no permission beyond those for records.
+    pub(crate) async fn is_ending(&self, namespace: &str) -> Result<bool, StoreError> {
+        let metadata =
+            serde_json::json!({"generateName": "sh.helm.release.", "namespace": namespace});
+        let storage = self.index.storage();
+        let body = storage.object(&metadata, SECRET_TYPE, SECRET_KEY, "");
+        let uri = format!("{}?dryRun=All", self.path(namespace, None)?);
+        let call = write::write_call(http::Method::POST, uri, &body);
+        match self.call("create", namespace, None, call).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.has_cause("NamespaceTerminating") || error.is_not_found() => {
+                Ok(true)
+            }
+            Err(error) if error.is_transient() => Err(error.into()),
+            Err(_) => Ok(false),
+        }
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<StoredObject>, StoreError> {

@@ -21,6 +21,7 @@ mod resume;
 mod retry;
 mod rollback;
 mod settle;
+mod stranded;
 mod test;
 mod uninstall;
 mod upgrade;
@@ -113,6 +114,17 @@ impl ActError {
             Self::Crd(error) => error.is_transient(),
             Self::Desired(error) => error.is_transient(),
             Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
+        }
+    }
+}
+
+impl ActError {
+    /// Returns whether the API server forbids a request for an object (403).
+    fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Action(error) => error.is_forbidden(),
+            Self::Read(error) => matches!(error, ReadError::Api(ApiError::Forbidden { .. })),
+            _ => false,
         }
     }
 }

@@ -16,13 +16,25 @@ use crate::action::uninstall::remove_all;
 use crate::cluster::ownership::cr_selector;
 use crate::cluster::{Scope, read};
 
-/// Deletes the objects outside of the release namespace that have the custom resource's label.
+/// Finds the objects outside of the release namespace that have the custom resource's label.
 /// Garbage collection deletes those inside, which have it as their owner.
-pub(super) async fn remove(context: &ActContext<'_>, memory: &mut Memory) -> Result<(), ActError> {
+pub(super) async fn find(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+) -> Result<Vec<ManifestObject>, ActError> {
     let mut found = Vec::new();
     for (gvk, namespace) in places_outside(context, memory).await {
         found.extend(labelled(context, &gvk, namespace.as_deref()).await?);
     }
+    Ok(found)
+}
+
+/// Deletes these objects with the permissions of the custom resource's account.
+pub(super) async fn remove(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    found: Vec<ManifestObject>,
+) -> Result<(), ActError> {
     let action = context.action(ActionKind::Uninstall, &[]);
     remove_all(&action, &mut memory.live, found).await?;
     Ok(())
@@ -49,7 +61,7 @@ async fn places_outside(
     for key in keys {
         let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
         // An unserved kind has no objects.
-        let Ok(kind) = subject.cluster.resolve(&gvk).await else {
+        let Ok(kind) = access.cluster.resolve(&gvk).await else {
             continue;
         };
         match (kind.scope, key.namespace) {
@@ -71,7 +83,8 @@ async fn labelled(
 ) -> Result<Vec<ManifestObject>, ActError> {
     let subject = context.subject;
     let selector = cr_selector(&context.setup.operator, &subject.primary.identity());
-    let list = read::list(&subject.cluster, gvk, namespace, Some(&selector)).await?;
+    // As the operator, which watches these objects: the account may be gone.
+    let list = read::list(&context.access.cluster, gvk, namespace, Some(&selector)).await?;
     let items = list.get("items").and_then(Value::as_array);
     let mut objects = Vec::new();
     for item in items.into_iter().flatten() {

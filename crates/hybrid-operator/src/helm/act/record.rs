@@ -23,6 +23,7 @@ impl ActContext<'_> {
             operator: self.setup.operator.clone(),
             writer: self.setup.instance.clone(),
             digest,
+            account: self.subject.who.impersonated().cloned(),
             failures,
             proven,
         }
@@ -129,7 +130,10 @@ impl ActContext<'_> {
         stored: &mut StoredRelease,
         failures: Option<Failures>,
     ) -> Result<(), ActError> {
-        let tags = self.tags(stored.meta.digest.clone(), failures, stored.proven);
+        let tags = RecordTags {
+            account: stored.meta.account.clone(),
+            ..self.tags(stored.meta.digest.clone(), failures, stored.proven)
+        };
         let store = &self.access.store;
         stored.meta = store.update(&stored.meta, &stored.release, &tags).await?;
         Ok(())

@@ -1,9 +1,12 @@
 //! Uninstalls the release of a custom resource that is being deleted, and then removes the
 //! finalizer.
 
-use helm_core::manifest::HookEvent;
+use std::collections::BTreeSet;
+
+use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
 use kube::ResourceExt;
+use kube::api::DynamicObject;
 
 use super::super::desired::{corrupt_record_event, inputs};
 use super::super::events::Notice;
@@ -13,12 +16,13 @@ use super::super::memory::Memory;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::record::unproven_record_event;
+use super::stranded::{self, Deleter};
 use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans};
 use crate::action::ActionProgress;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
-use crate::reasons::EventReason;
+use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
@@ -43,25 +47,28 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         .into_iter()
         .filter(|meta| subject.owns(meta))
         .collect();
-    if let Some((mut stored, earlier)) = readable(context, &own).await? {
-        let mut action = context.action(ActionKind::Uninstall, &[]);
-        if !may_run_hooks(context, memory, &mut stored).await? {
-            action.disable_hooks = true;
+    let deleter = Deleter::of(context, &own).await?;
+    let Some((mut stored, earlier)) = readable(context, &own).await? else {
+        let found = orphans::find(context, memory).await?;
+        let outside = found.iter().map(|object| object.key().clone()).collect();
+        let refusal = match orphans::remove(context, memory, found).await {
+            Ok(()) => {
+                let identity = subject.primary.identity();
+                store.delete_leftover_parts(&identity).await?;
+                return finish(context, &own, &fresh).await;
+            }
+            Err(error) if deleter.is_refused(context, &error) => error,
+            Err(error) => return Err(error),
+        };
+        if !store.is_ending(&subject.namespace).await? {
+            return Ok(unrecorded(deleter.message(context, Some(&refusal))));
         }
-        let wait = subject.annotations.options.uninstall_wait || context.setup.watch.uninstall.wait;
-        let description = subject.annotations.options.uninstall_description.as_deref();
-        let description = description.unwrap_or(ActionKind::Uninstall.initial_description());
-        let ended = uninstall(
-            &action,
-            &mut memory.live,
-            &mut stored,
-            &earlier,
-            wait,
-            description,
-        )
-        .await;
-        match ended {
-            Ok(ActionProgress::Done) => {}
+        return leave(context, &outside, &deleter, &fresh).await;
+    };
+    let refusal = match &deleter {
+        Deleter::Unknown => None,
+        deleter => match uninstall_as(context, memory, deleter, &mut stored, &earlier).await {
+            Ok(ActionProgress::Done) => return finish(context, &own, &fresh).await,
             Ok(ActionProgress::Waiting { why }) => {
                 let release = Some(Box::new(describe(&stored)));
                 return Ok(Report::new(
@@ -69,26 +76,100 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                     Next::After(POLL_INTERVAL),
                 ));
             }
-            Err(error) if error.is_transient() => return Err(error.into()),
-            Err(error) => {
-                let message = chain(&error);
-                let failure = Failure {
-                    kind: ActionKind::Uninstall,
-                    message: message.clone(),
-                    release: describe(&stored),
-                    next: None,
-                };
-                return Ok(Report {
-                    error: Some(message),
-                    ..Report::settle(StepOutcome::Failed(Box::new(failure)))
-                });
+            Err(error) if deleter.is_refused(context, &error) => Some(error),
+            Err(ActError::Action(error)) if !error.is_transient() => {
+                return Ok(failed(&stored, chain(&error)));
             }
-        }
-    } else {
-        orphans::remove(context, memory).await?;
-        let identity = subject.primary.identity();
-        store.delete_leftover_parts(&identity).await?;
+            Err(error) => return Err(error),
+        },
+    };
+    if !store.is_ending(&subject.namespace).await? {
+        return Ok(failed(&stored, deleter.message(context, refusal.as_ref())));
     }
+    let records: Vec<StoredRelease> = std::iter::once(stored).chain(earlier).collect();
+    let outside = stranded::outside(context, &records).await?;
+    leave(context, &outside, &deleter, &fresh).await
+}
+
+/// Leaves a release to its namespace, which is being deleted, and removes the finalizer.
+async fn leave(
+    context: &ActContext<'_>,
+    outside: &BTreeSet<ObjectKey>,
+    deleter: &Deleter,
+    fresh: &DynamicObject,
+) -> Result<Report, ActError> {
+    stranded::leave(context, outside, deleter).await?;
+    finalizer::remove(context.access, context.subject, fresh).await?;
+    Ok(Report::gone())
+}
+
+/// Deletes the release as this account. Without hooks if the custom resource does not name it, if
+/// they must not run, or if their namespace is being deleted, where nothing can be created.
+async fn uninstall_as(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    deleter: &Deleter,
+    stored: &mut StoredRelease,
+    earlier: &[StoredRelease],
+) -> Result<ActionProgress, ActError> {
+    let subject = context.subject;
+    let mut action = context.action(ActionKind::Uninstall, &[]);
+    if let Deleter::Recorded(account) = deleter {
+        action.cluster = &account.cluster;
+        action.disable_hooks = true;
+    } else if !may_run_hooks(context, memory, stored).await? {
+        action.disable_hooks = true;
+    }
+    let wait = subject.annotations.options.uninstall_wait || context.setup.watch.uninstall.wait;
+    let description = subject.annotations.options.uninstall_description.as_deref();
+    let description = description.unwrap_or(ActionKind::Uninstall.initial_description());
+    let live = &mut memory.live;
+    let mut ended = uninstall(&action, live, stored, earlier, wait, description).await;
+    if !action.disable_hooks && matches!(&ended, Err(error) if error.is_in_ending_namespace()) {
+        tracing::warn!(
+            release = %subject.name,
+            namespace = subject.namespace,
+            "hooks do not run: their namespace is being deleted"
+        );
+        action.disable_hooks = true;
+        ended = uninstall(&action, live, stored, earlier, wait, description).await;
+    }
+    Ok(ended?)
+}
+
+/// Reports why a custom resource without records is not let go.
+fn unrecorded(message: String) -> Report {
+    Report {
+        error: Some(message.clone()),
+        ..Report::settle(StepOutcome::Irreconcilable {
+            reason: Reason::ReconcileError,
+            message,
+            kind: Some(ActionKind::Uninstall),
+        })
+    }
+}
+
+/// Reports why a release is not uninstalled.
+fn failed(stored: &StoredRelease, message: String) -> Report {
+    let failure = Failure {
+        kind: ActionKind::Uninstall,
+        message: message.clone(),
+        release: describe(stored),
+        next: None,
+    };
+    Report {
+        error: Some(message),
+        ..Report::settle(StepOutcome::Failed(Box::new(failure)))
+    }
+}
+
+/// Removes the finalizer of a custom resource whose release is gone.
+async fn finish(
+    context: &ActContext<'_>,
+    own: &[RecordMeta],
+    fresh: &DynamicObject,
+) -> Result<Report, ActError> {
+    let subject = context.subject;
     let deleted = fresh.metadata.deletion_timestamp.as_ref();
     Done {
         primary: &subject.primary,
@@ -103,7 +184,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         "Uninstall",
         "the release was uninstalled",
     ));
-    finalizer::remove(context.access, subject, &fresh).await?;
+    finalizer::remove(context.access, subject, fresh).await?;
     Ok(Report::gone())
 }
 

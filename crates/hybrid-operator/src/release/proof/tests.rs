@@ -26,6 +26,7 @@ fn subject(cr: &CrIdentity) -> ProofSubject<'_> {
     ProofSubject {
         cr: Some(cr),
         digest: Some("d1".to_owned()),
+        account: None,
     }
 }
 
@@ -89,6 +90,38 @@ fn a_proof_holds_only_for_the_content_place_custom_resource_and_digest_that_it_w
     }
     let other = ProofKey([8; 32].as_slice().into());
     assert!(!other.holds(&own(), &release()));
+}
+
+#[test]
+fn a_proof_covers_the_service_account_and_records_without_one_stay_valid() {
+    let key = ProofKey(KEY.as_slice().into());
+    let cr = CrIdentity::from_label("cr1");
+    let account = |name: &str| AccountName::new("team", name).unwrap();
+    let deployer = account("deployer");
+    let proof = |account| {
+        let subject = ProofSubject {
+            account,
+            ..subject(&cr)
+        };
+        key.prove(&subject, &release())
+    };
+    let record = |proof: &str, account: Option<AccountName>| RecordMeta {
+        account,
+        ..meta("prod", "cr1", "d1", proof)
+    };
+    let (with, without) = (proof(Some(&deployer)), proof(None));
+    // That of a record which an earlier version has written.
+    assert_eq!(without, "620b61d5973a3a648457cf7a013e63e5713dab9e3c847102");
+    for (proof, named, holds) in [
+        (&with, Some("deployer"), true),
+        (&with, Some("admin"), false),
+        (&with, None, false),
+        (&without, None, true),
+        (&without, Some("deployer"), false),
+    ] {
+        let record = record(proof, named.map(account));
+        assert_eq!(key.holds(&record, &release()), holds, "{proof} {named:?}");
+    }
 }
 
 #[test]

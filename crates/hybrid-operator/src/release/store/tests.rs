@@ -29,6 +29,7 @@ fn tags() -> RecordTags {
         operator: OperatorId::new("op"),
         writer: InstanceId::new("pod"),
         digest: Some((&Digest::of("inputs")).into()),
+        account: None,
         failures: None,
         proven: true,
     }

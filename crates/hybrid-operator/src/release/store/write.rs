@@ -15,6 +15,7 @@ use crate::cluster::request::{self, Answer, Call};
 use crate::release::StoreError;
 use crate::release::meta::{
     DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags, WRITER_MANAGER,
+    account_labels,
 };
 use crate::release::proof::ProofSubject;
 use crate::release::side::{
@@ -216,6 +217,7 @@ impl RecordStore {
             .pointer_mut("/metadata/labels")
             .and_then(Value::as_object_mut)
         {
+            all.extend(account_labels().map(|key| (key, Value::Null)));
             all.extend(labels.into_iter().map(|(key, value)| (key, value.into())));
         }
         fence(&mut body, meta);
@@ -257,13 +259,19 @@ impl RecordStore {
         } else {
             None
         };
-        let (whole, cr) = (release.clone(), tags.cr.clone());
+        let (whole, cr, account) = (release.clone(), tags.cr.clone(), tags.account.clone());
         let digest = tags.digest.as_ref().map(ToString::to_string);
         let encode = move || {
             let stored = side::store(&whole, &cr)?;
             let cr = Some(&cr);
             let proof = key.map(|key| {
-                let proof = key.prove(&ProofSubject { cr, digest }, &whole);
+                let account = account.as_ref();
+                let subject = ProofSubject {
+                    cr,
+                    digest,
+                    account,
+                };
+                let proof = key.prove(&subject, &whole);
                 format!("{}-{proof}", whole.revision)
             });
             Ok((stored, proof))
@@ -329,6 +337,9 @@ fn labels_of(
     let mut labels = release.secret_labels();
     labels.remove(PARTS_LABEL);
     labels.remove(PROOF_LABEL);
+    for key in account_labels() {
+        labels.remove(&key);
+    }
     labels.extend(tags.labels(release.revision));
     labels.extend(proof.map(|proof| (PROOF_LABEL.to_owned(), proof)));
     if let Some(parts) = &stored.parts {

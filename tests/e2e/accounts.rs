@@ -1,0 +1,196 @@
+//! Deletion of releases whose service account is not known any more, or may not delete them: the
+//! operator's own permissions are never used instead.
+
+use hybrid_operator_test::wait;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::security::grant;
+use crate::world::{LIMIT, Project, World, apply, cluster_api, condition, merge, resource};
+
+const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
+
+/// A `ConfigMap`, and one that a hook creates before the deletion and that stays.
+const CHART: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-farewell
+  annotations: {helm.sh/hook: pre-delete, helm.sh/resource-policy: keep}
+";
+
+/// Names no service account.
+const NOBODY: &str = "No One!";
+
+/// Lets an account change `ConfigMap`s.
+async fn allow_maps(world: &World, account: &str) {
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    grant(world, account, account, rules).await;
+}
+
+/// Deploys a Widget as this account, and then lets it name none.
+async fn deployed_as(world: &World, account: &str) {
+    allow_maps(world, account).await;
+    world.widget("one", json!({"account": account})).await;
+    world.ready("Widget", "one").await;
+    world.widget("one", json!({"account": NOBODY})).await;
+    let refused = world.is("one", "Irreconcilable").await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("serviceAccountName"), "{message}");
+}
+
+async fn delete(world: &World) {
+    let widgets = world.api("Widget");
+    drop(widgets.delete("one", &DeleteParams::default()).await);
+}
+
+/// Waits until the condition of the Widget, which stays, contains these texts.
+async fn stays(world: &World, parts: &[&str]) {
+    let said = |cr: &Value| {
+        condition(cr, "Irreconcilable").is_some_and(|c| {
+            let message = c["message"].as_str().unwrap_or_default();
+            c["status"] == "True" && parts.iter().all(|part| message.contains(part))
+        })
+    };
+    world.until("Widget", "one", "why it stays", said).await;
+    assert!(exists(world, "one-map").await);
+}
+
+async fn exists(world: &World, map: &str) -> bool {
+    world.api("ConfigMap").get_opt(map).await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_account() {
+    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
+    let Some(mut world) = project.start("placeholder").await else {
+        return;
+    };
+    deployed_as(&world, "deployer").await;
+    // The account alone counts: without its permissions nothing is deleted.
+    world.remove("RoleBinding", "deployer").await;
+    delete(&world).await;
+    let name = format!("service account {}/deployer", world.namespace.name());
+    let parts = [
+        "cannot",
+        "configmaps",
+        &name,
+        "restore",
+        "remove the finalizer",
+    ];
+    stays(&world, &parts).await;
+    world.operator.restart().await.unwrap();
+    stays(&world, &parts).await;
+    allow_maps(&world, "deployer").await;
+    world.gone("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+    assert!(!exists(&world, "one-farewell").await);
+}
+
+#[tokio::test]
+async fn a_release_whose_account_no_record_proves_stays() {
+    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
+    let Some(world) = project.start("unproven").await else {
+        return;
+    };
+    deployed_as(&world, "deployer").await;
+    allow_maps(&world, "mighty").await;
+    let label = "helm.sdk.operatorframework.io/account";
+    let mighty = format!("1-{}.mighty-1", world.namespace.name());
+    let secrets = world.api("Secret");
+    for named in [Value::Null, mighty.into()] {
+        let patch = json!({"metadata": {"labels": {label: named}}});
+        merge(&secrets, "sh.helm.release.v1.one.v1", &patch).await;
+    }
+    delete(&world).await;
+    let parts = ["no release record proves", "correct serviceAccountName"];
+    stays(&world, &parts).await;
+    world.widget("one", json!({"account": "deployer"})).await;
+    world.gone("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+}
+
+#[tokio::test]
+async fn a_release_whose_account_is_refused_stays_and_says_so() {
+    let project = Project::new("serviceAccountName: deployer", &[("map.yaml", CHART)]);
+    let Some(world) = project.start("refused").await else {
+        return;
+    };
+    allow_maps(&world, "deployer").await;
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    world.remove("RoleBinding", "deployer").await;
+    delete(&world).await;
+    let name = format!("service account {}/deployer", world.namespace.name());
+    stays(&world, &["cannot", &name, "remove the finalizer"]).await;
+    allow_maps(&world, "deployer").await;
+    world.gone("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+    // The account is the custom resource's: its hook ran.
+    assert!(exists(&world, "one-farewell").await);
+}
+
+#[tokio::test]
+async fn in_a_namespace_that_ends_what_a_refused_account_leaves_outside_is_named() {
+    let role = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: '{{ .Release.Namespace }}-{{ .Release.Name }}'}
+rules: []
+";
+    let templates = [("map.yaml", CHART), ("role.yaml", role)];
+    let project = Project::new(ACCOUNT, &templates);
+    let Some(world) = project.start("last").await else {
+        return;
+    };
+    let namespace = world.namespace.name();
+    let (group, roles) = ("rbac.authorization.k8s.io", "clusterroles");
+    let rules = json!({"rules": [{"apiGroups": [group], "resources": [roles], "verbs": ["*"]}]});
+    let cluster_roles = cluster_api(&world.namespace, "ClusterRole");
+    let granted = format!("{namespace}-granted");
+    apply(&cluster_roles, &granted, &rules).await;
+    let bindings = cluster_api(&world.namespace, "ClusterRoleBinding");
+    let subject = json!({"kind": "ServiceAccount", "name": "deployer", "namespace": namespace});
+    let types = resource("ClusterRoleBinding");
+    let binding = json!({
+        "apiVersion": types.api_version, "kind": types.kind, "metadata": {"name": granted},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": granted},
+        "subjects": [subject],
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    drop(
+        bindings
+            .create(&Default::default(), &binding)
+            .await
+            .unwrap(),
+    );
+    deployed_as(&world, "deployer").await;
+    // In a namespace that ends, accounts and their permissions may go first.
+    drop(bindings.delete(&granted, &DeleteParams::default()).await);
+    world.remove("RoleBinding", "deployer").await;
+    let namespaces: Api<Namespace> = Api::all(world.namespace.client());
+    drop(namespaces.delete(namespace, &DeleteParams::default()).await);
+    let gone = wait::gone(&namespaces, namespace, LIMIT * 4).await;
+    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    let left = format!("{namespace}-one");
+    assert!(cluster_roles.get_opt(&left).await.unwrap().is_some());
+    let events = Api::namespaced_with(world.namespace.client(), "default", &resource("Event"));
+    let named = async || {
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        events.iter().any(|event: &kube::api::DynamicObject| {
+            event.data["reason"] == "ObjectLeft"
+                && event.data["involvedObject"]["name"] == namespace
+                && event.data["message"].to_string().contains(&left)
+        })
+    };
+    let named = wait::until(LIMIT, "the event", named).await;
+    named.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    for name in [&left, &granted] {
+        drop(cluster_roles.delete(name, &DeleteParams::default()).await);
+    }
+}

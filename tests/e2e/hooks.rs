@@ -397,6 +397,159 @@ async fn failed_deletion_hook_is_retried_until_it_succeeds() {
 }
 
 #[tokio::test]
+async fn an_object_that_becomes_a_hook_stays_also_after_a_restart() {
+    // The hooks are on while the value says so; a Job among them can be held up.
+    let on = |event: &str| {
+        format!(
+            "{{{{- if .Values.hooks }}}}\n  annotations: {{helm.sh/hook: {event}}}\n  {{{{- end }}}}"
+        )
+    };
+    let template = format!(
+        "apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{{{ .Release.Name }}}}-account
+  {pre}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{{{ .Release.Name }}}}-after
+  {post}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{{{ .Release.Name }}}}-role
+  {pre}
+rules: []
+",
+        pre = on("pre-upgrade"),
+        post = on("post-upgrade"),
+    );
+    let held = job("held", "pre-upgrade", ONCE, "", "{{ .Values.pod }}");
+    let held = format!("{{{{- if .Values.hooks }}}}\n{held}{{{{- end }}}}");
+    let templates = [("objects.yaml", &*template), ("held.yaml", &*held)];
+    let project = Project::new("", &templates);
+    for restart in [false, true] {
+        let Some(mut world) = project.start("becomes").await else {
+            return;
+        };
+        world.widget("one", json!({"hooks": false})).await;
+        deployed(&world.api("Widget"), "one", 1).await;
+        let pod = if restart { "running" } else { "" };
+        world
+            .widget("one", json!({"hooks": true, "pod": pod}))
+            .await;
+        if restart {
+            let pods = world.api("Pod");
+            let name = pod_of(&pods, "one-held", "Running").await;
+            world.operator.sigkill().unwrap();
+            world.operator.restart().await.unwrap();
+            end(&pods, &name, Value::Null).await;
+        }
+        deployed(&world.api("Widget"), "one", 2).await;
+        let objects = [
+            ("ServiceAccount", "one-account"),
+            ("Role", "one-role"),
+            ("ConfigMap", "one-after"),
+        ];
+        for (kind, name) in objects {
+            let live = world.api(kind).get_opt(name).await.unwrap();
+            let live = live.unwrap_or_else(|| panic!("{kind}: {}", world.operator.log()));
+            assert!(live.metadata.deletion_timestamp.is_none(), "{kind}");
+        }
+        let widget = world.api("Widget").get("one").await.unwrap();
+        let widget = serde_json::to_value(widget).unwrap();
+        assert!(condition(&widget, "NotAsRendered").is_none(), "{widget}");
+        // And back.
+        world.widget("one", json!({"hooks": false})).await;
+        deployed(&world.api("Widget"), "one", 3).await;
+        world.remove("Widget", "one").await;
+        for (kind, name) in objects {
+            absent(&world, kind, name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_leftover_of_an_interrupted_hook_is_recognised() {
+    for (policies, edited) in [
+        ("hook-succeeded", false),
+        ("hook-succeeded", true),
+        ("hook-failed", true),
+    ] {
+        let hook = job("migrate", "pre-upgrade", policies, "", "{{ .Values.pod }}");
+        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
+        let project = Project::new("", &[("hook.yaml", &hook), ("map.yaml", map)]);
+        let Some(mut world) = project.start("leftover").await else {
+            return;
+        };
+        world.widget("one", json!({"value": "1", "pod": ""})).await;
+        deployed(&world.api("Widget"), "one", 1).await;
+        world
+            .widget("one", json!({"value": "2", "pod": "running"}))
+            .await;
+        let pods = world.api("Pod");
+        let name = pod_of(&pods, "one-migrate", "Running").await;
+        world.operator.sigkill().unwrap();
+        let revision = if edited {
+            world.widget("one", json!({"value": "3", "pod": ""})).await;
+            3
+        } else {
+            2
+        };
+        world.operator.restart().await.unwrap();
+        if !edited {
+            end(&pods, &name, Value::Null).await;
+        }
+        deployed(&world.api("Widget"), "one", revision).await;
+        let value = revision.to_string();
+        world.data("one", json!({"value": value})).await;
+        let history = world.history("one").await;
+        let expected: &[&str] = if edited {
+            &["superseded", "failed", "deployed"]
+        } else {
+            &["superseded", "deployed"]
+        };
+        assert_eq!(history, expected, "{}", world.operator.log());
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_a_hook_is_not_deleted_with_what_is_in_it() {
+    let space = "\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {{ .Release.Namespace }}-shared
+  annotations: {helm.sh/hook: \"pre-install,pre-upgrade\"}
+";
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
+    let project = Project::new("", &[("space.yaml", space), ("map.yaml", map)]);
+    let Some(world) = project.start("hook-space").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "1"})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    let name = format!("{}-shared", world.namespace.name());
+    let spaces = cluster_api(&world.namespace, "Namespace");
+    let uid = async || spaces.get(&name).await.unwrap().metadata.uid;
+    let before = uid().await;
+    let theirs: Api<DynamicObject> = Api::namespaced_with(
+        world.namespace.client(),
+        &name,
+        &crate::world::resource("ConfigMap"),
+    );
+    apply(&theirs, "theirs", &json!({"data": {"count": "1"}})).await;
+    world.widget("one", json!({"value": "2"})).await;
+    deployed(&world.api("Widget"), "one", 2).await;
+    assert_eq!(uid().await, before);
+    assert!(theirs.get_opt("theirs").await.unwrap().is_some());
+    drop(spaces.delete(&name, &DeleteParams::default()).await);
+}
+
+#[tokio::test]
 async fn cluster_scoped_hooks_are_deleted_by_their_policy_and_with_the_release() {
     let role = |name: &str, policy: &str| {
         format!(

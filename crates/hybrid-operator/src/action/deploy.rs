@@ -17,7 +17,9 @@ use super::live::{
     AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
     read_unwatched, settled,
 };
-use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune, repair};
+use super::{
+    ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,
+};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{
     self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
@@ -81,8 +83,9 @@ pub(crate) async fn deploy(
         description,
     } = deployment;
     let revision = stored.release.revision.0;
+    let interrupted = Interrupted::of(leftovers.iter().chain(&previous));
     if let waiting @ ActionProgress::Waiting { .. } =
-        hooks::run(context, live, stored, &pre).await?
+        hooks::run(context, live, stored, &pre, &interrupted).await?
     {
         return Ok(waiting);
     }
@@ -134,7 +137,7 @@ pub(crate) async fn deploy(
         }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
-        hooks::run(context, live, stored, &post).await?
+        hooks::run(context, live, stored, &post, &interrupted).await?
     {
         return Ok(waiting);
     }
@@ -365,7 +368,7 @@ async fn recreate(
         Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
         Verdict::Foreign(owner) => return Err(ApplyError::Foreign { key: key(), owner }.into()),
         // The object has changed since it was read; the next attempt reads it again.
-        Verdict::Recreated | Verdict::Older | Verdict::Protected { .. } => {
+        Verdict::Recreated | Verdict::Older | Verdict::OfHook | Verdict::Protected { .. } => {
             return Err(ApplyError::Contended { key: key() }.into());
         }
     }

@@ -24,7 +24,14 @@
 //! `hook-failed` applies to it, and then `hook-succeeded` to those before it. These policies only
 //! delete an object of the same run, because a hook of two events may have been created again for
 //! the other event. Custom resource definitions and objects of others are never deleted.
+//!
+//! Custom resource definitions and namespaces are not replaced before a run, because everything in
+//! them would be deleted: an existing one is taken as created.
+//!
+//! An interrupted run leaves objects to which its policies were never applied. The next run deletes
+//! and creates them again, whatever its policies are (see [`leftover`]).
 
+mod leftover;
 mod memory;
 mod progress;
 mod removal;
@@ -50,6 +57,7 @@ use crate::diagnosis;
 use crate::readiness::{HookOutcome, View, hook_outcome};
 use crate::telemetry::traces;
 
+pub(crate) use leftover::Interrupted;
 pub(super) use memory::HookMemory;
 use progress::HookAttempt;
 pub(super) use removal::remove_all;
@@ -63,10 +71,13 @@ struct Run {
 
 impl Run {
     fn of(stored: &StoredRelease, event: &HookEvent) -> Self {
-        let attempt = HookAttempt::of(&stored.release, event);
+        Self::at(stored, HookAttempt::of(&stored.release, event))
+    }
+
+    fn at(stored: &StoredRelease, attempt: HookAttempt) -> Self {
         // A release that was uninstalled by hand starts again at revision 1, but its record has
         // another uid.
-        let step = format!("{event}-{}", attempt.number);
+        let step = format!("{}-{}", attempt.event, attempt.number);
         let run = run_id(&stored.meta.uid, stored.release.revision.0, &step);
         Self {
             attempt,
@@ -84,12 +95,14 @@ struct HookCheck {
     decided_by: Option<ObjectKey>,
 }
 
-/// Runs the hooks of an event that have not completed yet.
+/// Runs the hooks of an event that have not completed yet. `before` are earlier runs of other
+/// revisions that may have been interrupted.
 pub(crate) async fn run(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &mut StoredRelease,
     event: &HookEvent,
+    before: &Interrupted,
 ) -> Result<ActionProgress, ActionError> {
     if context.disable_hooks {
         return Ok(ActionProgress::Done);
@@ -98,6 +111,8 @@ pub(crate) async fn run(
     if live.hooks.is_complete(&run.label) {
         return Ok(ActionProgress::Done);
     }
+    let mut interrupted = Interrupted::attempts_before(stored, &run.attempt);
+    interrupted.extend(before);
     let mut ended = Vec::new();
     for index in hook_order(&stored.release, event) {
         let Some(hook) = stored.release.hooks.get(index).cloned() else {
@@ -115,7 +130,14 @@ pub(crate) async fn run(
         let checking = traces::span("hook")
             .text("helm.hook.name", &hook.name)
             .text("helm.hook.event", event.as_str())
-            .run(check(context, &mut live.hooks, &hook, &run.label, is_first));
+            .run(check(
+                context,
+                &mut live.hooks,
+                &hook,
+                &run.label,
+                is_first,
+                &interrupted,
+            ));
         let check = match checking.await {
             // The result of a test is reported, not retried.
             Err(error) if *event == HookEvent::Test && error.is_refusal() => {
@@ -267,9 +289,11 @@ async fn check(
     hook: &Hook,
     run: &str,
     is_first: bool,
+    interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
     for object in objects(&hook.manifest, 0)? {
-        let check = check_object(context, memory, hook, &object, run, is_first).await?;
+        let check =
+            check_object(context, memory, hook, &object, run, is_first, interrupted).await?;
         if matches!(check.outcome, HookOutcome::Failed(_)) {
             traces::failed("HookFailed");
         }
@@ -287,6 +311,7 @@ async fn check_object(
     object: &ManifestObject,
     run: &str,
     is_first: bool,
+    interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
     let location = locate_in(
         context.cluster,
@@ -333,18 +358,24 @@ async fn check_object(
     if live.is_none() {
         return create(context, memory, object, &location, run).await;
     }
-    Ok(replace(context, hook, object, &location, &metadata)
-        .await?
-        .into())
+    let replaced = hook.has_delete_policy(&DeletePolicy::BeforeHookCreation)
+        || interrupted.left(hook, &metadata);
+    Ok(
+        replace(context, object, &location, &metadata, run, replaced)
+            .await?
+            .into(),
+    )
 }
 
 /// Handles an existing object of the same name, which an earlier run or somebody else has created.
+/// `replaced` says that it is deleted if it is the release's.
 async fn replace(
     context: &ActionContext<'_>,
-    hook: &Hook,
     object: &ManifestObject,
     location: &ObjectLocation,
     old: &ObjectMeta,
+    run: &str,
+    replaced: bool,
 ) -> Result<HookOutcome, ActionError> {
     let key = &location.key;
     if let Some(owner) = foreign_owner(context, old) {
@@ -355,16 +386,21 @@ async fn replace(
     if old.deletion_timestamp.is_some() {
         return Ok(HookOutcome::Running);
     }
-    if is_definition(key) {
-        // Deleting a definition would delete every object of its kind.
-        apply(
-            context.cluster,
-            request(context, object, location, None, Claim::Unproven),
-        )
-        .await?;
+    if is_definition(key) || is_namespace(key) {
+        let is_nobodys = matches!(
+            ownership(old, &context.claimant()),
+            Ownership::Foreign(ForeignOwner::Nobody)
+        );
+        if !(is_nobodys && is_namespace(key)) {
+            apply(
+                context.cluster,
+                request(context, object, location, Some(run), Claim::Unproven),
+            )
+            .await?;
+        }
         return Ok(HookOutcome::Succeeded);
     }
-    if !hook.has_delete_policy(&DeletePolicy::BeforeHookCreation) {
+    if !replaced {
         return Ok(HookOutcome::Failed(format!(
             "{key} already exists; delete it, or add before-hook-creation to the hook's delete policies"
         )));
@@ -436,6 +472,10 @@ fn is_awaited(key: &ObjectKey) -> bool {
 
 fn is_definition(key: &ObjectKey) -> bool {
     key.kind == "CustomResourceDefinition"
+}
+
+fn is_namespace(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "Namespace"
 }
 
 fn is_of_run(metadata: &ObjectMeta, run: &str) -> bool {

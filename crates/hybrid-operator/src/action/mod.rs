@@ -22,7 +22,7 @@ pub(crate) mod recognise;
 pub(crate) mod repair;
 pub(crate) mod uninstall;
 
-pub(crate) use hooks::run as run_hooks;
+pub(crate) use hooks::{Interrupted, run as run_hooks};
 
 use std::time::Duration;
 

@@ -1,13 +1,12 @@
 //! Removes objects that a release no longer has.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
-use jiff::Timestamp;
 
 use super::live::{Live, locate};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::apply::{delete_generated, is_generated};
 use crate::cluster::delete::{
-    Propagation, Verdict, delete, delete_as_seen, release_kept, verify_since,
+    Propagation, Verdict, Which, delete, delete_as_seen, release_kept, verify_in,
 };
 use crate::reasons::EventReason;
 use crate::telemetry::traces;
@@ -35,20 +34,11 @@ pub(super) async fn prune(
     let pruning = traces::span("prune").number("objects", gone.len());
     let prune = async {
         for object in gone {
-            remove(context, live, revision, object, PruneScope::All).await?;
+            remove(context, live, revision, object, Which::Dropped).await?;
         }
         Ok(())
     };
     pruning.run(prune).await
-}
-
-/// Which of the objects of a revision are deleted.
-#[derive(Clone, Copy)]
-pub(super) enum PruneScope {
-    /// All objects of the release.
-    All,
-    /// Objects that were created at this time or later, and not taken over.
-    CreatedSince(Timestamp),
 }
 
 /// Deletes an object of a revision if it exists, is the release's and is not to be kept. Returns
@@ -59,7 +49,7 @@ pub(super) async fn remove(
     live: &mut Live,
     revision: u32,
     object: &ManifestObject,
-    scope: PruneScope,
+    which: Which,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     if is_generated(object.object()) {
         let run = generated_run(&context.primary.uid, revision, object);
@@ -83,11 +73,8 @@ pub(super) async fn remove(
         location.key.kind.as_str(),
         "Namespace" | "CustomResourceDefinition"
     );
-    let since = match scope {
-        PruneScope::All => None,
-        PruneScope::CreatedSince(since) => Some(since),
-    };
-    let unchanged = !holds && !object.is_kept() && since.is_none();
+    let by_age = matches!(which, Which::CreatedSince(_));
+    let unchanged = !holds && !object.is_kept() && !by_age;
     if let Some(uid) = recorded.as_ref().filter(|_| unchanged)
         && live.is_clean(&location.key)
         && let Some(seen) = location
@@ -107,13 +94,13 @@ pub(super) async fn remove(
         return Ok(vec![(location.key, uid.clone())]);
     }
     let claimant = marks.claimant();
-    let verdict = verify_since(
+    let verdict = verify_in(
         context.cluster,
         &location.key,
         &claimant,
         recorded.as_deref(),
         object.is_kept(),
-        since,
+        which,
     )
     .await?;
     if let Some(why) = why_left(&verdict) {
@@ -139,6 +126,7 @@ pub(super) async fn remove(
         | Verdict::Foreign(_)
         | Verdict::Recreated
         | Verdict::Older
+        | Verdict::OfHook
         | Verdict::Protected { .. } => Vec::new(),
     };
     live.forget(&location.key);
@@ -159,6 +147,6 @@ fn why_left(verdict: &Verdict) -> Option<String> {
         Verdict::Protected { holds } => Some(format!(
             "it holds {holds}, which is not of this release; delete that first, or delete both by hand"
         )),
-        Verdict::Delete { .. } | Verdict::Gone | Verdict::Older => None,
+        Verdict::Delete { .. } | Verdict::Gone | Verdict::Older | Verdict::OfHook => None,
     }
 }

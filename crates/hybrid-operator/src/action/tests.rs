@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::deploy::{Deployment, StoredRelease, deploy};
 use super::live::Live;
 use super::uninstall::uninstall;
-use super::{ActionContext, ActionError, ActionProgress, run_hooks};
+use super::{ActionContext, ActionError, ActionProgress, Interrupted, run_hooks};
 use crate::cluster::apply::ApplyPolicy;
 use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
 use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};

@@ -13,10 +13,9 @@ use jiff::Timestamp;
 
 use super::deploy::StoredRelease;
 use super::live::Live;
-use super::prune::PruneScope;
-use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune};
+use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune};
 use crate::cluster::apply::is_generated;
-use crate::cluster::delete::is_gone;
+use crate::cluster::delete::{Which, is_gone};
 use crate::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
@@ -29,9 +28,10 @@ pub(crate) async fn uninstall(
     wait: bool,
     description: &str,
 ) -> Result<ActionProgress, ActionError> {
+    let interrupted = Interrupted::of(earlier);
     if stored.release.info.status != Status::Uninstalling {
         if let waiting @ ActionProgress::Waiting { .. } =
-            hooks::run(context, live, stored, &HookEvent::PreDelete).await?
+            hooks::run(context, live, stored, &HookEvent::PreDelete, &interrupted).await?
         {
             return Ok(waiting);
         }
@@ -51,7 +51,7 @@ pub(crate) async fn uninstall(
         }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
-        hooks::run(context, live, stored, &HookEvent::PostDelete).await?
+        hooks::run(context, live, stored, &HookEvent::PostDelete, &interrupted).await?
     {
         return Ok(waiting);
     }
@@ -72,7 +72,7 @@ pub(crate) async fn remove_objects(
     stored: &StoredRelease,
     earlier: &[StoredRelease],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
-    remove_in_scope(context, live, stored, earlier, PruneScope::All).await
+    remove_in_scope(context, live, stored, earlier, Which::All).await
 }
 
 /// Deletes every object that the attempts of these records created, and returns the keys and uids
@@ -92,7 +92,7 @@ pub(crate) async fn remove_created(
         .map(|record| record.meta.stored_at)
         .min()
         .flatten();
-    let since = PruneScope::CreatedSince(began.unwrap_or(Timestamp::MAX));
+    let since = Which::CreatedSince(began.unwrap_or(Timestamp::MAX));
     remove_in_scope(context, live, stored, earlier, since).await
 }
 
@@ -101,7 +101,7 @@ async fn remove_in_scope(
     live: &mut Live,
     stored: &StoredRelease,
     earlier: &[StoredRelease],
-    scope: PruneScope,
+    which: Which,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let mut all: Vec<(u32, ManifestObject)> = Vec::new();
     for record in std::iter::once(stored).chain(earlier) {
@@ -119,7 +119,7 @@ async fn remove_in_scope(
     KindOrder::Uninstall.sort(&mut all, |(_, object)| &object.key().kind);
     let mut asked = Vec::new();
     for (revision, object) in &all {
-        asked.extend(prune::remove(context, live, *revision, object, scope).await?);
+        asked.extend(prune::remove(context, live, *revision, object, which).await?);
     }
     Ok(asked)
 }
@@ -132,7 +132,7 @@ pub(crate) async fn remove_all(
 ) -> Result<(), ActionError> {
     KindOrder::Uninstall.sort(&mut objects, |object| &object.key().kind);
     for object in &objects {
-        prune::remove(context, live, 0, object, PruneScope::All).await?;
+        prune::remove(context, live, 0, object, Which::All).await?;
     }
     Ok(())
 }

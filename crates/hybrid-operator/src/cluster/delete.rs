@@ -56,6 +56,18 @@ pub(crate) enum Deletion {
     Recreated,
 }
 
+/// Which of the objects of a release are deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// All.
+    All,
+    /// Those that the release no longer has. An object that a hook has created under the name of a
+    /// former one stays: the label of its run tells them apart, also after a restart.
+    Dropped,
+    /// Those that were created at this time or later, and not taken over.
+    CreatedSince(Timestamp),
+}
+
 /// The decision whether an object may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -77,6 +89,8 @@ pub(crate) enum Verdict {
     Recreated,
     /// It is older than the attempt whose objects are deleted, which took it over.
     Older,
+    /// A hook has created it in the place of the release's.
+    OfHook,
     /// It holds objects that are not of this release.
     Protected {
         /// An object that it holds, for messages.
@@ -211,17 +225,17 @@ pub(crate) async fn verify(
     recorded: Option<&str>,
     kept: bool,
 ) -> Result<Verdict, ReadError> {
-    verify_since(cluster, key, claimant, recorded, kept, None).await
+    verify_in(cluster, key, claimant, recorded, kept, Which::All).await
 }
 
-/// Like [`verify`], but returns [`Verdict::Older`] for an object that was created before `since`.
-pub(crate) async fn verify_since(
+/// Like [`verify`], for some of the objects of a release.
+pub(crate) async fn verify_in(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,
     recorded: Option<&str>,
     kept: bool,
-    since: Option<Timestamp>,
+    which: Which,
 ) -> Result<Verdict, ReadError> {
     let Some(kind) = served(cluster, key).await? else {
         return Ok(Verdict::Gone);
@@ -231,10 +245,18 @@ pub(crate) async fn verify_since(
         return Ok(Verdict::Gone);
     };
     let verdict = judge(&live, claimant, recorded, kept);
+    if matches!(which, Which::Dropped)
+        && matches!(verdict, Verdict::Delete { .. } | Verdict::Recreated)
+        && ownership::run_of(&live).is_some()
+    {
+        return Ok(Verdict::OfHook);
+    }
     if !matches!(verdict, Verdict::Delete { .. }) {
         return Ok(verdict);
     }
-    if since.is_some_and(|since| !is_created_since(&live, since)) {
+    if let Which::CreatedSince(since) = which
+        && !is_created_since(&live, since)
+    {
         return Ok(Verdict::Older);
     }
     Ok(match holds_others(cluster, key, claimant).await? {

@@ -90,7 +90,7 @@ impl HookAttempt {
 }
 
 /// Returns the runs of a hook by event, in this revision.
-fn recorded(release: &Release, hook: &Hook) -> Vec<EventRun> {
+pub(super) fn recorded(release: &Release, hook: &Hook) -> Vec<EventRun> {
     let present = |run: &&EventRun| run.revision == release.revision;
     let has_runs = |hook: &Hook| hook.event_runs.iter().any(|run| present(&run));
     if release.hooks.iter().any(has_runs) {

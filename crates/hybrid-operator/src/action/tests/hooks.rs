@@ -54,7 +54,14 @@ impl Fixture {
         lines: &[&str],
     ) -> Result<ActionProgress, ActionError> {
         self.expect(lines);
-        let ended = run_hooks(&self.context(), live, stored, event).await;
+        let ended = run_hooks(
+            &self.context(),
+            live,
+            stored,
+            event,
+            &Interrupted::default(),
+        )
+        .await;
         self.script.finish();
         ended
     }
@@ -493,7 +500,14 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
             crash_logs,
             ..fixture.context()
         };
-        let ended = run_hooks(&context, &mut live, &mut stored, &event).await;
+        let ended = run_hooks(
+            &context,
+            &mut live,
+            &mut stored,
+            &event,
+            &Interrupted::default(),
+        )
+        .await;
         fixture.script.finish();
         let message = ended.unwrap_err().to_string();
         let expected = format!(": Job/j: Pod j-a: container main exited with code 3{end}");

@@ -179,7 +179,14 @@ async fn test_hooks_run_by_weight_and_touch_nothing_else() {
         "delete configmaps/late",
     ];
     fixture.expect(&lines);
-    let waiting = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    let waiting = run_hooks(
+        &fixture.context(),
+        &mut live,
+        &mut stored,
+        &HookEvent::Test,
+        &Interrupted::default(),
+    )
+    .await;
     let why = "test hook late".to_owned();
     assert_eq!(waiting.unwrap(), ActionProgress::Waiting { why });
     fixture.assert_sent(&lines);
@@ -190,7 +197,14 @@ async fn test_hooks_run_by_weight_and_touch_nothing_else() {
         "record 1 deployed",
     ];
     fixture.expect(&lines);
-    let done = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    let done = run_hooks(
+        &fixture.context(),
+        &mut live,
+        &mut stored,
+        &HookEvent::Test,
+        &Interrupted::default(),
+    )
+    .await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
     fixture.assert_sent(&lines);
 }
@@ -215,7 +229,14 @@ async fn a_test_hook_that_the_api_server_refuses_has_failed() {
         }
         fixture.expect(&lines);
         let mut live = Live::default();
-        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &event).await;
+        let ended = run_hooks(
+            &fixture.context(),
+            &mut live,
+            &mut stored,
+            &event,
+            &Interrupted::default(),
+        )
+        .await;
         let error = ended.unwrap_err();
         assert_eq!(error.reason() == "HookFailed", failed, "{line}: {error}");
         let phase = &stored.release.hooks[0].last_run.phase;
@@ -253,7 +274,14 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
         } else {
             "record 1 deployed"
         }]);
-        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+        let ended = run_hooks(
+            &fixture.context(),
+            &mut live,
+            &mut stored,
+            &HookEvent::Test,
+            &Interrupted::default(),
+        )
+        .await;
         match ended {
             Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {

@@ -9,7 +9,7 @@ use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
 use crate::action::log::{Details, Done};
-use crate::action::{ActionError, ActionProgress, run_hooks};
+use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -23,7 +23,8 @@ pub(super) async fn run(
     let is_over = has_ended(&stored.release);
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
-        match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {
+        let (live, others) = (&mut memory.live, Interrupted::default());
+        match run_hooks(&action, live, &mut stored, &HookEvent::Test, &others).await {
             Ok(ActionProgress::Done) => None,
             Ok(ActionProgress::Waiting { .. }) => {
                 return Ok(Report::new(

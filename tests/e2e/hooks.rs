@@ -406,6 +406,10 @@ async fn an_object_that_becomes_a_hook_stays_also_after_a_restart() {
     };
     let template = format!(
         "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {{{{ .Release.Name }}}}-map}}
+---
+apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{{{ .Release.Name }}}}-account

@@ -9,11 +9,13 @@ use hybrid_operator::manager::Manager;
 use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{LIMIT, Project, World, api, apply, control_plane, until};
+use crate::world::{
+    ANYTHING, LIMIT, Project, World, api, apply, control_plane, definition_of, merge, until,
+};
 
 /// A `ConfigMap` with the version of the chart and a value.
 fn map(version: &str) -> String {
@@ -232,6 +234,128 @@ async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
         world.ready("Widget", name).await;
     }
     world.has_history("e", &["superseded", "deployed"]).await;
+}
+
+/// The names of eight Widgets.
+const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// Deploys eight Widgets.
+async fn eight(world: &World) {
+    for name in EIGHT {
+        world.widget(name, json!({"value": "1"})).await;
+    }
+    for name in EIGHT {
+        world.ready("Widget", name).await;
+    }
+}
+
+/// Waits until the roll-out is halted, and checks that three releases were upgraded.
+async fn halted_after_three(world: &World) {
+    let note = told(world, "RolloutHalted").await;
+    assert!(note.contains("5 others"), "{note}");
+    reaches(world, WAITING, 5).await;
+    for name in &EIGHT[..3] {
+        world
+            .has_history(name, &["superseded", "failed", "deployed"])
+            .await;
+    }
+    for name in &EIGHT[3..] {
+        assert_eq!(world.history(name).await, ["deployed"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn failing_upgrades_halt_the_rollout_of_a_chart_that_replaces_its_definitions() {
+    let project = Project::new("crds: createReplace", &[("map.yaml", &map("v1"))]);
+    let definition = definition_of("guard.example.com", "Guarded", "Namespaced", ANYTHING);
+    project.write("chart/crds/guarded.yaml", &definition);
+    let Some(world) = start(&project, "guard", &["--reload-pace=0"]).await else {
+        return;
+    };
+    eight(&world).await;
+    project.write(TEMPLATE, REFUSED);
+    halted_after_three(&world).await;
+}
+
+/// Sets the condition `Ready` of a Gadget.
+async fn gadget(world: &World, name: &str, ready: &str) {
+    let gadgets = world.api("Gadget");
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    let patch = Patch::Merge(&status);
+    let patched = gadgets
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await;
+    drop(patched.unwrap());
+}
+
+#[tokio::test]
+async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() {
+    let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
+    let project = Project::new(options, &[("map.yaml", &map("v1"))]);
+    let Some(world) = start(&project, "awaits", &["--reload-pace=0"]).await else {
+        return;
+    };
+    apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
+    gadget(&world, "base", "True").await;
+    eight(&world).await;
+    gadget(&world, "base", "False").await;
+    project.write(TEMPLATE, REFUSED);
+    // Three wait for the dependency, the others for them.
+    for name in &EIGHT[..3] {
+        let waits = |cr: &Value| {
+            let ready = crate::world::condition(cr, "Ready");
+            ready.is_some_and(|c| c["message"].to_string().contains("base"))
+        };
+        world.until("Widget", name, "the dependency", waits).await;
+    }
+    reaches(&world, WAITING, 5).await;
+    gadget(&world, "base", "True").await;
+    halted_after_three(&world).await;
+}
+
+#[tokio::test]
+async fn deletions_that_wait_hold_up_no_rollout() {
+    let farewell = "\
+{{- if .Values.farewell }}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-farewell
+  annotations: {helm.sh/hook: pre-delete}
+spec:
+  template:
+    metadata: {annotations: {test.hybrid-operator/pod: running}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: image}]}
+{{- end }}
+";
+    let templates = [("map.yaml", &*map("v1")), ("farewell.yaml", farewell)];
+    let project = Project::new("", &templates);
+    let Some(world) = start(&project, "farewell", &["--reload-pace=0"]).await else {
+        return;
+    };
+    for name in ["a", "b", "c", "d", "e"] {
+        let waits = ["a", "b", "c"].contains(&name);
+        world
+            .widget(name, json!({"value": "1", "farewell": waits}))
+            .await;
+        world.ready("Widget", name).await;
+    }
+    for name in ["a", "b", "c"] {
+        let widgets = world.api("Widget");
+        drop(widgets.delete(name, &DeleteParams::default()).await);
+        let job = format!("{name}-farewell");
+        world.until("Job", &job, "its hook", |_| true).await;
+    }
+    project.write(TEMPLATE, &map("v2"));
+    for name in ["d", "e"] {
+        deployed(&world, name, "v2", "1").await;
+    }
+    reaches(&world, WAITING, 0).await;
+    // Lets the namespace go.
+    for name in ["a", "b", "c"] {
+        let patch = json!({"metadata": {"finalizers": null}});
+        merge(&world.api("Widget"), name, &patch).await;
+    }
 }
 
 #[tokio::test]

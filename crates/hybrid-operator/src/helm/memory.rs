@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use helm_core::Digest;
-use helm_core::release::Status as ReleaseStatus;
+use helm_core::release::Revision;
 use jiff::Timestamp;
 
 use super::act::PendingCrds;
@@ -13,6 +13,7 @@ use super::diagnose::Diagnosis;
 use super::interest::{ObservedState, ResourceRef};
 use super::redact::Redactor;
 use super::references::Read;
+use super::reload::Verdict;
 use super::repairs::RepairBudget;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
@@ -62,8 +63,8 @@ pub(super) enum Pruned {
 pub(super) struct Memory {
     /// Version of the setup at the last reconcile.
     pub(super) setup: u64,
-    /// Status of the latest revision after the last reconcile.
-    pub(super) latest: Option<ReleaseStatus>,
+    /// Verdict of the last reconcile for a roll-out.
+    pub(super) verdict: Verdict,
     /// Objects as last applied.
     pub(super) live: Live,
     pub(super) cached_inputs: Option<CachedInputs>,
@@ -85,6 +86,8 @@ pub(super) struct Memory {
     pub(super) pending_crds: Option<PendingCrds>,
     /// Digest of the inputs whose CRDs are served.
     pub(super) crds_served: Option<InputsDigest>,
+    /// Revision whose failure this process has reported.
+    pub(super) reported: Option<Revision>,
     /// What blocked the last attempt.
     pub(super) obstacles: Obstacles,
     /// Refused watches, as last reported.

@@ -65,7 +65,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
-use helm_core::release::Status as ReleaseStatus;
 use kube::api::DynamicObject;
 use tracing::{Instrument, Span};
 
@@ -83,6 +82,7 @@ pub use offline::{Preview, PreviewError, PreviewInput, offline};
 pub use preview::in_cluster;
 pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
 pub use reload::Charts;
+use reload::{Ended, Trouble, Verdict, verdict};
 pub(crate) use reload::{MissingCharts, READINESS};
 pub use remote::ChartReader;
 
@@ -137,6 +137,10 @@ impl HelmReconciler {
         memory: &mut Memory,
     ) -> Result<Outcome, ReconcileError> {
         let (setup, access, notices) = (&self.setup, &self.access, Notices::default());
+        memory.verdict = match resource.metadata.deletion_timestamp {
+            Some(_) => Verdict::Skipped,
+            None => Verdict::Unknown,
+        };
         let subject = Subject::of(resource, setup, access)?;
         traced::release(setup, &subject);
         let mut observation = observe::observe(setup, access, &subject, memory).await?;
@@ -161,7 +165,24 @@ impl HelmReconciler {
         };
         let result = act::run(&step, &context, memory).await;
         let latest = access.store.history(&subject.namespace, &subject.name);
-        memory.latest = latest.last().map(|record| record.status);
+        let digest = known.map(|desired| &desired.inputs.digest);
+        memory.verdict = verdict(&Ended {
+            step: &step,
+            latest: latest.last().map(|meta| {
+                (
+                    meta.status,
+                    digest.is_some() && meta.digest.as_ref() == digest,
+                )
+            }),
+            inputs: wanted
+                .as_ref()
+                .and_then(|wanted| wanted.as_ref().err())
+                .map(|error| Trouble::of(error.is_transient())),
+            error: result
+                .as_ref()
+                .err()
+                .map(|error| Trouble::of(error.is_transient())),
+        });
         traced::ended(&step, latest.last(), &result);
         report::publish(
             setup,
@@ -175,9 +196,12 @@ impl HelmReconciler {
         .await
     }
 
-    /// Returns the status of the latest revision after the last reconcile.
-    fn latest_status(&self, key: &Key) -> Option<ReleaseStatus> {
-        self.memories().get(key)?.latest
+    /// Returns the verdict of the last reconcile for a roll-out.
+    fn verdict(&self, key: &Key) -> Verdict {
+        let memories = self.memories();
+        memories
+            .get(key)
+            .map_or(Verdict::Skipped, |memory| memory.verdict)
     }
 
     fn memories(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {

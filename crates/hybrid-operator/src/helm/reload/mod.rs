@@ -19,6 +19,7 @@ mod files;
 mod progress;
 mod rollout;
 mod scan;
+mod verdict;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +33,9 @@ use crate::watches::WatchesError;
 use entries::Entries;
 pub(crate) use fetch::MissingCharts;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
+pub(super) use progress::Verdict;
 pub(super) use rollout::{Rollout, RolloutReconciler};
+pub(super) use verdict::{Ended, Trouble, verdict};
 
 /// Time between two releases that are reconciled with a changed chart or changed options.
 const PACE: Duration = Duration::from_secs(2);

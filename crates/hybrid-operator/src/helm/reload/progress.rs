@@ -31,14 +31,18 @@ struct Waiting<S> {
 pub(super) struct Edition(pub(super) u64);
 
 /// The result of a reconcile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The release matches its custom resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::helm) enum Verdict {
+    /// The inputs of the custom resource are deployed.
     Succeeded,
     /// The release cannot be upgraded.
     Failed,
-    /// The upgrade is in progress, or was interrupted.
+    /// The upgrade waits, is in progress, or was interrupted.
+    #[default]
     Unknown,
+    /// There will be no upgrade, whatever the chart is: the custom resource is being deleted, is
+    /// paused, or was not reconciled before either.
+    Skipped,
 }
 
 impl<S> Progress<S> {
@@ -108,12 +112,17 @@ impl<S> Progress<S> {
         if verdict == Verdict::Unknown || !self.started.remove(key) {
             return false;
         }
-        if verdict == Verdict::Succeeded {
-            self.failures = 0;
-            return false;
+        match verdict {
+            Verdict::Unknown | Verdict::Skipped => false,
+            Verdict::Succeeded => {
+                self.failures = 0;
+                false
+            }
+            Verdict::Failed => {
+                self.failures += 1;
+                self.failures == LIMIT && !self.waiting.is_empty()
+            }
         }
-        self.failures += 1;
-        self.failures == LIMIT && !self.waiting.is_empty()
     }
 
     /// Returns whether a custom resource was given its turn and has no result yet.
@@ -192,6 +201,25 @@ mod tests {
         assert_eq!(progress.next(), Some(key("d")));
         progress.forget(&key("a"));
         assert!(!progress.is_started(&key("a")));
+    }
+
+    #[test]
+    fn those_that_are_not_upgraded_hold_no_place_and_count_neither_way() {
+        let mut progress = rollout(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+        for _ in 0..LIMIT {
+            let key = progress.next().unwrap();
+            assert!(!progress.ended(&key, Verdict::Skipped));
+        }
+        let fail = |progress: &mut Progress<u8>| {
+            let key = progress.next().unwrap();
+            progress.ended(&key, Verdict::Failed)
+        };
+        assert!(!fail(&mut progress));
+        assert!(!fail(&mut progress));
+        let skipped = progress.next().unwrap();
+        assert!(!progress.ended(&skipped, Verdict::Skipped));
+        assert!(fail(&mut progress), "the third failure in a row");
+        assert_eq!((progress.next(), progress.waiting()), (None, 1));
     }
 
     #[test]

@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use helm_core::release::Status as ReleaseStatus;
 use kube::api::DynamicObject;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::super::HelmReconciler;
 use super::super::access::Access;
-use super::super::act::ActError;
 use super::super::events::{Notice, OperatorEvents};
 use super::super::memory::Memories;
 use super::super::setup::Setup;
@@ -161,8 +159,8 @@ impl Reconcile for RolloutReconciler {
                 memories: Arc::clone(&self.memories),
             };
             let result = reconciler.reconcile(request).await;
-            let latest = reconciler.latest_status(&key);
-            if let Some(waiting) = self.rollout.ended(&key, verdict(&result, latest)) {
+            let verdict = reconciler.verdict(&key);
+            if let Some(waiting) = self.rollout.ended(&key, verdict) {
                 self.report_halt(waiting).await;
             }
             result
@@ -187,19 +185,6 @@ impl RolloutReconciler {
     }
 }
 
-/// Returns the verdict on a reconcile after which the latest revision has this status.
-fn verdict(result: &Result<Outcome, ReconcileError>, latest: Option<ReleaseStatus>) -> Verdict {
-    match (result, latest) {
-        (_, Some(ReleaseStatus::Failed)) => Verdict::Failed,
-        (Ok(_), None | Some(ReleaseStatus::Deployed)) => Verdict::Succeeded,
-        (Ok(_), _) => Verdict::Unknown,
-        (Err(error), _) => match error.downcast_ref::<ActError>() {
-            Some(error) if error.is_transient() => Verdict::Unknown,
-            _ => Verdict::Failed,
-        },
-    }
-}
-
 /// Identifies what people have written into a custom resource.
 fn edition(resource: &DynamicObject) -> Edition {
     let meta = &resource.metadata;
@@ -213,35 +198,4 @@ fn edition(resource: &DynamicObject) -> Edition {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use helm_core::release::Status;
-
-    use super::{ActError, Outcome, ReconcileError, Verdict, verdict};
-
-    #[test]
-    fn verdict_on_a_reconcile() {
-        let missing = || ReconcileError::from(ActError::Missing("Upgrade", "inputs"));
-        let cases = [
-            (
-                Ok(Outcome::Done),
-                Some(Status::Deployed),
-                Verdict::Succeeded,
-            ),
-            (Ok(Outcome::Done), None, Verdict::Succeeded),
-            (
-                Ok(Outcome::Done),
-                Some(Status::PendingUpgrade),
-                Verdict::Unknown,
-            ),
-            (Ok(Outcome::Done), Some(Status::Failed), Verdict::Failed),
-            (Err("text".into()), Some(Status::Deployed), Verdict::Failed),
-            (Err(missing()), Some(Status::Deployed), Verdict::Failed),
-        ];
-        for (result, latest, expected) in cases {
-            assert_eq!(verdict(&result, latest), expected, "{result:?} {latest:?}");
-        }
-    }
 }

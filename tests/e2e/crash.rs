@@ -68,6 +68,17 @@ spec:
   template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
 ";
 
+/// A hook that is awaited, and that no policy replaces.
+const UPGRADE_JOB: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-upgrade, helm.sh/hook-delete-policy: hook-succeeded}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
+";
+
 /// The action during which the operator crashes.
 #[derive(Debug, Clone, Copy)]
 enum Scenario {
@@ -75,6 +86,8 @@ enum Scenario {
     Upgrade,
     /// An install with a hook that is a Job.
     Hooked,
+    /// An upgrade with a hook that is a Job, and that is not deleted before it is created.
+    HookedUpgrade,
     /// An upgrade that changes one of the existing objects.
     Edit,
     Rollback,
@@ -86,7 +99,7 @@ impl Scenario {
     fn history(self) -> &'static [&'static str] {
         match self {
             Self::Install | Self::Hooked => &["deployed"],
-            Self::Upgrade | Self::Edit => &["superseded", "deployed"],
+            Self::Upgrade | Self::Edit | Self::HookedUpgrade => &["superseded", "deployed"],
             Self::Rollback => &["superseded", "failed", "deployed"],
             Self::Uninstall => &[],
         }
@@ -139,7 +152,7 @@ impl Run<'_> {
         let end = self.end(&namespace, &operator).await;
         assert_eq!(end.history, self.scenario.history(), "{context}");
         self.check(&end, password.as_ref(), &context);
-        if matches!(self.scenario, Scenario::Hooked) {
+        if matches!(self.scenario, Scenario::Hooked | Scenario::HookedUpgrade) {
             assert_eq!(self.runs(&namespace).await, 1, "{context}");
         }
         Some(())
@@ -158,7 +171,9 @@ impl Run<'_> {
                 self.spec(widgets, json!({"value": "2", "more": true}))
                     .await;
             }
-            Scenario::Edit => self.spec(widgets, json!({"value": "2"})).await,
+            Scenario::Edit | Scenario::HookedUpgrade => {
+                self.spec(widgets, json!({"value": "2"})).await
+            }
             Scenario::Rollback => {
                 self.spec(widgets, json!({"value": "2", "more": true, "bad": true}))
                     .await;
@@ -174,11 +189,14 @@ impl Run<'_> {
     async fn done(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
             Scenario::Install | Scenario::Hooked => self.settled(widgets, "deployed", 1).await,
-            Scenario::Upgrade | Scenario::Edit => self.settled(widgets, "deployed", 2).await,
+            Scenario::Upgrade | Scenario::Edit | Scenario::HookedUpgrade => {
+                self.settled(widgets, "deployed", 2).await;
+            }
             Scenario::Rollback => {
                 let stalled = until(widgets, "one", "Stalled", |cr| {
                     condition(cr, "Stalled").is_some_and(|c| c["status"] == "True")
                         && cr["status"]["release"]["revision"] == 3
+                        && condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
                 });
                 drop(stalled.await.unwrap());
             }
@@ -246,7 +264,7 @@ impl Run<'_> {
         let mut expected = vec!["ConfigMap one-hook-1"];
         match self.scenario {
             Scenario::Uninstall => expected.clear(),
-            Scenario::Hooked => {
+            Scenario::Hooked | Scenario::HookedUpgrade => {
                 expected = vec!["ConfigMap one-password", "ConfigMap one-value"];
                 expected.push("ServiceAccount one");
             }
@@ -272,7 +290,7 @@ impl Run<'_> {
             Scenario::Install | Scenario::Hooked => {
                 assert_eq!(value("value"), Some(json!({"value": "1"})), "{context}");
             }
-            Scenario::Upgrade | Scenario::Edit => {
+            Scenario::Upgrade | Scenario::Edit | Scenario::HookedUpgrade => {
                 assert_eq!(value("value"), Some(json!({"value": "2"})), "{context}");
             }
             Scenario::Rollback => {
@@ -290,10 +308,10 @@ async fn check_crash_at_every_write(scenario: Scenario, at_least: usize) {
     let Some(plane) = control_plane().await else {
         return;
     };
-    let hook = if matches!(scenario, Scenario::Hooked) {
-        JOB
-    } else {
-        HOOK
+    let hook = match scenario {
+        Scenario::Hooked => JOB,
+        Scenario::HookedUpgrade => UPGRADE_JOB,
+        _ => HOOK,
     };
     let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", hook)]);
     let run = Run {
@@ -319,6 +337,11 @@ async fn install_survives_a_crash_at_every_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_runs_once_wherever_the_operator_crashes() {
     check_crash_at_every_write(Scenario::Hooked, 9).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hook_that_is_not_replaced_runs_once_wherever_the_operator_crashes() {
+    check_crash_at_every_write(Scenario::HookedUpgrade, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,6 +77,11 @@ pub(super) async fn observe(
         drift: Drift::Unknown,
         awaits_dependency: false,
         awaits_crds: false,
+        unreported: history.last().is_some_and(|latest| {
+            latest.status == ReleaseStatus::Failed
+                && memory.reported != Some(latest.revision)
+                && !subject.status().reports_failure_of(latest.revision)
+        }),
         obstacle_changed: obstacle_changed(access, memory),
         forgiven: subject.forgiven(&history),
         forced: subject.is_forced(&history),

@@ -437,7 +437,10 @@ pub(super) async fn publish(
             report_what_lasts(access, subject, deployed, memory, notices, &mut status);
         }
         status.redact(|message| redactor.clean(message));
+        // What is not written is not reported.
+        let reported = memory.reported.take();
         written = write(access, subject, memory, notices, &status).await?;
+        memory.reported = reported.filter(|_| written);
     }
     for notice in notices.take() {
         let note = redactor.clean(&notice.note);

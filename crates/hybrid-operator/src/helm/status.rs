@@ -242,8 +242,11 @@ impl Status {
             let mut conditions = self.conditions.iter();
             conditions.any(|condition| condition.type_ == type_ && condition.status == status)
         };
-        let reported = self.release.as_ref().map(|release| release.revision);
-        reported == Some(revision.0)
+        let reported = self.release.as_ref().is_some_and(|release| {
+            release.revision == revision.0
+                && release.status == helm_core::release::Status::Deployed.to_string()
+        });
+        reported
             && is(ConditionType::Deployed, ConditionStatus::True)
             && is(ConditionType::ReleaseFailed, ConditionStatus::False)
     }

@@ -192,6 +192,7 @@ async fn failed(
     let description = format!("{}: {message}", kind.failure_description(context.subject));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
+    memory.reported = Some(stored.release.revision);
     memory.obstacles = obstacle::of(context, error).await;
     let delay = retry_delay(failures.attempts);
     let failure = Failure {

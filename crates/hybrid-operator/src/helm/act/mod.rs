@@ -178,6 +178,7 @@ async fn execute(
         Step::Upgrade => upgrade::run(context, memory).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,
         Step::Resume { revision } => resume::run(context, memory, revision).await,
+        Step::Report { revision } => wait::report(context, memory, revision).await,
         Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)).await,
         Step::Repair { revision } => repair::run(context, memory, revision).await,
         Step::Inspect { revision } => inspect::run(context, memory, revision).await,

@@ -155,6 +155,20 @@ fn no_inputs(context: &ActContext<'_>) -> Report {
     }
 }
 
+/// Reports the failure of a revision before anything else is done about it.
+pub(super) async fn report(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    revision: Revision,
+) -> Result<Report, ActError> {
+    let failure = failure_of(context, revision).await?;
+    memory.reported = Some(revision);
+    Ok(Report::new(
+        StepOutcome::Failed(Box::new(failure)),
+        Next::Now,
+    ))
+}
+
 /// Returns why a revision failed if the status does not report it yet: the process may have stopped
 /// between writing the record and the status.
 async fn failure_if_unreported(

@@ -98,6 +98,9 @@ pub(crate) struct ObservedFacts {
     pub(crate) awaits_dependency: bool,
     /// Whether CRDs of the chart must be installed or served before a new revision.
     pub(crate) awaits_crds: bool,
+    /// Whether the status does not say yet that the newest revision has failed: the process may have
+    /// stopped between writing the record and the status.
+    pub(crate) unreported: bool,
     /// Whether what blocked the last attempt has changed.
     pub(crate) obstacle_changed: bool,
     /// Newest revision whose failures no longer count after `reset-at`.
@@ -160,6 +163,11 @@ pub(crate) enum Step {
     /// Continue an interrupted action from its record.
     Resume {
         /// Revision of the record.
+        revision: Revision,
+    },
+    /// Report the failure of a revision.
+    Report {
+        /// Failed revision.
         revision: Revision,
     },
     /// Retry a failed action from its record.
@@ -239,6 +247,7 @@ impl Step {
             Self::Upgrade => "upgrade",
             Self::Rollback { .. } => "rollback",
             Self::Resume { .. } => "resume",
+            Self::Report { .. } => "report",
             Self::Retry { .. } => "retry",
             Self::Repair { .. } => "repair",
             Self::Inspect { .. } => "inspect",
@@ -501,6 +510,9 @@ fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         retry(observed, desired, latest, latest.attempts)
     } else if desired.rollback {
         match restorable(observed) {
+            Some(_) if observed.unreported => Step::Report {
+                revision: latest.revision,
+            },
             Some(good) => Step::Rollback { to: good.revision },
             None => stalled(latest, StallReason::NothingToRestore),
         }

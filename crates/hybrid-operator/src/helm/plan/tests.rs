@@ -53,6 +53,7 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
         drift: Drift::None,
         awaits_dependency: false,
         awaits_crds: false,
+        unreported: false,
         obstacle_changed: false,
         forgiven: Revision(0),
         forced: false,

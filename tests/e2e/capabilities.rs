@@ -86,3 +86,124 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
         .await;
     remove_definition(&world, &format!("lookeds.{group}")).await;
 }
+
+/// A chart that reads whether the kind of its own `crds/` is served, and with `required`, does not
+/// render otherwise.
+fn own(group: &str, kind: &str, required: bool) -> String {
+    let has = format!(".Capabilities.APIVersions.Has \"{group}/v1/{kind}\"");
+    let check =
+        format!("{{{{ if not ({has}) }}}}{{{{ fail \"{kind} is not served\" }}}}{{{{ end }}}}");
+    let check = if required { &*check } else { "" };
+    format!(
+        "{check}
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {{{{ .Release.Name }}}}-map}}
+data: {{serves: {{{{ {has} | quote }}}}}}
+"
+    )
+}
+
+#[tokio::test]
+async fn a_chart_sees_its_own_definitions_in_the_first_revision() {
+    for (prefix, required) in [("sees", false), ("requires", true)] {
+        let group = format!("{prefix}.example.com");
+        let project = Project::new("", &[("map.yaml", &own(&group, "Own", required))]);
+        let definition = definition_of(&group, "Own", "Namespaced", ANYTHING);
+        project.write("chart/crds/own.yaml", &definition);
+        let Some(world) = project.start(prefix).await else {
+            return;
+        };
+        world.widget("one", json!({})).await;
+        world.ready("Widget", "one").await;
+        world.data("one-map", json!({"serves": "true"})).await;
+        assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
+        // Neither does the next one begin a revision.
+        world.widget("two", json!({})).await;
+        world.ready("Widget", "two").await;
+        assert_eq!(world.history("two").await, ["deployed"], "{prefix}");
+        assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
+        remove_definition(&world, &format!("owns.{group}")).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
+    let group = "grows.example.com";
+    let options = "crds: createReplace";
+    let project = Project::new(options, &[("map.yaml", &own(group, "Old", false))]);
+    let definition = definition_of(group, "Old", "Namespaced", ANYTHING);
+    project.write("chart/crds/old.yaml", &definition);
+    let Some(world) = project.start("grows").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let definition = definition_of(group, "New", "Namespaced", ANYTHING);
+    project.write("chart/crds/new.yaml", &definition);
+    project.write("chart/templates/map.yaml", &own(group, "New", true));
+    world.has_history("one", &["superseded", "deployed"]).await;
+    world.ready("Widget", "one").await;
+    world.has_history("one", &["superseded", "deployed"]).await;
+    for one in ["olds", "news"] {
+        remove_definition(&world, &format!("{one}.{group}")).await;
+    }
+}
+
+#[tokio::test]
+async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
+    let group = "listed.example.com";
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
+    let project = Project::new("", &[("map.yaml", map)]);
+    let definition = definition_of(group, "Listed", "Namespaced", ANYTHING);
+    let definition: serde_json::Value = go_yaml::from_str(&definition).unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": format!("{group}/v1"), "kind": "Listed", "metadata": {"name": "first"}},
+        definition,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": {"a": "b"}},
+    ]});
+    // JSON is YAML.
+    project.write("chart/crds/all.yaml", &list.to_string());
+    let Some(world) = project.start("listed").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    world.data("shared", json!({"a": "b"})).await;
+    let listed = crate::world::api_of(&world.namespace, group, "Listed");
+    assert!(listed.get_opt("first").await.unwrap().is_some());
+    world.remove("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+    world.data("shared", json!({"a": "b"})).await;
+    assert!(listed.get_opt("first").await.unwrap().is_some());
+    remove_definition(&world, &format!("listeds.{group}")).await;
+}
+
+#[tokio::test]
+async fn objects_in_crds_that_cannot_be_installed_are_reported() {
+    for (prefix, text, reported) in [
+        ("unreadable", "kind: [", "chart/crds/bad.yaml"),
+        (
+            "nameless",
+            "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {}}]\n",
+            "chart/crds/bad.yaml",
+        ),
+        (
+            "invalid",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NotAName}\n",
+            "NotAName",
+        ),
+    ] {
+        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
+        let project = Project::new("", &[("map.yaml", map)]);
+        project.write("chart/crds/bad.yaml", text);
+        let Some(world) = project.start(prefix).await else {
+            return;
+        };
+        world.widget("one", json!({})).await;
+        let refused = world.is("one", "Irreconcilable").await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(reported), "{prefix}: {message}");
+        assert!(world.history("one").await.is_empty());
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use helm_core::manifest::parse_objects;
 use serde_json::Value;
 
 use super::kinds::{GroupKind, Kinds, Resource};
@@ -429,10 +430,20 @@ impl Build<'_> {
         };
         let kind = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
         let why = format!("{}/crds", api.directory);
-        let grant = self.grant(&kind, verbs, &why);
+        let mut kinds = BTreeSet::from([kind]);
+        for file in api.chart.crds() {
+            let text = String::from_utf8_lossy(file.file().data());
+            for object in parse_objects(&text).unwrap_or_default() {
+                kinds.insert(GroupKind::new(&object.key().group, &object.key().kind));
+            }
+        }
+        let grants = kinds
+            .iter()
+            .filter_map(|kind| self.grant(kind, verbs, &why));
+        let grants: Vec<Grant> = grants.collect();
         self.out
             .rules
-            .add("The definitions in the chart's crds/.", grant);
+            .add("The definitions in the chart's crds/.", grants);
     }
 
     fn impersonation(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {

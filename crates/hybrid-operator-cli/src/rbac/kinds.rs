@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use helm_core::chart::Chart;
+use helm_core::manifest::parse_objects;
 use serde_json::Value;
 
 use crate::project::plural;
@@ -65,9 +66,9 @@ impl Kinds {
     pub(crate) fn add_chart(&mut self, chart: &Chart) {
         for crd in chart.crds() {
             // The operator reports files that cannot be read.
-            let objects: Vec<Value> = go_yaml::documents(crd.file().data()).unwrap_or_default();
-            for object in &objects {
-                self.add_definition(object);
+            let text = String::from_utf8_lossy(crd.file().data());
+            for object in parse_objects(&text).unwrap_or_default() {
+                self.add_definition(object.object());
             }
         }
     }

@@ -135,7 +135,7 @@ impl Cluster {
     }
 
     /// Returns the kind with this plural, in any of its versions.
-    async fn kind_of_plural(
+    pub(crate) async fn kind_of_plural(
         &self,
         group: &str,
         plural: &str,

@@ -353,6 +353,7 @@ pub(super) async fn inputs(
     let held = Arc::clone(setup);
     let coalesce = move |_| held.chart.coalesce(values);
     let coalesced = Arc::new(access.pool.run(coalesce).await??);
+    memory.rendered = Some(Arc::clone(&coalesced));
     // What the templates read from the cluster is known only after rendering.
     let render = render(setup, access, subject, &coalesced, RenderTarget::FIRST).await?;
     read.extend(render.read);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use helm_core::Digest;
 use helm_core::release::Revision;
+use helm_core::{Coalesced, Digest};
 use jiff::Timestamp;
 
-use super::act::PendingCrds;
+use super::act::{InstalledCrds, PendingCrds};
 use super::desired::DesiredInputs;
 use super::diagnose::Diagnosis;
 use super::interest::{ObservedState, ResourceRef};
@@ -84,8 +84,10 @@ pub(super) struct Memory {
     pub(super) problems: Vec<String>,
     /// Installed CRDs of the chart that are not served yet.
     pub(super) pending_crds: Option<PendingCrds>,
-    /// Digest of the inputs whose CRDs are served.
-    pub(super) crds_served: Option<InputsDigest>,
+    /// The CRDs of the chart that were installed last.
+    pub(super) installed_crds: Option<InstalledCrds>,
+    /// Chart and values that were rendered last.
+    pub(super) rendered: Option<Arc<Coalesced>>,
     /// Revision whose failure this process has reported.
     pub(super) reported: Option<Revision>,
     /// What blocked the last attempt.
@@ -108,6 +110,8 @@ impl Memory {
             self.cached_inputs = None;
             self.equal = None;
             self.pending_crds = None;
+            self.installed_crds = None;
+            self.rendered = None;
         }
     }
 

@@ -150,8 +150,8 @@ impl HelmReconciler {
             None => Some(desired(setup, access, &subject, &observation, memory, &notices).await),
         };
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
-        if wanted.is_some() {
-            observe::complete(&mut observation, setup, access, &subject, known, memory).await?;
+        if let Some(wanted) = &wanted {
+            observe::complete(&mut observation, setup, access, &subject, wanted, memory).await?;
         }
         let step = plan::next_step(&observation.facts, &Desired::facts(setup, known));
         tracing::debug!(?step, "planned");

@@ -6,8 +6,8 @@ use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
 use super::access::Access;
-use super::act::{action_context, crds_are_needed};
-use super::desired::{Desired, objects_of};
+use super::act::{action_context, crds_are_awaited};
+use super::desired::{Desired, DesiredError, objects_of};
 use super::finalizer;
 use super::kind::ActionKind;
 use super::memory::Memory;
@@ -100,9 +100,10 @@ pub(super) async fn complete(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    desired: Option<&Desired>,
+    wanted: &Result<Desired, DesiredError>,
     memory: &mut Memory,
 ) -> Result<(), ActionError> {
+    let desired = wanted.as_ref().ok();
     let deployed = observation.history.last().map(|meta| meta.revision.0);
     if memory.live.revision != deployed || !memory.live.complete {
         recognise(setup, access, subject, desired, memory, deployed).await?;
@@ -111,17 +112,14 @@ pub(super) async fn complete(
     live::read_unseen(&subject.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
-    if let Some(desired) = desired {
-        facts.awaits_dependency = desired.dependency.is_some();
-        let upgrade = observation.history.iter().any(|meta| {
-            matches!(
-                meta.status,
-                ReleaseStatus::Deployed | ReleaseStatus::Superseded
-            )
-        });
-        facts.awaits_crds = crds_are_needed(setup, desired, upgrade)
-            && memory.crds_served.as_ref() != Some(&desired.inputs.digest);
-    }
+    facts.awaits_dependency = desired.is_some_and(|desired| desired.dependency.is_some());
+    let upgrade = observation.history.iter().any(|meta| {
+        matches!(
+            meta.status,
+            ReleaseStatus::Deployed | ReleaseStatus::Superseded
+        )
+    });
+    facts.awaits_crds = crds_are_awaited(setup, subject.generation, wanted, memory, upgrade);
     Ok(())
 }
 

@@ -1,41 +1,72 @@
-//! Installs the CRDs of a chart's `crds/` before the rest of the release and waits until they are
-//! served. CRDs are never deleted, as that would delete all their custom resources.
+//! Installs what is in a chart's `crds/` before the rest of the release, and waits until the CRDs among
+//! it are served. As in Helm, it may be of any kind, and is never deleted: deleting a CRD would delete
+//! all its custom resources.
+//!
+//! As in Helm, the templates see the cluster as it is afterwards: the inputs are computed anew, because
+//! they depend on the capabilities that the templates read. If the chart does not render without its
+//! definitions, the missing ones are created first.
 //!
 //! Nothing is recorded before they are served: after a crash the next reconcile finds them, checks
 //! them again, and continues.
 //!
-//! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions`.
+//! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions` and on
+//! what else is in `crds/`.
 
 use std::fmt;
 use std::time::Duration;
 
+use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
+use helm_core::manifest::{ManifestError, ManifestObject, parse_objects};
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use super::super::desired::Desired;
+use super::super::desired::{Desired, DesiredError};
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::super::setup::{Setup, timeout};
 use super::{ActContext, ActError};
-use crate::cluster::{ApiError, Cluster, FIELD_MANAGER, Target};
+use crate::cluster::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
+use crate::release::InputsDigest;
 use crate::telemetry::traces;
 use crate::watches::CrdPolicy;
 
 /// Shortest and longest time between two checks of a CRD.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
+/// Time within which a CRD that is served is expected in the discovery documents.
+const DISCOVERED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Error installing a CRD.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::helm) enum CrdError {
     /// A file of `crds/` cannot be parsed.
-    #[error("{path} is not a readable CustomResourceDefinition")]
+    #[error("cannot read the objects in {path}")]
     Unreadable {
         /// The file.
         path: String,
+        /// The parse error; `None` if the file is not UTF-8.
+        #[source]
+        source: Option<Box<ManifestError>>,
+    },
+    /// An object of `crds/` has no name.
+    #[error("the {kind} in {path} has no name")]
+    Nameless {
+        /// The file.
+        path: String,
+        /// Kind of the object.
+        kind: String,
+    },
+    /// The kinds that the cluster serves are not known.
+    #[error("cannot install {path}")]
+    Discovery {
+        /// The file.
+        path: String,
+        /// The discovery error.
+        source: DiscoveryError,
     },
     /// A request to the API server failed.
     #[error("cannot install {path}")]
@@ -59,8 +90,9 @@ impl CrdError {
     /// Names the cause, for traces.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Unreadable { .. } => "UnreadableCrd",
+            Self::Unreadable { .. } | Self::Nameless { .. } => "UnreadableCrd",
             Self::Api { source, .. } => source.reason(),
+            Self::Discovery { source, .. } => source.reason(),
             Self::Late { .. } => "Timeout",
         }
     }
@@ -69,7 +101,8 @@ impl CrdError {
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Api { source, .. } => source.is_transient(),
-            Self::Unreadable { .. } | Self::Late { .. } => false,
+            Self::Discovery { source, .. } => source.is_transient(),
+            Self::Unreadable { .. } | Self::Nameless { .. } | Self::Late { .. } => false,
         }
     }
 }
@@ -81,18 +114,35 @@ pub(in crate::helm) struct PendingCrds {
     pending: Vec<PendingCrd>,
 }
 
-/// A CRD that is not served yet.
+/// The definitions that were installed last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::helm) struct InstalledCrds {
+    /// Generation of the custom resource at that time.
+    generation: Option<i64>,
+    /// Digest of the inputs that need them; `None` if the inputs are to be computed anew.
+    digest: Option<InputsDigest>,
+    /// Whether present ones were replaced, too.
+    replaced: bool,
+}
+
+/// A CRD that is not served yet, or an object whose kind is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PendingCrd {
     path: String,
-    name: String,
+    /// Name of the CRD; `None` for an object of a kind that is not served.
+    name: Option<String>,
+    /// Kind of the object.
+    kind: String,
     /// Message of its `NamesAccepted` condition if that is false.
     names_conflict: Option<String>,
 }
 
 impl fmt::Display for PendingCrd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CRD {} of {}", self.name, self.path)?;
+        match &self.name {
+            Some(name) => write!(f, "CRD {name} of {}", self.path)?,
+            None => write!(f, "kind {} of {}", self.kind, self.path)?,
+        }
         match &self.names_conflict {
             Some(names_conflict) => write!(f, " ({names_conflict})"),
             None => Ok(()),
@@ -127,44 +177,86 @@ impl PendingCrds {
     }
 }
 
-/// Returns whether CRDs must be installed before a new revision. As in Helm, an upgrade does not
-/// create CRDs unless it replaces them.
-pub(in crate::helm) fn are_needed(setup: &Setup, desired: &Desired, upgrade: bool) -> bool {
+/// Returns whether CRDs must be installed before a new revision, or before the inputs can be computed.
+/// As in Helm, an upgrade does not create CRDs unless it replaces them.
+pub(in crate::helm) fn are_awaited(
+    setup: &Setup,
+    generation: Option<i64>,
+    desired: &Result<Desired, DesiredError>,
+    memory: &mut Memory,
+    upgrade: bool,
+) -> bool {
     let policy = match setup.watch.crds {
         CrdPolicy::Skip => false,
         CrdPolicy::Create => !upgrade,
         CrdPolicy::CreateReplace => true,
     };
-    policy && !desired.inputs.coalesced.chart().crds().is_empty()
+    let has_crds = |coalesced: &Coalesced| !coalesced.chart().crds().is_empty();
+    let installed = &mut memory.installed_crds;
+    match desired {
+        _ if !policy => false,
+        Ok(desired) => {
+            let replaces = setup.watch.crds == CrdPolicy::CreateReplace;
+            let digest = &desired.inputs.digest;
+            if let Some(installed) = installed
+                && (installed.replaced || !replaces)
+                && installed
+                    .digest
+                    .as_ref()
+                    .is_none_or(|known| known == digest)
+            {
+                // These inputs were computed with the definitions.
+                installed.digest = Some(digest.clone());
+                return false;
+            }
+            has_crds(&desired.inputs.coalesced)
+        }
+        Err(error) => {
+            let tried = installed
+                .as_ref()
+                .is_some_and(|installed| installed.generation == generation);
+            let rendered = memory.rendered.as_deref();
+            error.is_render() && !error.is_transient() && !tried && rendered.is_some_and(has_crds)
+        }
+    }
 }
 
-/// Installs missing CRDs or, with `createReplace`, applies all of them. CRDs that are not served
-/// yet are remembered, and the next call only checks them.
+/// Installs what is missing or, with `createReplace`, applies all of it. CRDs that are not served yet
+/// are remembered, and the next call only checks them.
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut Memory,
     upgrade: bool,
 ) -> Result<Report, ActError> {
-    let desired = context.require_desired("install CRDs")?;
     let (setup, now) = (context.setup, context.subject.now);
+    let desired = context.desired();
+    let rendered = memory.rendered.clone();
+    let coalesced = desired.map(|desired| &desired.inputs.coalesced);
+    let coalesced = coalesced.or(rendered.as_ref());
+    let files = coalesced
+        .ok_or(ActError::Missing("install CRDs", "the values"))?
+        .chart()
+        .crds();
+    // A chart that does not render replaces nothing.
+    let replace = setup.watch.crds == CrdPolicy::CreateReplace && desired.is_some();
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let installer = Installer::of(&context.subject.cluster);
+    let installer = Installer::of(&context.subject.cluster, &context.subject.namespace);
+    let mut changed = replace || memory.pending_crds.is_some();
     memory.pending_crds = match &memory.pending_crds {
         Some(known) => installer.poll(known).await?,
-        None => Some(PendingCrds {
-            since: now,
-            pending: installer
-                .install(
-                    &desired.inputs.coalesced.chart().crds(),
-                    setup.watch.crds == CrdPolicy::CreateReplace,
-                )
-                .await?,
-        }),
+        None => {
+            let installed = installer.install(&files, replace).await?;
+            changed |= installed.changed;
+            Some(PendingCrds {
+                since: now,
+                pending: installed.pending,
+            })
+        }
     };
     let Some(known) = &memory.pending_crds else {
-        // One of them was deleted: install all again.
+        // One of them was deleted, or the kind of an object is served now: install all again.
         return Ok(Report::wait("its CRDs", POLL_INTERVALS.0));
     };
     let kind = if upgrade {
@@ -177,103 +269,224 @@ pub(super) async fn run(
         traces::waits_for("CRD", "");
         return Ok(Report::wait(why, delay));
     }
+    // What is established is in the discovery documents a moment later.
+    if changed
+        && now.duration_since(known.since).unsigned_abs() < DISCOVERED_WITHIN
+        && let Some(missing) = installer.undiscovered(&files).await?
+    {
+        return Ok(Report::wait(
+            format!("CRD {missing} to be discovered"),
+            POLL_INTERVALS.0,
+        ));
+    }
     memory.pending_crds = None;
-    memory.crds_served = Some(desired.inputs.digest.clone());
+    let unchanged = desired.filter(|_| !changed);
+    memory.installed_crds = Some(InstalledCrds {
+        generation: context.subject.generation,
+        digest: unchanged.map(|desired| desired.inputs.digest.clone()),
+        replaced: replace,
+    });
+    if changed {
+        memory.cached_inputs = None;
+    }
     Ok(Report::replan())
 }
 
-/// Installs CRDs and checks their status.
+/// The result of [`Installer::install`].
+#[derive(Debug, PartialEq, Eq)]
+struct Installed {
+    pending: Vec<PendingCrd>,
+    /// Whether something was created.
+    changed: bool,
+}
+
+/// Installs CRDs and other objects, and checks the status of CRDs.
 struct Installer<'a> {
     cluster: &'a Cluster,
+    /// Namespace of objects without one.
+    namespace: &'a str,
+}
+
+/// An object of `crds/`, and where it is in the cluster.
+struct Place<'o> {
+    path: &'o str,
+    name: String,
     resource: ApiResource,
     api: Api<DynamicObject>,
 }
 
 impl<'a> Installer<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
+    fn of(cluster: &'a Cluster, namespace: &'a str) -> Self {
+        Self { cluster, namespace }
+    }
+
+    /// Installs the objects of `files`, and returns what is not served yet.
+    async fn install(&self, files: &[CrdFile], replace: bool) -> Result<Installed, CrdError> {
+        let mut installed = Installed {
+            pending: Vec::new(),
+            changed: false,
+        };
+        for file in files {
+            let path = file.path();
+            for object in parse(file)? {
+                let Some(place) = self.place(path, &object).await? else {
+                    installed.pending.push(PendingCrd {
+                        path: path.to_owned(),
+                        name: None,
+                        kind: object.key().kind.clone(),
+                        names_conflict: None,
+                    });
+                    continue;
+                };
+                let body = serde_json::from_value(object.object().clone());
+                let body: DynamicObject = body.map_err(|_| CrdError::Unreadable {
+                    path: path.to_owned(),
+                    source: None,
+                })?;
+                let (live, changed) = if replace {
+                    (self.replace(&place, &body).await?, false)
+                } else {
+                    self.create(&place, &body).await?
+                };
+                installed.changed |= changed;
+                if is_definition(&object) {
+                    if replace && is_served(&live) {
+                        self.changed(&place.name);
+                    }
+                    installed
+                        .pending
+                        .extend(unless_served(path, place.name, &live));
+                }
+            }
+        }
+        Ok(installed)
+    }
+
+    /// Finds the place of an object in the cluster; `None` if its kind is not served.
+    async fn place<'o>(
+        &self,
+        path: &'o str,
+        object: &ManifestObject,
+    ) -> Result<Option<Place<'o>>, CrdError> {
+        if is_definition(object) {
+            return Ok(Some(self.definition(path, &object.key().name)));
+        }
+        let key = object.key();
+        let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+        let kind = match self.cluster.resolve(&gvk).await {
+            Ok(kind) => kind,
+            Err(DiscoveryError::UnknownKind { .. }) => return Ok(None),
+            Err(source) => {
+                let path = path.to_owned();
+                return Err(CrdError::Discovery { path, source });
+            }
+        };
+        let client = self.cluster.client().clone();
+        let resource = kind.resource.clone();
+        let namespace = key.namespace.as_deref().unwrap_or(self.namespace);
+        Ok(Some(Place {
+            path,
+            name: key.name.clone(),
+            api: match kind.scope {
+                Scope::Cluster => Api::all_with(client, &resource),
+                Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
+            },
+            resource,
+        }))
+    }
+
+    /// Returns the place of a CRD.
+    fn definition<'o>(&self, path: &'o str, name: &str) -> Place<'o> {
         let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let resource = ApiResource::from_gvk(&gvk);
-        Self {
-            cluster,
-            api: Api::all_with(cluster.client().clone(), &resource),
+        Place {
+            path,
+            name: name.to_owned(),
+            api: Api::all_with(self.cluster.client().clone(), &resource),
             resource,
         }
     }
 
-    /// Installs the CRDs of `files`. Returns those that are not served yet.
-    async fn install(&self, files: &[CrdFile], replace: bool) -> Result<Vec<PendingCrd>, CrdError> {
-        let mut pending = Vec::new();
-        for file in files {
-            let path = file.path();
-            for object in parse(file)? {
-                let name = object.metadata.name.clone().unwrap_or_default();
-                let live = if replace {
-                    self.replace(path, &name, &object).await?
-                } else {
-                    self.create(path, &name, &object).await?
-                };
-                if replace && is_served(&live) {
-                    self.changed(&name);
-                }
-                pending.extend(unless_served(path, name, &live));
-            }
-        }
-        Ok(pending)
-    }
-
     async fn replace(
         &self,
-        path: &str,
-        name: &str,
+        place: &Place<'_>,
         object: &DynamicObject,
     ) -> Result<DynamicObject, CrdError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let answer = self.api.patch(name, &params, &Patch::Apply(object)).await;
+        let patch = Patch::Apply(object);
+        let answer = place.api.patch(&place.name, &params, &patch).await;
         traces::changed();
-        answer.map_err(|error| self.error("patch", path, name, error))
+        answer.map_err(|error| place.error("patch", error))
     }
 
-    /// Creates a CRD. As in Helm, an existing one is left unchanged.
+    /// Creates an object. As in Helm, an existing one is left unchanged. Returns the live one, and
+    /// whether it was created.
     async fn create(
         &self,
-        path: &str,
-        name: &str,
+        place: &Place<'_>,
         object: &DynamicObject,
-    ) -> Result<DynamicObject, CrdError> {
-        if let Some(live) = self.get(path, name).await? {
-            return Ok(live);
+    ) -> Result<(DynamicObject, bool), CrdError> {
+        if let Some(live) = place.get().await? {
+            return Ok((live, false));
         }
-        match self.api.create(&PostParams::default(), object).await {
+        match place.api.create(&PostParams::default(), object).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                let live = self.get(path, name).await?;
-                Ok(live.unwrap_or_else(|| object.clone()))
+                let live = place.get().await?;
+                Ok((live.unwrap_or_else(|| object.clone()), false))
             }
             answer => {
                 traces::changed();
-                answer.map_err(|error| self.error("create", path, name, error))
+                let live = answer.map_err(|error| place.error("create", error))?;
+                Ok((live, true))
             }
         }
     }
 
-    /// Checks the pending CRDs. Returns `None` if one of them was deleted.
+    /// Checks what is pending. Returns `None` if one of the CRDs was deleted, or if what is left are
+    /// objects whose kinds may be served now.
     async fn poll(&self, known: &PendingCrds) -> Result<Option<PendingCrds>, CrdError> {
         let mut pending = Vec::new();
-        for PendingCrd { path, name, .. } in &known.pending {
-            let Some(live) = self.get(path, name).await? else {
+        for crd in &known.pending {
+            let Some(name) = &crd.name else {
+                continue;
+            };
+            let Some(live) = self.definition(&crd.path, name).get().await? else {
                 return Ok(None);
             };
             if is_served(&live) {
                 self.changed(name);
             }
-            pending.extend(unless_served(path, name.clone(), &live));
+            pending.extend(unless_served(&crd.path, name.clone(), &live));
         }
+        let objects = known.pending.iter().filter(|crd| crd.name.is_none());
+        if pending.is_empty() && objects.clone().count() > 0 {
+            return Ok(None);
+        }
+        pending.extend(objects.cloned());
         let since = known.since;
         Ok(Some(PendingCrds { since, pending }))
     }
 
-    async fn get(&self, path: &str, name: &str) -> Result<Option<DynamicObject>, CrdError> {
-        let answer = self.api.get_opt(name).await;
-        answer.map_err(|error| self.error("get", path, name, error))
+    /// Returns a CRD of these files that is not in the discovery documents.
+    async fn undiscovered(&self, files: &[CrdFile]) -> Result<Option<String>, CrdError> {
+        for file in files {
+            for object in parse(file)?.iter().filter(|object| is_definition(object)) {
+                let name = &object.key().name;
+                let Some((plural, group)) = name.split_once('.') else {
+                    continue;
+                };
+                let found = self.cluster.kind_of_plural(group, plural).await;
+                let found = found.map_err(|source| CrdError::Discovery {
+                    path: file.path().to_owned(),
+                    source,
+                })?;
+                if found.is_none() {
+                    self.changed(name);
+                    return Ok(Some(name.clone()));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Invalidates the discovery cache for the group of a CRD.
@@ -282,26 +495,45 @@ impl<'a> Installer<'a> {
             self.cluster.group_changed(group);
         }
     }
+}
 
-    fn error(&self, verb: &'static str, path: &str, name: &str, error: kube::Error) -> CrdError {
+impl Place<'_> {
+    async fn get(&self) -> Result<Option<DynamicObject>, CrdError> {
+        let answer = self.api.get_opt(&self.name).await;
+        answer.map_err(|error| self.error("get", error))
+    }
+
+    fn error(&self, verb: &'static str, error: kube::Error) -> CrdError {
         CrdError::Api {
-            path: path.to_owned(),
-            source: ApiError::of(Target::of(verb, &self.resource, None, Some(name)), error),
+            path: self.path.to_owned(),
+            source: ApiError::of(
+                Target::of(verb, &self.resource, None, Some(&self.name)),
+                error,
+            ),
         }
     }
 }
 
-/// Parses the CRDs of a file.
-fn parse(file: &CrdFile) -> Result<Vec<DynamicObject>, CrdError> {
-    let unreadable = || CrdError::Unreadable {
+fn is_definition(object: &ManifestObject) -> bool {
+    let key = object.key();
+    key.group == "apiextensions.k8s.io" && key.kind == "CustomResourceDefinition"
+}
+
+/// Parses the objects of a file, and those of lists in it.
+fn parse(file: &CrdFile) -> Result<Vec<ManifestObject>, CrdError> {
+    let unreadable = |source| CrdError::Unreadable {
         path: file.path().to_owned(),
+        source,
     };
-    let objects: Vec<Value> = go_yaml::documents(file.file().data()).map_err(|_| unreadable())?;
-    objects
-        .into_iter()
-        .filter(|object| !object.is_null())
-        .map(|object| serde_json::from_value(object).map_err(|_| unreadable()))
-        .collect()
+    let text = std::str::from_utf8(file.file().data()).map_err(|_| unreadable(None))?;
+    let objects = parse_objects(text).map_err(|source| unreadable(Some(Box::new(source))))?;
+    match objects.iter().find(|object| object.key().name.is_empty()) {
+        None => Ok(objects),
+        Some(nameless) => Err(CrdError::Nameless {
+            path: file.path().to_owned(),
+            kind: nameless.key().kind.clone(),
+        }),
+    }
 }
 
 fn conditions(live: &DynamicObject) -> impl Iterator<Item = &Value> {
@@ -312,7 +544,8 @@ fn conditions(live: &DynamicObject) -> impl Iterator<Item = &Value> {
 fn unless_served(path: &str, name: String, live: &DynamicObject) -> Option<PendingCrd> {
     (!is_served(live)).then(|| PendingCrd {
         path: path.to_owned(),
-        name,
+        name: Some(name),
+        kind: "CustomResourceDefinition".to_owned(),
         names_conflict: names_conflict(live),
     })
 }
@@ -366,7 +599,8 @@ mod tests {
     fn pending(names_conflict: Option<&str>) -> PendingCrd {
         PendingCrd {
             path: "chart/crds/things.yaml".to_owned(),
-            name: NAME.to_owned(),
+            name: Some(NAME.to_owned()),
+            kind: "CustomResourceDefinition".to_owned(),
             names_conflict: names_conflict.map(ToOwned::to_owned),
         }
     }
@@ -416,8 +650,10 @@ mod tests {
                     script.on(request, status, answer)
                 });
             let cluster = Cluster::scripted(&script);
-            let pending = Installer::of(&cluster).install(&files(), replace).await;
-            assert_eq!(pending.unwrap(), expected, "{what}");
+            let pending = Installer::of(&cluster, "prod")
+                .install(&files(), replace)
+                .await;
+            assert_eq!(pending.unwrap().pending, expected, "{what}");
             script.finish();
         }
     }
@@ -443,7 +679,7 @@ mod tests {
                 since,
                 pending: vec![pending(None)],
             };
-            let seen = Installer::of(&cluster).poll(&known).await.unwrap();
+            let seen = Installer::of(&cluster, "prod").poll(&known).await.unwrap();
             assert_eq!(seen.map(|seen| seen.pending), left);
             script.finish();
         }

@@ -51,7 +51,7 @@ use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
 use crate::telemetry::traces;
 
-pub(super) use definitions::{PendingCrds, are_needed as crds_are_needed};
+pub(super) use definitions::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
 
 /// Delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

@@ -355,6 +355,12 @@ pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
 fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let Some(digest) = &desired.digest else {
+        if observed.awaits_crds && !observed.chunked {
+            // The chart may render with its definitions.
+            return Step::InstallCrds {
+                upgrade: is_upgrade(observed),
+            };
+        }
         let deployed = latest.filter(|latest| latest.status == Status::Deployed);
         return deployed
             .and_then(|deployed| handle_drift(observed, desired, deployed))
@@ -451,9 +457,7 @@ fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
             revision: oldest.revision,
         };
     }
-    let ended =
-        |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
-    let upgrade = last_deployed(observed).is_some() && !latest.is_some_and(ended);
+    let upgrade = is_upgrade(observed);
     if observed.awaits_crds {
         Step::InstallCrds { upgrade }
     } else if upgrade {
@@ -461,6 +465,14 @@ fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     } else {
         Step::Install
     }
+}
+
+/// Returns whether the next revision upgrades a release, rather than installing it.
+fn is_upgrade(observed: &ObservedFacts) -> bool {
+    let latest = observed.history.last();
+    let ended =
+        |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
+    last_deployed(observed).is_some() && !latest.is_some_and(ended)
 }
 
 /// Returns the step for drifted objects of a deployed revision.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chart_source::PullError;
-use helm_core::chart::LoadError;
+use helm_core::chart::{Chart as ChartFiles, LoadError};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 
@@ -81,7 +81,15 @@ impl Chart {
     fn opened(path: &Path, chart: Result<CompiledChart, OpenError>) -> Result<Self, BuildError> {
         let path = path.to_owned();
         match chart {
-            Ok(chart) => Ok(Self(Arc::new(chart))),
+            Ok(chart) => {
+                for template in namespace_hooks(chart.chart()) {
+                    tracing::warn!(
+                        template,
+                        "a Namespace is a hook: Helm would delete it with everything in it before each run; the operator keeps it, and takes it as created"
+                    );
+                }
+                Ok(Self(Arc::new(chart)))
+            }
             Err(OpenError::Load(source)) => Err(BuildError::Load {
                 path,
                 source: Box::new(source),
@@ -105,5 +113,59 @@ impl Chart {
 
     pub(super) fn compiled(&self) -> &Arc<CompiledChart> {
         &self.0
+    }
+}
+
+/// Returns the templates with a Namespace that is a hook, as far as their texts show it.
+fn namespace_hooks(chart: &ChartFiles) -> Vec<String> {
+    let is_hook = |document: &str| {
+        let mut lines = document.lines().map(str::trim);
+        let is_namespace = |line: &str| {
+            let kind = line.strip_prefix("kind:").map(str::trim);
+            kind.is_some_and(|kind| kind.trim_matches(['"', '\'']) == "Namespace")
+        };
+        lines.any(is_namespace) && document.contains("helm.sh/hook")
+    };
+    let mut found = Vec::new();
+    for file in chart.templates() {
+        let text = String::from_utf8_lossy(file.data());
+        if text.split("\n---").any(is_hook) {
+            found.push(format!("{}/{}", chart.name(), file.name()));
+        }
+    }
+    found.extend(chart.dependencies().iter().flat_map(namespace_hooks));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::chart::File;
+
+    use super::{ChartFiles, namespace_hooks};
+
+    #[test]
+    fn namespaces_that_are_hooks_are_found() {
+        let hook = "  annotations: {\"helm.sh/hook\": pre-install}\n";
+        let files = [
+            (
+                "Chart.yaml",
+                "apiVersion: v2\nname: web\nversion: 1.0.0\n".to_owned(),
+            ),
+            (
+                "templates/plain.yaml",
+                "kind: Namespace\nmetadata:\n  name: a\n".to_owned(),
+            ),
+            (
+                "templates/other.yaml",
+                format!("kind: Job\nmetadata:\n{hook}---\nkind: Namespace\n"),
+            ),
+            (
+                "templates/hook.yaml",
+                format!("{{{{ if true }}}}\nkind: 'Namespace'\nmetadata:\n{hook}{{{{ end }}}}\n"),
+            ),
+        ];
+        let files = files.map(|(name, text)| File::new(name, text));
+        let chart = ChartFiles::from_files(files).unwrap();
+        assert_eq!(namespace_hooks(&chart), ["web/templates/hook.yaml"]);
     }
 }

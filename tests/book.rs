@@ -1,7 +1,11 @@
 //! Checks the documentation without a network: every link between pages and to files of the repository
 //! leads somewhere, headings included, and the book has every page once.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -203,4 +207,175 @@ fn broken_links_are_found() {
     let ids: Vec<String> = anchors(text).into_iter().collect();
     assert_eq!(ids, ["a-b-c", "x", "x-1"]);
     assert_eq!(links(text), ["yes.md", "#x"]);
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// Returns the texts of the blocks of code in a language.
+fn code<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
+    let begin = format!("```{language}\n");
+    let blocks = text.split(begin.as_str()).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_first_screen_shows_files_of_the_repository_and_what_the_demo_prints() {
+    let yaml = |text: &str| -> serde_json::Value { go_yaml::from_str(text).unwrap() };
+    let readme = read("README.md");
+    let blocks = code(&readme, "yaml");
+    assert_eq!(yaml(blocks[0]), yaml(&read("watches.yaml")));
+    let sample = read("config/samples/cache_v1alpha1_memcached.yaml");
+    assert_eq!(yaml(blocks[1]), yaml(&sample));
+    let demo = read("docs/start/demo.md");
+    for line in code(&readme, "console")[0].lines() {
+        assert!(demo.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn the_speed_on_other_pages_is_that_of_the_benchmark() {
+    let benchmarks = read("docs/benchmarks.md");
+    let row = |name: &str| -> Vec<String> {
+        let mut lines = benchmarks.lines();
+        let line = lines.find_map(|line| line.strip_prefix(&format!("| {name} |")));
+        let cells = line
+            .unwrap()
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('*').to_owned());
+        cells.collect()
+    };
+    let (render, load) = (
+        row("render, chart compiled"),
+        row("load, compile and render"),
+    );
+    let (comparison, status) = (read("docs/comparison.md"), read("docs/status.md"));
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (comparison, status) = (flat(&comparison), flat(&status));
+    for text in [
+        format!(
+            "is {} times as fast as Helm's engine when the chart is compiled",
+            render[2]
+        ),
+        format!("and {} times with loading", load[2]),
+        format!(
+            "the slowest chart, which generates keys, is {} times as fast",
+            render[3]
+        ),
+    ] {
+        assert!(comparison.contains(&text), "{text}");
+    }
+    let slowest = format!("The slowest chart renders {} times as fast", render[3]);
+    assert!(status.contains(&slowest), "{slowest}");
+    // The allocator of the benchmark is not that of images.
+    let allocator = "with which a render takes 1.7 times as long";
+    assert!(comparison.contains(allocator) && benchmarks.contains(allocator));
+    let memory = row("`memcached-operator run`, one chart and one native controller");
+    for (text, form) in [
+        (
+            &comparison,
+            "one chart and one native controller answered its readiness probe after {ready} ms (median) and used {memory} MiB",
+        ),
+        (
+            &status,
+            "With its one chart and one native controller it uses {memory} MiB",
+        ),
+    ] {
+        let wanted = form
+            .replace("{ready}", &memory[2])
+            .replace("{memory}", &memory[5]);
+        assert!(text.contains(&wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn the_numbers_of_the_readme_are_those_of_the_comparison() {
+    let (readme, comparison) = (read("README.md"), read("docs/comparison.md"));
+    for (number, there) in [
+        (
+            "| 111 MiB | 36 MiB |",
+            "| 111 MiB, 203 MiB at most | 36 MiB, 36 MiB at most |",
+        ),
+        (
+            "| 1,683 a minute | 3 a minute |",
+            "1,683 requests and 56 s of processor time a minute | 3 requests",
+        ),
+        (
+            "complete 0.2 s after the restart",
+            "complete 0.2 s after the restart",
+        ),
+        ("26 of 29", "in place of theirs: 26 do"),
+    ] {
+        assert!(readme.contains(number), "{number}");
+        assert!(comparison.contains(there), "{there}");
+    }
+}
+
+#[test]
+fn every_generator_is_in_the_table_of_generators() {
+    let page = read("docs/cli/generate.md");
+    let commands = read("docs/reference/commands.md");
+    let headings = commands.lines().filter_map(|line| {
+        let (_, name) = line.split_once("hybrid-operator generate ")?;
+        line.starts_with('#').then(|| name.trim_end_matches('`'))
+    });
+    let names: BTreeSet<&str> = headings.collect();
+    assert!(names.len() > 7, "{names:?}");
+    for name in names {
+        let is_there = page.contains(&format!("`generate {name}`"));
+        assert!(is_there, "docs/cli/generate.md has no `generate {name}`");
+    }
+}
+
+#[test]
+fn targets_of_make_in_the_documentation_exist() {
+    let templates = "crates/hybrid-operator-cli/templates/project";
+    let makefiles = ["Makefile", "targets.mk"].map(read).join("\n")
+        + &read(&format!("{templates}/Makefile.helm"))
+        + &read(&format!("{templates}/Makefile.native"));
+    let targets: BTreeSet<&str> = makefiles
+        .lines()
+        .filter(|line| !line.starts_with(['\t', '#', '.']))
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, rest)| !name.contains(['=', '$', ' ']) && !rest.starts_with('='))
+        .map(|(name, _)| name)
+        .collect();
+    let mut found = BTreeSet::new();
+    pages(root(), &mut found);
+    let mut named = 0;
+    for page in found
+        .iter()
+        .filter(|page| page.starts_with("docs") || page.parent() == Some(Path::new("")))
+    {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        for part in text.split(['\n', '`', '(', '&', ';']) {
+            let Some(words) = part.trim_start_matches(['$', ' ']).strip_prefix("make ") else {
+                continue;
+            };
+            let is_target = |word: &&str| {
+                let mut letters = word.chars();
+                letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            };
+            // In prose, `make` is a word.
+            let in_code = text.contains(&format!("`make {words}"))
+                || text.contains(&format!("\nmake {words}"))
+                || text.contains(&format!("$ make {words}"));
+            for target in words
+                .split(' ')
+                .take_while(is_target)
+                .filter(|word| in_code && !word.is_empty())
+            {
+                named += 1;
+                assert!(
+                    targets.contains(target),
+                    "{}: make {target}",
+                    page.display()
+                );
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
 }

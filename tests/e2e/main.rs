@@ -25,6 +25,7 @@ mod charts;
 mod components;
 mod crash;
 mod deletion;
+mod demo;
 mod deployment;
 mod drift;
 mod etcd_cluster;

@@ -52,6 +52,13 @@ fn only_reads(command: &str) -> bool {
         && words.next().is_some_and(|word| reads.contains(&word))
 }
 
+/// Returns the first line of `shown` that is not printed, in this order; `...` stands for lines that are left out.
+pub(crate) fn prints(printed: &str, shown: &str) -> Result<(), String> {
+    let mut shown = normalized(shown);
+    shown.retain(|line| line != "...");
+    found_in(&shown, &normalized(printed)).map(drop)
+}
+
 /// A shell that runs commands one after the other.
 pub(crate) struct Shell {
     /// The shell ends when this is closed, also when this process is killed.

@@ -125,7 +125,7 @@ impl Comparison {
              Times are per case. A render starts with the user's values and ends with the sorted manifests: \
              dependencies, coalescing, schemas, templates, parsing of the YAML. Helm's engine parses the \
              templates in every render; `helm-core` keeps the chart compiled, as an operator does, and uses \
-             mimalloc, as the `hybrid-operator` command does; it is optimized like that command, at link time for size. Within a render, and not beyond it, it remembers what \
+             mimalloc, as the `hybrid-operator` command does; it is optimized like that command, at link time for size. Operators in images use musl's allocator, with which a render takes 1.7 times as long, and loading and rendering 2.3 times (means of 61 cases). Within a render, and not beyond it, it remembers what \
              included templates print for the same data. *Load, compile and render* starts with the bytes \
              of the archive, with nothing cached from earlier rounds: schemas are parsed on first use, and the \
              templates of a large chart are parsed on all processors while its values are read, copies of one text once. Each of three passes over all cases \

@@ -530,6 +530,29 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 ";
 
+/// Without a flag and a variable. `kubectl` does the same.
+#[tokio::test]
+async fn an_operator_without_a_kubeconfig_uses_that_of_the_home_directory() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".kube")).unwrap();
+    let file = home.path().join(".kube/config");
+    std::fs::copy(plane.kubeconfig_path(), file).unwrap();
+    let operator = Operator::new(program())
+        .arg("run")
+        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+        .env("HOME", home.path())
+        .dir(project.path())
+        .start()
+        .await
+        .unwrap();
+    operator.stop(LIMIT).await.unwrap();
+}
+
 #[test]
 fn wrong_names_end_the_process_at_the_start_and_are_named() {
     let project = Project::new("", &[("map.yaml", MAP)]);

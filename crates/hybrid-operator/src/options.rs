@@ -54,7 +54,7 @@ pub struct Options {
     pub leader_election_mode: LeaderElectionMode,
     /// Namespace of the leader election lease.
     pub leader_election_namespace: Option<String>,
-    /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else the Pod's service account.
+    /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else ~/.kube/config, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
     /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
     pub suppress_override_values: bool,
@@ -263,7 +263,7 @@ pub struct RunArgs {
     /// Namespace of the leader election lease [default: `$POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
     pub leader_election_namespace: Option<String>,
-    /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].
+    /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Omit the values from events about `overrideValues`. With =false the events contain the texts of

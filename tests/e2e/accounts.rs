@@ -3,7 +3,7 @@
 
 use hybrid_operator_test::wait;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::security::grant;
@@ -149,8 +149,8 @@ rules: []
         return;
     };
     let namespace = world.namespace.name();
-    let (group, roles) = ("rbac.authorization.k8s.io", "clusterroles");
-    let rules = json!({"rules": [{"apiGroups": [group], "resources": [roles], "verbs": ["*"]}]});
+    let (group, plural) = ("rbac.authorization.k8s.io", "clusterroles");
+    let rules = json!({"rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["*"]}]});
     let cluster_roles = cluster_api(&world.namespace, "ClusterRole");
     let granted = format!("{namespace}-granted");
     apply(&cluster_roles, &granted, &rules).await;
@@ -165,7 +165,7 @@ rules: []
     let binding = serde_json::from_value(binding).unwrap();
     drop(
         bindings
-            .create(&Default::default(), &binding)
+            .create(&PostParams::default(), &binding)
             .await
             .unwrap(),
     );

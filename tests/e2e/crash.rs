@@ -172,7 +172,7 @@ impl Run<'_> {
                     .await;
             }
             Scenario::Edit | Scenario::HookedUpgrade => {
-                self.spec(widgets, json!({"value": "2"})).await
+                self.spec(widgets, json!({"value": "2"})).await;
             }
             Scenario::Rollback => {
                 self.spec(widgets, json!({"value": "2", "more": true, "bad": true}))

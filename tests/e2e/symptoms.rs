@@ -376,6 +376,29 @@ async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
 }
 
 #[tokio::test]
+async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() {
+    let hook = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-bye\n  annotations: {helm.sh/hook: \"pre-delete,post-delete\"}\n";
+    let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", hook)]);
+    let Some(world) = project.start("ending-hooks").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube::Api::all(world.namespace.client());
+    let name = world.namespace.name();
+    drop(
+        namespaces
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    hybrid_operator_test::wait::gone(&namespaces, name, LIMIT * 4)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
+#[tokio::test]
 async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);

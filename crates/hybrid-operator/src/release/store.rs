@@ -324,12 +324,11 @@ impl RecordStore {
         let uri = format!("{}?dryRun=All", self.path(namespace, None)?);
         let call = write::write_call(http::Method::POST, uri, &body);
         match self.call("create", namespace, None, call).await {
-            Ok(_) => Ok(false),
             Err(error) if error.has_cause("NamespaceTerminating") || error.is_not_found() => {
                 Ok(true)
             }
             Err(error) if error.is_transient() => Err(error.into()),
-            Err(_) => Ok(false),
+            Ok(_) | Err(_) => Ok(false),
         }
     }
 

@@ -85,3 +85,109 @@ impl Interrupted {
 fn named(run: Run, hook: &Hook) -> (String, String, String) {
     (run.label, hook.kind.clone(), hook.name.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use helm_core::manifest::HookEvent;
+    use helm_core::release::{Release, Revision};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::cluster::ownership::RUN_LABEL;
+    use crate::release::{Format, RecordMeta};
+
+    /// The record of revision 2, with a hook in each phase and with each policy.
+    fn record() -> StoredRelease {
+        let mut release = Release::new("one".parse().unwrap(), "prod", Revision(2));
+        let phases = [HookPhase::Running, HookPhase::Succeeded, HookPhase::Failed];
+        let policies = [
+            DeletePolicy::HookSucceeded,
+            DeletePolicy::HookFailed,
+            DeletePolicy::BeforeHookCreation,
+        ];
+        for phase in &phases {
+            for policy in &policies {
+                release.hooks.push(Hook {
+                    name: format!("{}-{}", phase.as_str(), policy.as_str()),
+                    kind: "Job".to_owned(),
+                    events: vec![HookEvent::PreUpgrade],
+                    delete_policies: vec![policy.clone()],
+                    ..Hook::default()
+                });
+            }
+        }
+        let attempt = first();
+        for (index, phase) in phases.iter().flat_map(|phase| [phase; 3]).enumerate() {
+            attempt.set(&mut release, index, phase.clone(), Timestamp::UNIX_EPOCH);
+        }
+        let metadata = serde_json::json!({
+            "name": "sh.helm.release.v1.one.v2", "namespace": "prod", "uid": "record-2",
+            "resourceVersion": "5", "labels": {"owner": "helm"},
+        });
+        let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        StoredRelease {
+            meta: RecordMeta::of(&metadata, Format::Helm).unwrap(),
+            release,
+            proven: true,
+        }
+    }
+
+    fn first() -> HookAttempt {
+        HookAttempt {
+            event: HookEvent::PreUpgrade,
+            number: 1,
+        }
+    }
+
+    fn object(run: &str) -> ObjectMeta {
+        ObjectMeta {
+            labels: Some(BTreeMap::from([(RUN_LABEL.to_owned(), run.to_owned())])),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn left(interrupted: &Interrupted, stored: &StoredRelease, run: &str) -> Vec<String> {
+        let hooks = stored.release.hooks.iter();
+        let left = hooks.filter(|hook| interrupted.left(hook, &object(run)));
+        left.map(|hook| hook.name.clone()).collect()
+    }
+
+    #[test]
+    fn hooks_that_did_not_end_or_whose_policy_was_not_applied_are_left() {
+        let stored = record();
+        let interrupted = Interrupted::of([&stored]);
+        let run = Run::at(&stored, first()).label;
+        let expected = [
+            "Running-hook-succeeded",
+            "Running-hook-failed",
+            "Running-before-hook-creation",
+            "Succeeded-hook-succeeded",
+            "Failed-hook-failed",
+        ];
+        assert_eq!(left(&interrupted, &stored, &run), expected);
+        // Another run, and an object without one.
+        assert!(left(&interrupted, &stored, "other").is_empty());
+        let hook = &stored.release.hooks[0];
+        assert!(!interrupted.left(hook, &ObjectMeta::default()));
+    }
+
+    #[test]
+    fn earlier_attempts_leave_what_a_policy_deletes() {
+        let stored = record();
+        let second = HookAttempt {
+            number: 2,
+            ..first()
+        };
+        let before = Interrupted::attempts_before(&stored, &second);
+        let run = Run::at(&stored, first()).label;
+        let found = left(&before, &stored, &run);
+        assert_eq!(found.len(), 6, "{found:?}");
+        assert!(found.iter().all(|name| !name.ends_with("creation")));
+        let present = Run::at(&stored, second).label;
+        assert!(left(&before, &stored, &present).is_empty());
+        let none = Interrupted::attempts_before(&stored, &first());
+        assert!(left(&none, &stored, &run).is_empty());
+    }
+}

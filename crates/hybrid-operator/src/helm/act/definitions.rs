@@ -244,16 +244,15 @@ pub(super) async fn run(
     }
     let installer = Installer::of(&context.subject.cluster, &context.subject.namespace);
     let mut changed = replace || memory.pending_crds.is_some();
-    memory.pending_crds = match &memory.pending_crds {
-        Some(known) => installer.poll(known).await?,
-        None => {
-            let installed = installer.install(&files, replace).await?;
-            changed |= installed.changed;
-            Some(PendingCrds {
-                since: now,
-                pending: installed.pending,
-            })
-        }
+    memory.pending_crds = if let Some(known) = &memory.pending_crds {
+        installer.poll(known).await?
+    } else {
+        let made = installer.install(&files, replace).await?;
+        changed |= made.changed;
+        Some(PendingCrds {
+            since: now,
+            pending: made.pending,
+        })
     };
     let Some(known) = &memory.pending_crds else {
         // One of them was deleted, or the kind of an object is served now: install all again.
@@ -655,6 +654,35 @@ mod tests {
                 .await;
             assert_eq!(pending.unwrap().pending, expected, "{what}");
             script.finish();
+        }
+    }
+
+    #[test]
+    fn files_are_read_as_manifests() {
+        let read = |text: &str| {
+            let chart = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
+            let files = [("Chart.yaml", chart), ("crds/all.yaml", text)];
+            let files = files.map(|(name, text)| File::new(name, text));
+            let files = Chart::from_files(files).unwrap().crds();
+            let names = |objects: Vec<super::ManifestObject>| {
+                let keys = objects.iter().map(super::ManifestObject::key);
+                keys.map(|key| format!("{} {}", key.kind, key.name))
+                    .collect::<Vec<_>>()
+            };
+            super::parse(&files[0])
+                .map(names)
+                .map_err(|error| error.to_string())
+        };
+        let list = "# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n";
+        let found = vec!["Secret a".to_owned(), "ConfigMap b".to_owned()];
+        assert_eq!(read(list), Ok(found));
+        assert_eq!(read("# nothing\n"), Ok(Vec::new()));
+        let nameless = "apiVersion: v1\nkind: Secret\nmetadata: {}\n";
+        let error = read(nameless).unwrap_err();
+        assert_eq!(error, "the Secret in chart/crds/all.yaml has no name");
+        for broken in ["kind: [", "metadata: {name: a}\n"] {
+            let error = read(broken).unwrap_err();
+            assert_eq!(error, "cannot read the objects in chart/crds/all.yaml");
         }
     }
 

@@ -124,7 +124,7 @@ pub(super) async fn continue_deployment(
         description: kind.description(context.subject),
         stored: &mut stored,
     };
-    let ended = deploy(&action, &mut memory.live, deployment).await;
+    let ended = Box::pin(deploy(&action, &mut memory.live, deployment)).await;
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, kind, &stored).await,
         Ok(ActionProgress::Waiting { why }) => Report::new(

@@ -64,11 +64,6 @@ impl Deleter {
         }
     }
 
-    /// Returns whether an error says that the account may not do what the uninstall takes.
-    pub(super) fn is_refused(&self, context: &ActContext<'_>, error: &ActError) -> bool {
-        context.subject.who != Who::Operator && error.is_forbidden()
-    }
-
     /// Says why a release is not uninstalled, and what to do. `error` is the refusal of the account.
     pub(super) fn message(&self, context: &ActContext<'_>, error: Option<&ActError>) -> String {
         let way = format!(
@@ -91,6 +86,12 @@ impl Deleter {
             }
         }
     }
+}
+
+/// Returns whether an error says that the account of a custom resource may not do what the uninstall
+/// takes.
+pub(super) fn is_refused(context: &ActContext<'_>, error: &ActError) -> bool {
+    context.subject.who != Who::Operator && error.is_forbidden()
 }
 
 /// Leaves a release to its namespace, which is being deleted: deletes its records, and names the

@@ -57,7 +57,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                 store.delete_leftover_parts(&identity).await?;
                 return finish(context, &own, &fresh).await;
             }
-            Err(error) if deleter.is_refused(context, &error) => error,
+            Err(error) if stranded::is_refused(context, &error) => error,
             Err(error) => return Err(error),
         };
         if !store.is_ending(&subject.namespace).await? {
@@ -76,7 +76,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                     Next::After(POLL_INTERVAL),
                 ));
             }
-            Err(error) if deleter.is_refused(context, &error) => Some(error),
+            Err(error) if stranded::is_refused(context, &error) => Some(error),
             Err(ActError::Action(error)) if !error.is_transient() => {
                 return Ok(failed(&stored, chain(&error)));
             }

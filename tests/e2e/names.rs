@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use helm_core::release::Release;
 use hybrid_operator::native::{self, Action};
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -546,7 +546,7 @@ async fn an_operator_without_a_kubeconfig_uses_that_of_the_home_directory() {
         .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
         .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
         .env("HOME", home.path())
-        .dir(project.path())
+        .dir(project.watches_file().parent().unwrap())
         .start()
         .await
         .unwrap();

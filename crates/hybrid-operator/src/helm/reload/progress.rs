@@ -125,6 +125,11 @@ impl<S> Progress<S> {
         }
     }
 
+    /// Iterates over the custom resources that were given their turn and have no result yet.
+    pub(super) fn started(&self) -> impl Iterator<Item = &Key> {
+        self.started.iter()
+    }
+
     /// Returns whether a custom resource was given its turn and has no result yet.
     pub(super) fn is_started(&self, key: &Key) -> bool {
         self.started.contains(key)

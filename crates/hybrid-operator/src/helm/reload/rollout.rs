@@ -21,6 +21,9 @@ use crate::controller::{
 use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
 
+/// Time after which it is logged what holds up a roll-out.
+const HELD_UP: Duration = Duration::from_mins(1);
+
 /// What the releases of one controller are reconciled with.
 pub(in crate::helm) struct Rollout {
     /// Name of the controller.
@@ -93,6 +96,7 @@ impl Rollout {
     }
 
     async fn next(&self) -> (Key, usize) {
+        let mut is_told = false;
         loop {
             let changed = self.changed.notified();
             {
@@ -101,7 +105,27 @@ impl Rollout {
                     return (key, self.show(&progress));
                 }
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(HELD_UP), if !is_told => {
+                    is_told = true;
+                    self.tell_what_holds_it_up();
+                }
+            }
+        }
+    }
+
+    /// Logs which upgrades hold up the others.
+    fn tell_what_holds_it_up(&self) {
+        let progress = lock(&self.progress);
+        let held: Vec<String> = progress.started().map(ToString::to_string).collect();
+        if !held.is_empty() && progress.waiting() > 0 {
+            warn!(
+                controller = self.name,
+                upgrades = held.join(", "),
+                waiting = progress.waiting(),
+                "the roll-out of a changed chart or options waits for upgrades in progress; their conditions say what they wait for"
+            );
         }
     }
 

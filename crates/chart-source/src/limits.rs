@@ -6,6 +6,8 @@ pub const INDEX: usize = 50 << 20;
 pub const ARCHIVE: usize = 64 << 20;
 /// Largest manifest of an OCI registry, in bytes.
 pub const MANIFEST: usize = 4 << 20;
+/// Largest number of manifests among which the chart of an index is looked for.
+pub const INDEXED: usize = 100;
 /// Largest page of a list of tags, in bytes.
 pub const TAGS: usize = 4 << 20;
 /// Largest number of pages of a list of tags.
@@ -14,7 +16,7 @@ pub const TAG_PAGES: usize = 100;
 pub const TOKEN: usize = 1 << 20;
 /// Largest number of redirects that are followed for one request.
 pub const REDIRECTS: usize = 10;
-/// Largest manifest of a chart whose signature is verified, in bytes.
+/// Largest manifest of a chart whose signature is verified, with its index, in bytes.
 pub const SIGNED_MANIFEST: usize = 1 << 20;
 /// Largest text that cosign signs, in bytes.
 pub const PAYLOAD: usize = 64 << 10;

@@ -1,8 +1,8 @@
 //! Charts in OCI registries: the distribution API, with tokens.
 
+mod manifest;
 mod signatures;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use http::header::{HeaderName, HeaderValue, LINK};
@@ -21,20 +21,11 @@ use crate::reference::{OciName, ReferenceError, shown};
 use crate::transport::{Answer, Request, Transport};
 use crate::version;
 
+use manifest::{DOCUMENTS, Document, INDEX, MANIFESTS, Manifest};
+
+pub(crate) use manifest::{Layer, Layers};
 pub(crate) use signatures::Signed;
 
-/// Media types of manifests.
-const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
-                         application/vnd.docker.distribution.manifest.v2+json";
-/// Media type of a chart's metadata, by which a chart is told from an image.
-const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
-/// Media types of an archive; the second is of the first versions of Helm 3.
-const LAYERS: [&str; 2] = [
-    "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
-    "application/tar+gzip",
-];
-/// Media type of a provenance file.
-const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Name of this program at token services.
 const CLIENT: &str = "hybrid-operator";
@@ -50,92 +41,24 @@ pub(crate) struct Registry<'a> {
     credentials_from: Option<String>,
 }
 
-/// The archive that a manifest names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layer {
-    pub(crate) digest: Digest,
-    pub(crate) size: u64,
-}
-
-/// A manifest that was found.
+/// A chart that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The tag, unless the chart was asked for by its digest alone.
     pub(crate) tag: Option<String>,
-    /// Digest of the manifest.
+    /// Digest of the first of the manifests.
     pub(crate) digest: Digest,
-    /// The manifest.
-    pub(crate) manifest: Vec<u8>,
+    /// The manifest that was asked for. If it is an index, what leads from it to the manifest of the chart follows.
+    pub(crate) manifests: Vec<Vec<u8>>,
     pub(crate) layers: Layers,
 }
 
-/// What the manifest of a chart names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Layers {
-    /// The archive.
-    pub(crate) chart: Layer,
-    /// The provenance file.
-    #[cfg_attr(
-        not(feature = "provenance"),
-        allow(dead_code, reason = "only the feature reads it")
-    )]
-    pub(crate) provenance: Option<Layer>,
-}
-
-#[derive(Deserialize)]
-struct Manifest {
-    #[serde(default)]
-    config: Option<Descriptor>,
-    #[serde(default)]
-    layers: Vec<Descriptor>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Descriptor {
-    media_type: String,
-    digest: String,
-    size: u64,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-impl Layers {
-    /// Reads the manifest of a chart, or says why it is not one.
-    pub(crate) fn of(manifest: &[u8]) -> Result<Self, String> {
-        let manifest: Manifest = serde_json::from_slice(manifest)
-            .map_err(|_| "its manifest is not that of a chart".to_owned())?;
-        let config = manifest.config.map_or(String::new(), |one| one.media_type);
-        if config != CONFIG {
-            return Err(format!(
-                "its config has the media type {config:?}, not {CONFIG:?}"
-            ));
-        }
-        let layer = LAYERS
-            .iter()
-            .find_map(|kind| manifest.layers.iter().find(|one| one.media_type == *kind));
-        let Some(layer) = layer else {
-            return Err(format!(
-                "it has no layer with the media type {:?}",
-                LAYERS[0]
-            ));
-        };
-        let mut layers = manifest.layers.iter();
-        let provenance = layers.find(|one| one.media_type == PROVENANCE);
-        Ok(Self {
-            chart: layer.blob()?,
-            provenance: provenance.map(Descriptor::blob).transpose()?,
-        })
-    }
-}
-
-impl Descriptor {
-    fn blob(&self) -> Result<Layer, String> {
-        Ok(Layer {
-            digest: self.digest.parse().map_err(|error| format!("{error}"))?,
-            size: self.size,
-        })
-    }
+/// A text that a registry has under a tag or a digest.
+struct Text {
+    /// Where it is, for messages.
+    url: String,
+    digest: Digest,
+    body: Vec<u8>,
 }
 
 #[derive(Deserialize)]
@@ -175,9 +98,9 @@ impl<'a> Registry<'a> {
             // There is a digest if there is no tag.
             (None, None) => "latest".to_owned(),
         };
-        let found = self.manifest(&by).await?;
+        let found = self.chart(&by).await?;
         if let (Some(tag), Some(_)) = (&tag, &name.digest) {
-            let tagged = self.manifest(tag).await?;
+            let tagged = self.text(tag).await?;
             if tagged.digest != found.digest {
                 return Err(PullError::Digest {
                     url: format!("oci://{}/{}:{tag}", name.host, name.repository),
@@ -289,11 +212,79 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Fetches a manifest by tag or digest, and reads it.
-    async fn manifest(&mut self, by: &str) -> Result<Found, PullError> {
+    /// Finds a chart by tag or digest.
+    async fn chart(&mut self, by: &str) -> Result<Found, PullError> {
+        let text = self.text(by).await?;
+        let wrong = |why| PullError::Manifest {
+            url: text.url.clone(),
+            why,
+        };
+        let (manifests, layers) = match Document::of(&text.body).map_err(wrong)? {
+            Document::Manifest(layers) => (vec![text.body.clone()], layers.map_err(wrong)?),
+            Document::Index(listed) => self.in_index(&text, listed).await?,
+        };
+        Ok(Found {
+            tag: None,
+            digest: text.digest,
+            manifests,
+            layers,
+        })
+    }
+
+    /// Finds the only chart among what an index lists, also in indexes that it lists. Images and other artifacts may
+    /// be beside it. Helm takes any of several charts; here they are refused.
+    async fn in_index(
+        &mut self,
+        index: &Text,
+        listed: Vec<Digest>,
+    ) -> Result<(Vec<Vec<u8>>, Layers), PullError> {
+        let wrong = |why| PullError::Manifest {
+            url: index.url.clone(),
+            why,
+        };
+        let root = vec![index.body.clone()];
+        let mut left: Vec<(Vec<Vec<u8>>, Digest)> = Vec::new();
+        left.extend(listed.into_iter().rev().map(|one| (root.clone(), one)));
+        let mut found: Option<(Vec<Vec<u8>>, Layers)> = None;
+        let mut fetched = 0;
+        while let Some((mut chain, digest)) = left.pop() {
+            if fetched == limits::INDEXED {
+                return Err(wrong(format!(
+                    "its index lists more than {} manifests",
+                    limits::INDEXED
+                )));
+            }
+            fetched += 1;
+            let text = self.text(&digest.to_string()).await?;
+            chain.push(text.body.clone());
+            match Document::of(&text.body).map_err(wrong)? {
+                Document::Manifest(Err(_)) => {}
+                Document::Manifest(Ok(layers)) => match &found {
+                    None => found = Some((chain, layers)),
+                    Some((_, first)) if first.chart == layers.chart => {}
+                    Some((first, _)) => {
+                        let first = first.last().map(|text| Digest::of(text));
+                        let first = first.unwrap_or(index.digest);
+                        return Err(wrong(format!(
+                            "its index has several charts, with the manifests {first} and {digest}; name one of \
+                             them: oci://{}/{}@{first}",
+                            self.name.host, self.name.repository
+                        )));
+                    }
+                },
+                Document::Index(listed) => {
+                    left.extend(listed.into_iter().rev().map(|one| (chain.clone(), one)));
+                }
+            }
+        }
+        found.ok_or_else(|| wrong("its index has no chart".to_owned()))
+    }
+
+    /// Fetches a manifest or an index by tag or digest.
+    async fn text(&mut self, by: &str) -> Result<Text, PullError> {
         let url = self.url(&format!("manifests/{by}"))?;
         let request = Request {
-            accept: Some(MANIFESTS),
+            accept: Some(DOCUMENTS),
             ..Request::get(url, "chart", limits::MANIFEST)
         };
         let answer = self.send(request.clone()).await?;
@@ -309,15 +300,10 @@ impl<'a> Registry<'a> {
                 check(request.shown(), by, expected, &body)?;
             }
         }
-        let layers = Layers::of(&body).map_err(|why| PullError::Manifest {
+        Ok(Text {
             url: request.shown(),
-            why,
-        })?;
-        Ok(Found {
-            tag: None,
             digest,
-            manifest: body,
-            layers,
+            body,
         })
     }
 

@@ -118,6 +118,11 @@ impl Published {
 
     /// Publishes texts and their signatures for the manifest of an archive.
     fn sign(&self, archive: &[u8], signed: &[(String, String)]) {
+        self.signatures(&manifest(archive), signed);
+    }
+
+    /// Publishes texts and their signatures for a manifest.
+    fn signatures(&self, manifest: &[u8], signed: &[(String, String)]) {
         let layers: Vec<String> = signed
             .iter()
             .map(|(text, signature)| {
@@ -133,7 +138,7 @@ impl Published {
             r#"{{"schemaVersion": 2, "layers": [{}]}}"#,
             layers.join(",")
         );
-        let tag = format!("sha256-{}.sig", Digest::of(&manifest(archive)).hex());
+        let tag = format!("sha256-{}.sig", Digest::of(manifest).hex());
         self.put(&format!("manifests/{tag}"), body);
     }
 
@@ -432,6 +437,60 @@ fn signatures_of_cosign_are_not_looked_for_beside_archives() {
     let reference = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
     let message = text(&puller.pull_blocking(&reference).unwrap_err());
     assert!(message.contains("are in registries only"), "{message}");
+}
+
+/// As `cosign sign` does for a tag that names an index.
+#[test]
+fn the_signature_of_an_index_proves_its_chart_also_from_the_cache() {
+    let (key, published) = (Key::p256(1), Published::new());
+    let chart = manifest(ARCHIVE);
+    let index = |manifest: &[u8]| {
+        let (digest, size) = (Digest::of(manifest), manifest.len());
+        format!(
+            r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "digest": "{digest}", "size": {size}}}]}}"#
+        )
+    };
+    let publish = |index: &str, signed: &[u8]| {
+        published.put("manifests/1.0.0", index);
+        published.put(
+            &format!("manifests/{}", Digest::of(index.as_bytes())),
+            index,
+        );
+        let text = payload_of(signed);
+        let signature = key.sign(&text);
+        published.signatures(index.as_bytes(), &[(text, signature)]);
+    };
+    // The signature of the manifest alone does not say that the index is right.
+    publish(&index(&chart), &chart);
+    let message = text(&published.pull(&key).unwrap_err());
+    assert!(message.contains("cannot be verified"), "{message}");
+
+    let right = index(&chart);
+    publish(&right, right.as_bytes());
+    assert_eq!(published.pull(&key).unwrap().archive, ARCHIVE);
+    let from_cache = published.reference(Some(Digest::of(ARCHIVE)));
+    let path = published.key(&key);
+    let requests = published.server.requests();
+    let pulled = published.puller(&path).pull_blocking(&from_cache).unwrap();
+    assert_eq!(pulled.archive, ARCHIVE);
+    assert_eq!(published.server.requests(), requests);
+
+    // In the cache, another manifest is not one that the index lists.
+    let proof = published.cached("proof");
+    let written = std::fs::read_to_string(&proof).unwrap();
+    let mut evidence: serde_json::Value = serde_json::from_str(&written).unwrap();
+    evidence["indexed"] = serde_json::json!([String::from_utf8(manifest(OTHER_ARCHIVE)).unwrap()]);
+    std::fs::write(&proof, evidence.to_string()).unwrap();
+    published.chart(OTHER_ARCHIVE);
+    let other = published.reference(Some(Digest::of(ARCHIVE)));
+    let cache = Cache::at(published.cache());
+    let policy = Policy::cosign_key(&path).unwrap();
+    let message = text(&cache.find(&other, &policy).unwrap_err());
+    assert!(
+        message.contains("its index does not list its manifest"),
+        "{message}"
+    );
 }
 
 /// A statement of in-toto about a manifest.

@@ -1,6 +1,10 @@
 //! Fetches charts from servers that are honest, slow, broken or lying.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
 
 mod support;
 
@@ -393,6 +397,100 @@ fn registry_that_lies_is_found_out() {
     let chart = format!("oci://{}/a/web@{}", server.address(), Digest::of(b"x"));
     let message = text(&pull(&chart, None).unwrap_err());
     assert!(message.contains("but the reference says"), "{message}");
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// Returns an index of texts with their media types.
+fn oci_index(listed: &[(&str, &[u8])]) -> Vec<u8> {
+    let listed = listed.iter().map(|(kind, text)| {
+        let (digest, size) = (Digest::of(text), text.len());
+        format!(r#"{{"mediaType": "{kind}", "digest": "{digest}", "size": {size}}}"#)
+    });
+    let listed: Vec<String> = listed.collect();
+    format!(
+        r#"{{"schemaVersion": 2, "manifests": [{}]}}"#,
+        listed.join(",")
+    )
+    .into_bytes()
+}
+
+#[test]
+fn the_chart_of_an_index_is_found_beside_images_as_helm_does() {
+    let chart = chart_manifest();
+    let image = manifest(
+        "application/vnd.oci.image.config.v1+json",
+        &Digest::of(b""),
+        0,
+    );
+    let other_archive = b"\x1f\x8b\x08 another chart";
+    let other = manifest(CONFIG, &Digest::of(other_archive), other_archive.len());
+    let (chart_, image_) = ((MANIFEST, chart.as_slice()), (MANIFEST, image.as_slice()));
+    let signature = ("application/vnd.dev.cosign.signature", image.as_slice());
+    let inner = oci_index(&[image_, chart_]);
+    let several = "its index has several charts, with the manifests sha256:";
+    let cases: Vec<(Vec<u8>, Result<(), &str>)> = vec![
+        (oci_index(&[image_, chart_]), Ok(())),
+        (oci_index(&[chart_, signature, image_, chart_]), Ok(())),
+        (oci_index(&[image_, (INDEX, &inner)]), Ok(())),
+        (oci_index(&[image_]), Err("its index has no chart")),
+        (oci_index(&[]), Err("its index has no chart")),
+        (oci_index(&[chart_, (MANIFEST, &other)]), Err(several)),
+        (
+            oci_index(&[(MANIFEST, b"gone"), chart_]),
+            Err("does not exist"),
+        ),
+        (
+            oci_index(&vec![image_; limits::INDEXED + 1]),
+            Err("its index lists more than 100 manifests"),
+        ),
+    ];
+    for (index, expected) in cases {
+        let digest = Digest::of(&index);
+        let texts: Vec<Vec<u8>> = [&index, &chart, &image, &other, &inner]
+            .map(Vec::clone)
+            .into();
+        let server = HttpServer::start(move |request| {
+            let by = request.target.strip_prefix("/v2/a/web/manifests/");
+            let text = match by {
+                Some("1.0.0") => texts.first(),
+                by => texts
+                    .iter()
+                    .find(|text| by == Some(&Digest::of(text).to_string())),
+            };
+            let accepts = |text: &&Vec<u8>| {
+                let is_index = text.windows(9).any(|part| part == b"manifests");
+                let accepted = request.headers.get("accept");
+                !is_index || accepted.is_some_and(|kinds| kinds.contains(INDEX))
+            };
+            match text.filter(accepts) {
+                Some(text) => Reply::body(text.clone()),
+                None => registry(&Received {
+                    target: request.target.replace("1.0.0", "none"),
+                    ..request.clone()
+                }),
+            }
+        })
+        .unwrap();
+        let chart = format!("oci://{}/a/web:1.0.0", server.address());
+        match (pull(&chart, None), expected) {
+            (Ok(pulled), Ok(())) => {
+                assert_eq!(pulled.archive, ARCHIVE);
+                assert_eq!(pulled.resolved.url, format!("{chart}@{digest}"));
+                let by_digest = format!("oci://{}/a/web@{digest}", server.address());
+                assert_eq!(pull(&by_digest, None).unwrap().archive, ARCHIVE);
+            }
+            (Err(error), Err(expected)) => {
+                let message = text(&error);
+                assert!(
+                    message.contains(expected),
+                    "{message} instead of {expected}"
+                );
+            }
+            (pulled, expected) => panic!("{pulled:?} instead of {expected:?}"),
+        }
+    }
 }
 
 #[test]

@@ -20,10 +20,11 @@ pub(super) async fn of_key(
     registry: &mut Registry<'_>,
     found: &Found,
 ) -> Result<Published, PullError> {
-    let (manifest, signed) = match signatures(registry, found, " --key cosign.key").await? {
-        Ok(signed) => signed,
-        Err(error) => return Ok(Err(error)),
-    };
+    let ((manifest, indexed), signed) =
+        match signatures(registry, found, " --key cosign.key").await? {
+            Ok(signed) => signed,
+            Err(error) => return Ok(Err(error)),
+        };
     let mut published = Vec::new();
     for one in signed {
         let (payload, signatures, bundle) = match one {
@@ -41,6 +42,7 @@ pub(super) async fn of_key(
         for signature in signatures.into_iter().take(limits::SIGNATURES) {
             published.push(Evidence {
                 manifest: manifest.clone(),
+                indexed: indexed.clone(),
                 payload: payload.clone(),
                 bundle,
                 signature,
@@ -56,7 +58,7 @@ pub(super) async fn of_identity(
     registry: &mut Registry<'_>,
     found: &Found,
 ) -> Result<Published, PullError> {
-    let (manifest, signed) = match signatures(registry, found, "").await? {
+    let ((manifest, indexed), signed) = match signatures(registry, found, "").await? {
         Ok(signed) => signed,
         Err(error) => return Ok(Err(error)),
     };
@@ -65,6 +67,7 @@ pub(super) async fn of_identity(
     let published: Vec<_> = signed
         .map(|signed| identity::Evidence {
             manifest: manifest.clone(),
+            indexed: indexed.clone(),
             signed,
         })
         .collect();
@@ -77,22 +80,28 @@ pub(super) async fn of_identity(
     Ok(written(&published))
 }
 
-/// Fetches the manifest and what was signed about it; there is at least one.
+/// The manifest of a chart; or an index, and what leads from it to the manifest of the chart.
+type Manifests = (String, Vec<String>);
+
+/// Returns the manifest, and fetches what was signed about it; there is at least one.
 async fn signatures(
     registry: &mut Registry<'_>,
     found: &Found,
     flags: &str,
-) -> Result<Result<(String, Vec<Signed>), VerifyError>, PullError> {
-    let text = std::str::from_utf8(&found.manifest);
-    let Some(manifest) = text
-        .ok()
-        .filter(|text| text.len() <= limits::SIGNED_MANIFEST)
-    else {
-        let limit = limits::SIGNED_MANIFEST >> 20;
-        return Ok(Err(VerifyError::Malformed(format!(
-            "the manifest is larger than {limit} MiB or not a text"
-        ))));
+) -> Result<Result<(Manifests, Vec<Signed>), VerifyError>, PullError> {
+    let texts = found.manifests.iter().cloned().map(String::from_utf8);
+    let texts: Result<Vec<String>, _> = texts.collect();
+    let length: usize = found.manifests.iter().map(Vec::len).sum();
+    let mut texts = match texts {
+        Ok(texts) if length <= limits::SIGNED_MANIFEST => texts.into_iter(),
+        _ => {
+            let limit = limits::SIGNED_MANIFEST >> 20;
+            return Ok(Err(VerifyError::Malformed(format!(
+                "the manifest is larger than {limit} MiB or not a text"
+            ))));
+        }
     };
+    let manifests = (texts.next().unwrap_or_default(), texts.collect());
     let mut signed = registry.signatures(&found.digest).await?;
     match registry.bundles(&found.digest).await {
         Ok(bundles) => signed.extend(bundles),
@@ -106,7 +115,7 @@ async fn signatures(
             "the registry has no signature in the tag {tag} and no bundle; sign it with 'cosign sign{flags}'"
         ))));
     }
-    Ok(Ok((manifest.to_owned(), signed)))
+    Ok(Ok((manifests, signed)))
 }
 
 /// Returns evidence as it is kept in the cache.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::{Descriptor, MANIFESTS, Manifest, Registry, check, parse};
+use super::manifest::Descriptor;
+use super::{INDEX, MANIFESTS, Manifest, Registry, check, parse};
 use crate::digest::Digest;
 use crate::error::PullError;
 use crate::limits;
@@ -13,9 +14,6 @@ use crate::transport::Request;
 use crate::verify::{
     ANNOTATION, BUNDLE_LAYER, CERTIFICATE, CHAIN, LOG_ENTRY, PAYLOAD_LAYER, is_other_statement,
 };
-
-/// Media type of a list of manifests.
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// What somebody has signed with cosign.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Signatures that were made with a key of cosign.
 //!
 //! cosign signs a small text that contains the digest of the chart's manifest in the registry; the manifest
-//! contains the digest of the archive. Text, signature and manifest together prove an archive.
+//! contains the digest of the archive. Text, signature and manifest together prove an archive. If the tag names an
+//! index, its digest is signed, and it has that of the manifest.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,11 @@ enum Key {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Evidence {
-    /// The manifest of the chart.
+    /// The manifest of the chart, or the index that has it.
     pub(crate) manifest: String,
+    /// What leads from the index to the manifest of the chart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) indexed: Vec<String>,
     /// The text that was signed.
     pub(crate) payload: String,
     /// Whether the text is the statement of a bundle.
@@ -134,10 +138,10 @@ impl CosignKey {
         if evidence.bundle {
             let manifest = Digest::of(evidence.manifest.as_bytes()).to_string();
             let signed = bundle::signed_digest(&evidence.payload, &manifest)?;
-            return prove(&signed, &evidence.manifest, subject);
+            return prove(&signed, &evidence.manifest, &evidence.indexed, subject);
         }
         let signed = signed_digest(&evidence.payload)?;
-        prove(&signed, &evidence.manifest, subject)
+        prove(&signed, &evidence.manifest, &evidence.indexed, subject)
     }
 
     fn has_signed(&self, data: &[u8], signature: &[u8]) -> bool {
@@ -175,8 +179,13 @@ fn has_signed_ed25519(
         || key.verify_prehashed_strict(digest, None, signature).is_ok()
 }
 
-/// Checks that the digest that was signed is that of the manifest, and that the manifest has the archive.
-pub(super) fn prove(signed: &str, manifest: &str, subject: &Subject) -> Result<(), VerifyError> {
+/// Checks that the digest that was signed is that of the manifest or index, and that this has the archive.
+pub(super) fn prove(
+    signed: &str,
+    manifest: &str,
+    indexed: &[String],
+    subject: &Subject,
+) -> Result<(), VerifyError> {
     let is = |signed: &str, actual: Digest| {
         if signed == actual.to_string() {
             return Ok(());
@@ -190,7 +199,9 @@ pub(super) fn prove(signed: &str, manifest: &str, subject: &Subject) -> Result<(
     if let Some(manifest) = subject.manifest {
         is(signed, manifest)?;
     }
-    let layers = Layers::of(manifest.as_bytes()).map_err(VerifyError::OtherSubject)?;
+    let indexed = indexed.iter().map(String::as_bytes);
+    let chain = std::iter::once(manifest.as_bytes()).chain(indexed);
+    let layers = Layers::in_chain(chain).map_err(VerifyError::OtherSubject)?;
     is(&layers.chart.digest.to_string(), subject.archive)
 }
 

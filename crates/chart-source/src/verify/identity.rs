@@ -38,8 +38,11 @@ pub(crate) struct Signer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Evidence {
-    /// The manifest of the chart.
+    /// The manifest of the chart, or the index that has it.
     pub(crate) manifest: String,
+    /// What leads from the index to the manifest of the chart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) indexed: Vec<String>,
     /// What was signed about it.
     pub(crate) signed: Signed,
 }
@@ -185,7 +188,7 @@ impl Signer {
             // What was signed names another manifest: say which.
             Err(error @ sigstore_verify::Error::ArtifactMismatch(_)) if payload.is_none() => {
                 let signed = bundle::signed_digest(&statement, &manifest.to_string())?;
-                cosign::prove(&signed, &evidence.manifest, subject)?;
+                cosign::prove(&signed, &evidence.manifest, &evidence.indexed, subject)?;
                 return Err(unproven(&error));
             }
             Err(error) => return Err(unproven(&error)),
@@ -196,7 +199,7 @@ impl Signer {
             Some(payload) => cosign::signed_digest(payload)?,
             None => bundle::signed_digest(&statement, &manifest.to_string())?,
         };
-        cosign::prove(&signed, &evidence.manifest, subject)
+        cosign::prove(&signed, &evidence.manifest, &evidence.indexed, subject)
     }
 
     /// Checks who has signed.

@@ -270,7 +270,7 @@ fn in_repository(chart: &str, repo: &str) -> Result<Location, ReferenceError> {
             why: "a registry has no index".to_owned(),
         });
     }
-    if chart.is_empty() || chart.contains("://") || chart.starts_with(['/', '.']) {
+    if chart.is_empty() || chart.contains("://") || chart.starts_with(['/', '.', '~']) {
         return Err(ReferenceError::NotAName(without_user(chart)));
     }
     Ok(Location::Repository {
@@ -485,6 +485,7 @@ mod tests {
                 "a version cannot be chosen",
             ),
             ("./web", repo, None, "is not a name of a chart"),
+            ("~/web", repo, None, "is not a name of a chart"),
             (
                 "web",
                 Some("oci://host/web"),

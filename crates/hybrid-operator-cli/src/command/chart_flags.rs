@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{Access, Cache, ChartReference, Pulled, Puller, Repositories, Repository};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use helm_core::chart::{Chart, Limits};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
@@ -146,9 +147,9 @@ impl AccessFlags {
             self.pull(&ChartReference::parse(chart, repo, version)?, None)?
         } else {
             // As in Helm, a file of this name goes before a repository.
-            let is_path = chart.starts_with(['/', '.']) || Path::new(chart).exists();
+            let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
             let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
-                return self.find_local(chart.into());
+                return self.find_local(in_home(chart.into()));
             };
             let repositories = self.repositories()?;
             let repository = repositories
@@ -271,6 +272,21 @@ impl AccessFlags {
                 .map_or_else(default, |file| vec![file]),
             ..Access::default()
         }
+    }
+}
+
+/// Parses the path of a chart.
+pub(crate) fn chart_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(in_home)
+}
+
+/// Returns a path with the home directory in place of `~`, which shells leave behind an equals sign
+/// (`--helm-chart=~/web`).
+fn in_home(path: PathBuf) -> PathBuf {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) if !path.exists() => Path::new(&home).join(rest),
+        _ => path,
     }
 }
 

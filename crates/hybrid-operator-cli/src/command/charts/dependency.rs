@@ -15,7 +15,7 @@ use helm_core::chart::{Chart, Dependency, Limits};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::command::chart_flags::AccessFlags;
+use crate::command::chart_flags::{AccessFlags, chart_path};
 use crate::files::FileSet;
 use crate::scaffold::ChartSource;
 
@@ -50,7 +50,7 @@ enum What {
 #[command(after_help = EXAMPLES)]
 struct ChartArgs {
     /// Directory of the chart
-    #[arg(value_name = "CHART", default_value = ".")]
+    #[arg(value_name = "CHART", value_parser = chart_path(), default_value = ".")]
     chart: PathBuf,
 
     #[command(flatten)]

@@ -15,6 +15,7 @@ use hybrid_operator::watches::{self, CrdPolicy, Watch};
 use serde_json::Value;
 
 use super::Options;
+use crate::command::chart_flags::chart_path;
 use crate::files::FileSet;
 use crate::generate::ChartApi;
 use crate::generate::native::Program;
@@ -74,7 +75,7 @@ pub(crate) struct Args {
 
     /// An earlier version of a chart, whose kinds are still needed to upgrade its releases (directory
     /// or .tgz); can be repeated
-    #[arg(long, value_name = "CHART")]
+    #[arg(long, value_name = "CHART", value_parser = chart_path())]
     previous_chart: Vec<PathBuf>,
 
     /// Remove permissions that only earlier versions of the charts need

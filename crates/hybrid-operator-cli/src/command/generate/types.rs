@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
 
+use crate::command::chart_flags::chart_path;
 use crate::files::FileSet;
 use crate::generate::inputs::{CRDS, Inputs};
 use crate::generate::output::{Target, deliver};
@@ -25,7 +26,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Chart directory or packaged chart (.tgz)
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["kind", "watches_file"])]
+    #[arg(long, value_name = "PATH", value_parser = chart_path(), conflicts_with_all = ["kind", "watches_file"])]
     chart: Option<PathBuf>,
 
     /// Kind of the watches file; may be left out if there is only one

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::operations::scrape;
 use crate::pod::{self, OperatorPod};
-use crate::transcript::has_kubectl;
+use crate::transcript::{has_kubectl, is_current, programs};
 use crate::world::{
     ANYTHING, LIMIT, condition, define, definition_of, program, resource, root, until,
 };
@@ -271,6 +271,43 @@ async fn optional_parts_are_accepted(plane: &ControlPlane) {
 fn selects(selector: &Value, labels: &Value) -> bool {
     let mut wanted = selector.as_object().unwrap().iter();
     !selector.as_object().unwrap().is_empty() && wanted.all(|(name, value)| labels[name] == *value)
+}
+
+/// `init` and `create` refuse longer names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_and_kinds_with_the_longest_names_can_be_deployed() {
+    if !can_run().await {
+        return;
+    }
+    is_current("hybrid-operator").unwrap();
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let cli = programs().join("hybrid-operator");
+    let in_project = |program: &str, arguments: &str| {
+        let arguments = format!("-C {} {program} {arguments}", directory.path().display());
+        run(plane.kubeconfig_path(), "env", &arguments)
+    };
+    let cli = |arguments: &str| in_project(&cli.display().to_string(), arguments);
+    let name = "p".repeat(36);
+    cli(&format!("init --domain example.com --project-name {name}"));
+    let chart = format!("C{}", "h".repeat(58));
+    let native = format!("N{}", "a".repeat(58));
+    let create = format!("create api --group shop --kind {native} --native --version");
+    cli(&format!(
+        "create api --group shop --version v1 --kind {chart}"
+    ));
+    cli(&format!("{create} v1"));
+    cli(&format!("{create} v1beta1"));
+    cli(&format!(
+        "create webhook --group shop --version v1 --kind {native} --defaulting --conversion"
+    ));
+    in_project("kubectl", "apply -k config/default");
+    in_project(
+        "kubectl",
+        "wait --for=condition=Established --timeout=60s customresourcedefinitions --all",
+    );
+    let created = in_project("kubectl", "apply -k config/samples");
+    assert_eq!(created.lines().count(), 3, "{created}");
 }
 
 #[test]

@@ -460,6 +460,94 @@ fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
 }
 
 #[test]
+fn the_errors_in_the_documentation_are_those_of_the_commands() {
+    let page = fs::read_to_string(root().join("docs/cli/projects.md")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (empty, project) = (
+        directory.path().join("empty"),
+        directory.path().join("project"),
+    );
+    for folder in [&empty, &project] {
+        fs::create_dir(folder).unwrap();
+    }
+    ok(&project, "init --plugins helm --domain example.com");
+    let lines: Vec<&str> = page.lines().collect();
+    let mut compared = 0;
+    for pair in lines.windows(2) {
+        let [command, error] = pair else { continue };
+        let command = command.strip_prefix("$ hybrid-operator ");
+        let (Some(command), true) = (command, error.starts_with("Error: ")) else {
+            continue;
+        };
+        let folder = if command.starts_with("init") {
+            &empty
+        } else {
+            &project
+        };
+        let output = run(folder, command.trim_end_matches(" < /dev/null"));
+        let printed = text(&output.stderr);
+        let printed = printed.replace("/nonexistent/", "/home/me/.config/helm/");
+        assert!(
+            printed.lines().any(|line| line == *error),
+            "{command}: {printed}"
+        );
+        compared += 1;
+    }
+    assert_eq!(compared, 4);
+}
+
+/// Shells put the home directory in place of `~` only at the start of a word.
+#[test]
+fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
+    let home = tempfile::tempdir().unwrap();
+    let chart = home.path().join("web");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(
+        chart.join("Chart.yaml"),
+        "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+    )
+    .unwrap();
+    fs::write(chart.join("values.yaml"), "size: 1\n").unwrap();
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+    fs::write(chart.join("templates/map.yaml"), map).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let run = |arguments: &str| {
+        let output = Command::new(PROGRAM)
+            .args(arguments.split_whitespace())
+            .current_dir(project)
+            .env("HOME", home.path())
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    for arguments in [
+        "init --plugins=helm --domain=example.com --project-name=web --helm-chart=~/web",
+        "create api --group=shop --version=v1 --kind=Web --helm-chart=~/web/ --force",
+        "template web ~/web",
+        "lint ~/web",
+        "generate types --chart=~/web",
+        "generate rbac --previous-chart=~/web",
+        "charts dependency update ~/web",
+    ] {
+        let (ended_well, _, err) = run(arguments);
+        assert!(ended_well, "{arguments}: {err}");
+    }
+    let (ended_well, _, err) = run("create api --helm-chart=~/none");
+    let missing = home.path().join("none").display().to_string();
+    assert!(!ended_well && err.contains(&missing), "{err}");
+    // A directory of this name comes first, as for Helm.
+    fs::create_dir_all(project.join("~")).unwrap();
+    fs::rename(&chart, project.join("~/web")).unwrap();
+    let (ended_well, out, err) = run("template web ~/web");
+    assert!(ended_well && out.contains("kind: ConfigMap"), "{err}");
+}
+
+#[test]
 fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
     let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;

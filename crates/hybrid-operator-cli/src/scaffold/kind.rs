@@ -69,7 +69,7 @@ impl Kind {
             "version": self.version,
             "kind": kind,
             "lower": self.lower(),
-            "sample": format!("{}-sample", self.lower()),
+            "sample": names::sample(&self.lower(), "sample"),
             "plural": self.plural(),
             "module": names::module(kind),
             "namespaced": self.namespaced,
@@ -102,6 +102,7 @@ pub(crate) fn create_chart_kind(
         ..kind.resource(&file.domain)
     };
     let group = wanted.full_group();
+    names::check_definition(&kind.plural(), &group)?;
     add_resource(file, wanted)?;
     for (path, data) in source.files() {
         draft.add(path, data)?;
@@ -159,6 +160,7 @@ pub(crate) fn create_native_kind(
     names::check_native_kind(&kind.kind)?;
     let group = kind.resource(&file.domain).full_group();
     let kind = &version::like_others(file, &group, kind)?;
+    names::check_definition(&kind.plural(), &group)?;
     let controller = version::gets_controller(file, &group, kind, controller)?;
     let data = kind.data(&group, &file.project_name);
     if resource {
@@ -206,7 +208,7 @@ fn add_manifests(
     }
     if !is_first && let Some(fields) = data.as_object_mut() {
         // Two samples of one name would be one object.
-        let name = format!("{}-{}-sample", kind.lower(), kind.version);
+        let name = names::sample(&kind.lower(), &format!("{}-sample", kind.version));
         fields.insert("sample".to_owned(), name.into());
     }
     add_sample(draft, kind, render("native/sample.yaml", &data)?)?;

@@ -25,6 +25,18 @@ pub(crate) enum NameError {
         /// The reserved word that it leads to.
         word: String,
     },
+    /// The name of the definition would be too long.
+    #[error(
+        "the names {plural:?} and {group:?} are too long together: {plural}.{group} is the name of the \
+         CustomResourceDefinition, which may have 253 characters, and would have {}; choose a shorter domain or group",
+        .plural.len() + 1 + .group.len()
+    )]
+    Definition {
+        /// Plural name of the kind.
+        plural: String,
+        /// API group.
+        group: String,
+    },
     /// The generated code uses a type of this name.
     #[error(
         "the kind {name:?} cannot be native: the generated code uses a type of this name; choose another name"
@@ -35,10 +47,20 @@ pub(crate) enum NameError {
     },
 }
 
-const LABEL: &str = "use at most 63 lower case letters, digits and '-', with a letter first and a letter or digit last, such as memcached-operator";
+const PROJECT: &str = "use at most 36 lower case letters, digits and '-', with a letter first and a letter or digit last, such as memcached-operator; the longest name that is made of it, PROJECT-controller-manager-metrics, must be that of a Service";
 const SUBDOMAIN: &str = "use lower case letters, digits and '-' in parts of at most 63 characters that are separated by '.', such as example.com";
-const KIND: &str = "use at most 63 letters and digits in CamelCase, such as MemcachedBackup";
-const VERSION: &str = "use v1, v1beta1, v1alpha1 and the like";
+const COMMUNITY: &str = "Kubernetes keeps groups below k8s.io and kubernetes.io for itself; use a domain of your own, such as example.com";
+const KIND: &str = "use at most 59 letters and digits in CamelCase, such as MemcachedBackup; Kubernetes allows 63 in the name of its list, KINDList";
+const VERSION: &str = "use v1, v1beta1, v1alpha1 and the like, of at most 63 characters";
+
+/// The longest name of a Service, and of most parts of names.
+const LABEL_MAX: usize = 63;
+/// The longest name of an object.
+const NAME_MAX: usize = 253;
+/// The longest name of a project: that of a Service begins with it.
+const PROJECT_MAX: usize = LABEL_MAX - "-controller-manager-metrics".len();
+/// The longest kind: the kind of its list is a label, too.
+const KIND_MAX: usize = LABEL_MAX - "List".len();
 
 /// Keywords of Rust, including reserved ones.
 const KEYWORDS: &[&str] = &[
@@ -103,11 +125,12 @@ const TYPES: &[&str] = &[
     "Webhooks",
 ];
 
-/// Checks the name of a project: a DNS label, because objects and namespaces are named after it.
+/// Checks the name of a project: a DNS label, because Services and namespaces are named after it.
 pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> {
     let what = "project name";
-    if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return Err(invalid(what, name, LABEL));
+    let is_short = name.len() <= PROJECT_MAX;
+    if !is_short || !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err(invalid(what, name, PROJECT));
     }
     let module = name.replace('-', "_");
     if is_rust && (KEYWORDS.contains(&module.as_str()) || CRATES.contains(&module.as_str())) {
@@ -130,8 +153,26 @@ pub(crate) fn check_group(name: &str) -> Result<(), NameError> {
     check_subdomain("group", name)
 }
 
+/// Checks the name of the CustomResourceDefinition of a kind, which consists of its plural and its whole group.
+pub(super) fn check_definition(plural: &str, group: &str) -> Result<(), NameError> {
+    let is_of_community = |domain: &str| {
+        let rest = group.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if is_of_community("k8s.io") || is_of_community("kubernetes.io") {
+        return Err(invalid("group", group, COMMUNITY));
+    }
+    if plural.len() + 1 + group.len() > NAME_MAX {
+        return Err(NameError::Definition {
+            plural: plural.to_owned(),
+            group: group.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 fn check_subdomain(what: &'static str, name: &str) -> Result<(), NameError> {
-    if name.len() <= 253 && name.split('.').all(is_label) {
+    if name.len() <= NAME_MAX && name.split('.').all(is_label) {
         Ok(())
     } else {
         Err(invalid(what, name, SUBDOMAIN))
@@ -150,7 +191,7 @@ pub(crate) fn check_version(name: &str) -> Result<(), NameError> {
             |(major, minor)| number(major) && number(minor),
         )
     });
-    if is_valid {
+    if is_valid && name.len() <= LABEL_MAX {
         Ok(())
     } else {
         Err(invalid("version", name, VERSION))
@@ -159,7 +200,7 @@ pub(crate) fn check_version(name: &str) -> Result<(), NameError> {
 
 /// Checks a kind.
 pub(crate) fn check_kind(name: &str) -> Result<(), NameError> {
-    let is_valid = name.len() <= 63
+    let is_valid = name.len() <= KIND_MAX
         && name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|b| b.is_ascii_alphanumeric());
     if is_valid {
@@ -192,9 +233,17 @@ pub(super) fn check_plural(name: &str) -> Result<(), NameError> {
     if is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        let rule = "use lower case letters and digits, such as memcacheds";
+        let rule = "use at most 63 lower case letters and digits, such as memcacheds";
         Err(invalid("plural", name, rule))
     }
+}
+
+/// Returns the name of a sample, which the generated controller uses as a label. Of a long kind it has the end.
+pub(super) fn sample(lower_kind: &str, end: &str) -> String {
+    let name = format!("{lower_kind}-{end}");
+    let cut = name.len().saturating_sub(LABEL_MAX);
+    let kept: String = name.chars().skip(cut).collect();
+    kept.trim_start_matches('-').to_owned()
 }
 
 fn invalid(what: &'static str, name: &str, rule: &'static str) -> NameError {
@@ -207,7 +256,7 @@ fn invalid(what: &'static str, name: &str, rule: &'static str) -> NameError {
 
 /// Returns whether a text is a DNS label (RFC 1123).
 pub(super) fn is_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
+    (1..=LABEL_MAX).contains(&text.len())
         && !text.starts_with('-')
         && !text.ends_with('-')
         && text
@@ -272,7 +321,18 @@ mod tests {
         ] {
             assert!(check_version(name).is_err(), "{name}");
         }
-        for name in ["memcached", "My-Kind", "Käse", "", "2Kind", "A_B"] {
+        let longest = format!("A{}", "b".repeat(58));
+        assert_eq!(check_kind(&longest), Ok(()));
+        let too_long = longest + "c";
+        for name in [
+            "memcached",
+            "My-Kind",
+            "Käse",
+            "",
+            "2Kind",
+            "A_B",
+            &too_long,
+        ] {
             assert!(check_kind(name).is_err(), "{name}");
         }
         assert_eq!(check_domain("example.com"), Ok(()));
@@ -285,10 +345,32 @@ mod tests {
             "2shop",
             "shop-",
             "shop.operator",
-            &"a".repeat(64),
+            &"a".repeat(37),
         ] {
             assert!(check_project(name, false).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_are_made_of_others_are_not_too_long() {
+        assert_eq!(check_project(&"a".repeat(36), true), Ok(()));
+        let (plural, domain) = ("a".repeat(63), ["b".repeat(63), "c".repeat(63)].join("."));
+        let group = format!("{}.{domain}", "d".repeat(61));
+        assert_eq!(check_definition(&plural, &group), Ok(()));
+        let error = check_definition(&plural, &format!("d{group}")).unwrap_err();
+        assert!(error.to_string().contains("would have 254;"), "{error}");
+        for group in ["k8s.io", "apps.k8s.io", "x.kubernetes.io"] {
+            assert!(check_definition("webs", group).is_err(), "{group}");
+        }
+        assert_eq!(check_definition("webs", "apps.myk8s.io"), Ok(()));
+        let kind = "a".repeat(59);
+        assert_eq!(sample("order", "sample"), "order-sample");
+        assert_eq!(
+            sample(&kind, "sample"),
+            format!("{}-sample", "a".repeat(56))
+        );
+        let name = sample(&kind, "v1beta1-sample");
+        assert_eq!((name.len(), name.ends_with("a-v1beta1-sample")), (63, true));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Samples: a custom resource with the chart's defaults, and their comments.
 
 use anyhow::Context as _;
+use helm_core::chart::Chart;
+use helm_core::{CompiledChart, Values};
 use serde_json::{Value, json};
 
 use super::ChartApi;
@@ -12,7 +14,8 @@ pub(crate) fn file_name(group: &str, version: &str, kind: &str) -> String {
     format!("{group}_{version}_{kind}.yaml").to_ascii_lowercase()
 }
 
-/// Returns a sample of a kind.
+/// Returns a sample of a kind, with which the chart sees what it sees without values. So it has no nulls of maps: Helm
+/// drops them from a chart's defaults, while a null of a custom resource removes the default of a dependency.
 pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
     let head = json!({
         "apiVersion": format!("{}/{}", api.group, api.version).trim_start_matches('/'),
@@ -21,7 +24,9 @@ pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
     });
     let head = go_yaml::to_string(&head)
         .with_context(|| format!("cannot write a sample of {}", api.kind))?;
-    let values = Value::Object(api.chart.values().clone());
+    let mut values = Value::Object(api.chart.values().clone());
+    let seen = seen_values(api.chart);
+    fill_nulls(&mut values, &seen);
     if values.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(format!("{head}spec: {{}}\n"));
     }
@@ -32,7 +37,8 @@ pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
     let file = api.chart.values_file();
     let text = file.and_then(|file| std::str::from_utf8(file.data()).ok());
     if let Some(text) = text {
-        let sample = format!("{head}spec:\n{note}{}", indented(text));
+        let text = without_nulls(text, &seen);
+        let sample = format!("{head}spec:\n{note}{}", indented(&text));
         if means(&sample, &values) {
             return Ok(sample);
         }
@@ -41,6 +47,127 @@ pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
     let values = go_yaml::to_string(&values)
         .with_context(|| format!("cannot write a sample of {}", api.kind))?;
     Ok(format!("{head}spec:\n{note}{}", indented(&values)))
+}
+
+/// Returns the values that a chart sees if none are given.
+fn seen_values(chart: &Chart) -> Value {
+    let compiled = CompiledChart::compile(chart).ok();
+    let seen = compiled.and_then(|chart| chart.coalesce_unchecked(Values::default()).ok());
+    seen.map_or(Value::Null, |seen| Value::Object(seen.values().clone()))
+}
+
+/// Replaces the nulls of nested maps by what the chart sees there, or removes them; lists are unchanged, as in Helm.
+fn fill_nulls(value: &mut Value, seen: &Value) {
+    let Value::Object(map) = value else { return };
+    for (key, value) in map.iter_mut() {
+        match seen.get(key) {
+            Some(seen) if value.is_null() => *value = seen.clone(),
+            seen => fill_nulls(value, seen.unwrap_or(&Value::Null)),
+        }
+    }
+    map.retain(|_, value| !value.is_null());
+}
+
+/// Gives the keys of a values file that have no value those that the chart sees, or makes comments of them.
+fn without_nulls(text: &str, seen: &Value) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for number in 0..lines.len() {
+        let Some(line) = lines.get(number).filter(|line| has_no_value(line)) else {
+            continue;
+        };
+        // A line that only looks like a key belongs to a text.
+        let mut marked = lines.clone();
+        if let Some(marked) = marked.get_mut(number) {
+            *marked = with_value(line, MARK);
+        }
+        let Some(path) = path_of_mark(&marked) else {
+            continue;
+        };
+        let value = path.iter().try_fold(seen, |value, key| value.get(key));
+        let depth = indent(line);
+        let mut changed = line.clone();
+        match value.filter(|value| !value.is_null()) {
+            Some(value) => changed = with_value(line, &whole(value).to_string()),
+            None => changed.insert_str(depth, "# "),
+        }
+        let is_comment = !is_text(&changed);
+        if let Some(line) = lines.get_mut(number) {
+            *line = changed;
+        }
+        // Without its last key, a map would be null.
+        let mut above = lines.iter().take(number);
+        let parent = above.rposition(|line| is_text(line) && indent(line) < depth);
+        let mut below = lines.iter().skip(parent.map_or(0, |parent| parent + 1));
+        let next = below.find(|line| is_text(line));
+        if let Some(parent) =
+            parent.filter(|_| is_comment && next.is_none_or(|next| indent(next) < depth))
+            && let Some(parent) = lines.get_mut(parent).filter(|parent| has_no_value(parent))
+        {
+            *parent = with_value(parent, "{}");
+        }
+    }
+    lines.join("\n")
+}
+
+/// A text that no values file has.
+const MARK: &str = "\"\\u0001\"";
+
+/// Returns the keys that lead to the mark, unless it is in a list.
+fn path_of_mark(lines: &[String]) -> Option<Vec<String>> {
+    fn find(value: &Value) -> Option<Vec<String>> {
+        match value {
+            Value::String(text) if text == "\u{1}" => Some(Vec::new()),
+            Value::Object(map) => map.iter().find_map(|(key, value)| {
+                let mut path = find(value)?;
+                path.insert(0, key.clone());
+                Some(path)
+            }),
+            _ => None,
+        }
+    }
+    find(&go_yaml::from_str(&lines.join("\n")).ok()?)
+}
+
+/// Returns a value with integers in place of whole numbers, all of which are floats in charts.
+fn whole(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            let text = number.to_string();
+            let whole = text.strip_suffix(".0").and_then(|text| text.parse().ok());
+            whole.map_or_else(|| value.clone(), |whole: i64| whole.into())
+        }
+        Value::Array(list) => list.iter().map(whole).collect(),
+        Value::Object(map) => {
+            let map = map.iter();
+            map.map(|(key, value)| (key.clone(), whole(value)))
+                .collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Returns the line of a key without a value, with a value.
+fn with_value(line: &str, value: &str) -> String {
+    let (text, comment) = line.split_at(line.find(" #").unwrap_or(line.len()));
+    let key = text.rsplit_once(':').map_or(text, |(key, _)| key);
+    format!("{key}: {value}{comment}")
+}
+
+/// Returns whether a line looks like a key without a value.
+fn has_no_value(line: &str) -> bool {
+    let text = line.split_once(" #").map_or(line, |(text, _)| text).trim();
+    let value = text.rsplit_once(':').map(|(_, value)| value.trim());
+    is_text(text) && matches!(value, Some("" | "~" | "null" | "Null" | "NULL"))
+}
+
+/// Returns whether a line is more than a comment.
+fn is_text(line: &str) -> bool {
+    let line = line.trim_start();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
 }
 
 /// Indents a YAML file, so that it can stand below a key.
@@ -88,7 +215,7 @@ fn is_equal(one: &Value, two: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use helm_core::chart::{Chart, File};
+    use helm_core::chart::File;
 
     use super::*;
 
@@ -98,16 +225,19 @@ mod tests {
             File::new("values.yaml", values),
         ])
         .unwrap();
-        sample(&ChartApi {
+        sample(&of_chart(&chart)).unwrap()
+    }
+
+    fn of_chart(chart: &Chart) -> ChartApi<'_> {
+        ChartApi {
             group: "shop.example.com",
             version: "v1",
             kind: "Web",
             plural: "webs",
             namespaced: true,
-            chart: &chart,
+            chart,
             directory: "helm-charts/web",
-        })
-        .unwrap()
+        }
     }
 
     const HEAD: &str =
@@ -115,14 +245,62 @@ mod tests {
 
     #[test]
     fn comments_of_the_values_are_kept() {
-        let text = "---\n# Size.\nreplicas: 3\n\nscript: |\n  a\n   b\n\n  c\nempty:\n\n";
+        let text = "---\n# Size.\nreplicas: 3\n\nscript: |\n  a\n   b\n\n  c\nempty: {}\n\n";
         assert_eq!(
             of(text),
             format!(
                 "{HEAD}spec:\n  # The defaults of the chart, from helm-charts/web/values.yaml.\n  # Size.\n  \
-                 replicas: 3\n\n  script: |\n    a\n     b\n\n    c\n  empty:\n"
+                 replicas: 3\n\n  script: |\n    a\n     b\n\n    c\n  empty: {{}}\n"
             )
         );
+    }
+
+    #[test]
+    fn nulls_are_comments_where_they_are_keys_of_maps() {
+        let sample = of(
+            "a: # Size.\nb:\n  c: ~\n  d: null # Colour.\ne:\n  # Nothing.\n  f:\n  g: 1\ntext: |\n  x:\n\
+                         list:\n- y:\n  z: 1\nh:\n  i:\n    j:\n",
+        );
+        let (_, spec) = sample.split_once("values.yaml.\n").unwrap();
+        assert_eq!(
+            spec,
+            "  # a: # Size.\n  b: {}\n    # c: ~\n    # d: null # Colour.\n  e:\n    # Nothing.\n    # f:\n    g: 1\n  \
+             text: |\n    x:\n  list:\n  - y:\n    z: 1\n  h:\n    i: {}\n      # j:\n"
+        );
+        let folded = of("# One.\na: {b: null, c: {d: null}}\n");
+        assert!(folded.ends_with("  a:\n    c: {}\n"), "{folded}");
+        assert_eq!(of("a:\n"), format!("{HEAD}spec: {{}}\n"));
+    }
+
+    #[test]
+    fn a_sample_gives_the_values_of_no_values_at_all() {
+        let chart = Chart::from_files([
+            File::new("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}"),
+            File::new(
+                "values.yaml",
+                "size: 1\nsub:\n  limit: # Most.\n  deep:\n    x: ~\n  ports: ~\nown:\n  size:\n",
+            ),
+            File::new(
+                "charts/sub/Chart.yaml",
+                "{apiVersion: v2, name: sub, version: 1.0.0}",
+            ),
+            File::new(
+                "charts/sub/values.yaml",
+                "{limit: 5, deep: {x: 1}, ports: [{port: 80}]}",
+            ),
+        ])
+        .unwrap();
+        let values = |text: &str| {
+            let compiled = helm_core::CompiledChart::compile(&chart).unwrap();
+            let object = helm_core::values::read(text.as_bytes()).unwrap();
+            let given = object.get("spec").and_then(Value::as_object).cloned();
+            compiled.coalesce(given.unwrap_or_default()).unwrap()
+        };
+        let sample = sample(&of_chart(&chart)).unwrap();
+        let spec = "  size: 1\n  sub:\n    limit: 5 # Most.\n    deep:\n      x: 1\n    \
+                    ports: [{\"port\":80}]\n  own: {}\n    # size:\n";
+        assert!(sample.ends_with(spec), "{sample}");
+        assert_eq!(values(&sample).values(), values("spec: {}").values());
     }
 
     #[test]

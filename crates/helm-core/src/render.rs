@@ -14,8 +14,8 @@ use crate::capabilities::CapabilityReads;
 use crate::chart::{Chart, CrdFile};
 use crate::engine::{LookupKey, Output, RenderError};
 use crate::manifest::{
-    self, DeletePolicy, Head, HeadError, Hook, HookEvent, HookExecution, KindOrder, ManifestError,
-    ManifestObject, OutputLogPolicy, hook,
+    self, DeletePolicy, DropCause, Dropped, Head, HeadError, Hook, HookEvent, HookExecution,
+    KindOrder, ManifestError, ManifestObject, OutputLogPolicy, hook,
 };
 use crate::place;
 use crate::yaml;
@@ -30,6 +30,7 @@ pub struct Rendered {
     hooks: Vec<Hook>,
     /// Template, place and kind of the first hook without a name, if there is one.
     nameless_hook: Option<(Arc<str>, Place, String)>,
+    dropped: Vec<Dropped>,
     notes: String,
     crds: Vec<CrdFile>,
     capability_reads: CapabilityReads,
@@ -105,6 +106,11 @@ impl Rendered {
     /// Returns the hooks in Helm's order.
     pub fn hooks(&self) -> &[Hook] {
         &self.hooks
+    }
+
+    /// Returns the documents that are neither in the manifest nor among the hooks.
+    pub fn dropped(&self) -> &[Dropped] {
+        &self.dropped
     }
 
     /// Returns the rendered `NOTES.txt`.
@@ -196,6 +202,7 @@ impl Rendered {
         let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
         let mut hooks = Vec::new();
+        let mut dropped = Vec::new();
         let mut nameless_hook = None;
         for (path, content) in files {
             let content = text(&path, &content)?;
@@ -215,11 +222,22 @@ impl Rendered {
                 place.document += 1;
                 place.line += lines(&content, counted, start);
                 counted = start;
-                if sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
-                    let kind = hooks.last().map(|hook| hook.kind.clone());
-                    let found = (Arc::clone(&path), place, kind.unwrap_or_default());
-                    nameless_hook.get_or_insert(found);
+                match sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
+                    Sorted::Complete => {}
+                    Sorted::NamelessHook(kind) => {
+                        nameless_hook.get_or_insert((Arc::clone(&path), place, kind));
+                    }
+                    Sorted::Dropped { kind, event } => dropped.push(Dropped {
+                        template: path.to_string(),
+                        kind,
+                        cause: DropCause::UnknownEvent(event),
+                    }),
                 }
+                dropped.extend(manifest::after_end(text).map(|rest| Dropped {
+                    template: path.to_string(),
+                    kind: manifest::kind_in(rest),
+                    cause: DropCause::AfterEnd,
+                }));
             }
         }
         KindOrder::Install.sort(&mut documents, |document| &document.kind);
@@ -229,6 +247,7 @@ impl Rendered {
             documents,
             hooks,
             nameless_hook,
+            dropped,
             notes,
             crds: chart.crds(),
             capability_reads: output.capability_reads,
@@ -337,7 +356,17 @@ fn joined(documents: &[ManifestDocument]) -> String {
     manifest
 }
 
-/// Adds a document to the manifest or to the hooks. Returns whether it is a hook without a name.
+/// Where a document went.
+enum Sorted {
+    /// To the manifest or to the hooks.
+    Complete,
+    /// To the hooks, of this kind and without a name.
+    NamelessHook(String),
+    /// Nowhere: a hook of this kind with an event that does not exist.
+    Dropped { kind: String, event: String },
+}
+
+/// Adds a document to the manifest or to the hooks.
 fn sort_document(
     path: &Arc<str>,
     place: Place,
@@ -345,7 +374,7 @@ fn sort_document(
     budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
-) -> Result<bool, RenderError> {
+) -> Result<Sorted, RenderError> {
     let failed = |error: HeadError| {
         if budget.check() == Err(BudgetError::Cancelled) {
             return RenderError::Cancelled;
@@ -373,22 +402,24 @@ fn sort_document(
             is_blank: head.is_blank,
             changed: None,
         });
-        return Ok(false);
+        return Ok(Sorted::Complete);
     };
     let names = |list: &str| -> Vec<String> {
         list.split(',')
             .map(|name| name.trim().to_lowercase())
             .collect()
     };
-    let events = names(events)
-        .iter()
-        .map(|name| HookEvent::from_annotation(name))
-        .collect();
+    let known = |name: String| HookEvent::from_annotation(&name).ok_or(name);
     // A hook with an unknown event is neither run nor installed.
-    let Some(events) = events else {
-        return Ok(false);
+    let events = match names(events).into_iter().map(known).collect() {
+        Ok(events) => events,
+        Err(event) => {
+            let kind = head.kind;
+            return Ok(Sorted::Dropped { kind, event });
+        }
     };
-    let nameless = head.name.is_empty() && !head.is_generated;
+    let nameless = (head.name.is_empty() && !head.is_generated)
+        .then(|| Sorted::NamelessHook(head.kind.clone()));
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
     let policies = |name| annotation(name).map(names).unwrap_or_default();
     hooks.push(Hook {
@@ -409,7 +440,7 @@ fn sort_document(
             .collect(),
         kind: head.kind,
     });
-    Ok(nameless)
+    Ok(nameless.unwrap_or(Sorted::Complete))
 }
 
 #[cfg(test)]
@@ -470,9 +501,20 @@ mod tests {
         let rendered = rendered(&[
             ("c/templates/h.yaml", hook),
             ("c/templates/u.yaml", unknown),
+            ("c/templates/v.yaml", "kind: Zebra\n...\nkind: Job\n"),
         ]);
         let rendered = rendered.unwrap();
-        assert_eq!(rendered.manifest(), "");
+        assert!(!rendered.manifest().contains("\nkind: Job\nmetadata"));
+        let dropped = |template: &str, cause| Dropped {
+            template: format!("c/templates/{template}.yaml"),
+            kind: "Job".to_owned(),
+            cause,
+        };
+        let unknown = DropCause::UnknownEvent("crd-install".to_owned());
+        assert_eq!(
+            rendered.dropped(),
+            [dropped("u", unknown), dropped("v", DropCause::AfterEnd)]
+        );
         let [found] = rendered.hooks() else {
             panic!("{:?}", rendered.hooks())
         };

@@ -1,6 +1,8 @@
 //! Reads the source of templates without rendering it: the actions with their tokens, and the
 //! literal text around them. Comments and strings are recognised as Go's lexer does.
 
+use std::collections::BTreeSet;
+
 use helm_core::chart::Chart;
 
 /// Stands for an action in [`TemplateSource::lines`].
@@ -22,6 +24,8 @@ pub(crate) struct TemplateFile {
     pub(crate) rendered_path: String,
     /// Path of the chart's values within those of the whole.
     pub(crate) values_path: Vec<String>,
+    /// Whether it is rendered: of library charts, and of files whose name begins with `_`, only the definitions are used.
+    pub(crate) is_rendered: bool,
     /// The content.
     pub(crate) source: TemplateSource,
 }
@@ -41,7 +45,9 @@ fn add_templates(
     files: &mut Vec<TemplateFile>,
 ) {
     for file in chart.templates() {
+        let name = file.name().rsplit('/').next().unwrap_or_default();
         files.push(TemplateFile {
+            is_rendered: !name.starts_with('_') && !chart.metadata().is_library(),
             path: format!("{directory}{}", file.name()),
             rendered_path: format!("{rendered}{}", file.name()),
             values_path: values_path.to_vec(),
@@ -252,6 +258,39 @@ impl TemplateSource {
         }
         documents.push(current);
         documents.retain(|document| document.kind_line > 0);
+        documents
+    }
+}
+
+impl TemplateSource {
+    /// Returns the lines that are within `define` or `block`, at least in part.
+    fn lines_of_definitions(&self) -> BTreeSet<usize> {
+        let mut actions = self.actions.iter();
+        let mut open: Vec<bool> = Vec::new();
+        let mut lines = BTreeSet::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            let mut is_defined = open.contains(&true);
+            for _ in line.matches(ACTION) {
+                match actions.next().and_then(Action::keyword) {
+                    Some("define" | "block") => open.push(true),
+                    Some("if" | "with" | "range") => open.push(false),
+                    Some("end") => drop(open.pop()),
+                    _ => {}
+                }
+                is_defined |= open.contains(&true);
+            }
+            if is_defined {
+                lines.insert(index + 1);
+            }
+        }
+        lines
+    }
+
+    /// Returns the documents that are not within a definition.
+    pub(crate) fn documents_outside_of_definitions(&self) -> Vec<Document> {
+        let defined = self.lines_of_definitions();
+        let mut documents = self.documents();
+        documents.retain(|document| !defined.contains(&document.kind_line));
         documents
     }
 }

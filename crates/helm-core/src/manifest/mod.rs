@@ -11,6 +11,7 @@
 //! ```
 
 pub mod diff;
+mod dropped;
 mod duplicate;
 mod head;
 pub mod hook;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use diff::{Change, ChangeKind};
+pub use dropped::{DropCause, Dropped};
+pub(crate) use dropped::{after_end, kind_in};
 pub use duplicate::first_duplicate;
 pub(crate) use head::{Head, HeadError};
 pub use hook::{

@@ -78,6 +78,10 @@ pub(crate) const RULES: &[(&str, &str)] = &[
         "deprecated-api",
         "an API version that Kubernetes will remove",
     ),
+    (
+        "dropped-document",
+        "a document that is neither installed nor run",
+    ),
     ("duplicate-object", "an object that is rendered twice"),
     ("fixed-name", "a name without the release's name"),
     ("foreign-namespace", "an object in another namespace"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helm_core::chart::Chart;
-use helm_core::manifest::{ManifestObject, first_duplicate};
+use helm_core::manifest::{DropCause, Dropped, ManifestObject, first_duplicate, hook};
 use serde_json::Value;
 
 use super::api_versions::fate;
@@ -83,7 +83,17 @@ impl Rules<'_> {
         message: String,
         help: &str,
     ) {
-        let (file, line) = self.places.of(found, line);
+        let place = self.places.of(found, line);
+        self.find_at(place, (id, severity), message, help);
+    }
+
+    fn find_at(
+        &mut self,
+        (file, line): (String, usize),
+        (id, severity): (&'static str, Severity),
+        message: String,
+        help: &str,
+    ) {
         if !self.seen.insert((id, file.clone(), line)) {
             return;
         }
@@ -122,6 +132,9 @@ impl Rules<'_> {
                 self.hook(found);
             }
         }
+        for dropped in &render.dropped {
+            self.dropped(dropped);
+        }
         let objects: Vec<&Found> = render
             .objects
             .iter()
@@ -142,6 +155,42 @@ impl Rules<'_> {
                 "give one of them another name, or render only one",
             );
         }
+    }
+
+    fn dropped(&mut self, dropped: &Dropped) {
+        let kind = match dropped.kind.as_str() {
+            "" => "document",
+            kind => kind,
+        };
+        let (place, message, help) = match &dropped.cause {
+            DropCause::UnknownEvent(event) => {
+                let place = self.places.line(&dropped.template, |line| {
+                    line.contains(hook::ANNOTATION)
+                        && !line.contains("helm.sh/hook-")
+                        && line.to_lowercase().contains(event)
+                });
+                let message = format!(
+                    "this {kind} is neither installed nor run, as in Helm: its hook names the event {event:?}, which does not exist"
+                );
+                let help = "use pre- or post-install, -upgrade, -rollback or -delete, or test";
+                (place, message, help)
+            }
+            DropCause::AfterEnd => {
+                let place = self.places.line(&dropped.template, |line| {
+                    line.trim_end() == "..." || line.starts_with("... ")
+                });
+                let message = format!(
+                    "the {kind} after the line '...' is not installed, as in Helm: '...' ends the document, and only a line '---' begins another one"
+                );
+                (place, message, "write '---' in place of '...'")
+            }
+        };
+        self.find_at(
+            place,
+            ("dropped-document", Severity::Warning),
+            message,
+            help,
+        );
     }
 
     fn name(&mut self, found: &Found, render: &Render) {

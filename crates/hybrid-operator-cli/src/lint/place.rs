@@ -68,6 +68,18 @@ impl<'a> Places<'a> {
             },
         )
     }
+
+    /// Returns the file of a template and the first line of it that is `wanted`; without one, that of the first action
+    /// that gives an object.
+    pub(super) fn line(&self, template: &str, wanted: impl Fn(&str) -> bool) -> (String, usize) {
+        let Some((file, _)) = self.files.get(template) else {
+            return (template.to_owned(), 1);
+        };
+        let mut lines = file.source.lines.iter();
+        let line = lines.position(|line| wanted(line));
+        let line = line.map_or_else(|| first_action(file), |index| index + 1);
+        (file.path.clone(), line)
+    }
 }
 
 /// Returns the document that an object comes from: of its kind, and with its name as far as that is

@@ -3,7 +3,7 @@
 use helm_core::chart::Chart;
 
 use super::{Finding, Severity};
-use crate::template_source::{TemplateFile, Token};
+use crate::template_source::{TemplateFile, Token, TokenKind};
 
 /// Functions with another result each time.
 pub(super) const RANDOM: &[&str] = &[
@@ -44,6 +44,8 @@ pub(super) fn findings(chart: &Chart, files: &[TemplateFile]) -> Vec<Finding> {
             }
         }
     }
+    findings.extend(not_rendered(files));
+    other_files_of_crds(chart, "", &mut findings);
     if chart.schema().is_none() && !chart.values().is_empty() {
         findings.push(Finding {
             file: "values.yaml".to_owned(),
@@ -73,6 +75,69 @@ pub(super) fn findings(chart: &Chart, files: &[TemplateFile]) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Finds documents of templates that are not rendered and that no template includes as a whole file.
+fn not_rendered(files: &[TemplateFile]) -> Vec<Finding> {
+    let texts = || {
+        let actions = files.iter().flat_map(|file| &file.source.actions);
+        actions.flat_map(|action| &action.tokens)
+    };
+    let is_included = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let mut texts = texts().filter(|token| token.kind == TokenKind::Text);
+        texts.any(|token| token.text.rsplit('/').next() == Some(name))
+    };
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| !file.is_rendered) {
+        let documents = file.source.documents_outside_of_definitions();
+        if documents.is_empty() || is_included(&file.path) {
+            continue;
+        }
+        findings.extend(documents.iter().map(|document| Finding {
+            file: file.path.clone(),
+            line: document.kind_line,
+            id: "dropped-document",
+            severity: Severity::Warning,
+            message: format!(
+                "this {} is not installed, as in Helm: of library charts, and of templates whose name begins with '_', only what 'define' names is used",
+                document.kinds.first().map_or("document", String::as_str)
+            ),
+            help: "move it to a template of another name in a chart that is no library, or 'define' and include it".to_owned(),
+        }));
+    }
+    findings
+}
+
+/// Finds objects in files of `crds/` that are not read because of their extension.
+fn other_files_of_crds(chart: &Chart, directory: &str, findings: &mut Vec<Finding>) {
+    let read = ["yaml", "yml", "json"];
+    for file in chart.files() {
+        let extension = file.name().rsplit_once('.').map_or("", |(_, end)| end);
+        let is_read = read.iter().any(|one| extension.eq_ignore_ascii_case(one));
+        let is_prose = ["md", "txt"]
+            .iter()
+            .any(|one| extension.eq_ignore_ascii_case(one));
+        if !file.name().starts_with("crds/") || is_read || is_prose {
+            continue;
+        }
+        let text = String::from_utf8_lossy(file.data());
+        let Some(line) = text.lines().position(|line| line.starts_with("kind:")) else {
+            continue;
+        };
+        findings.push(Finding {
+            file: format!("{directory}{}", file.name()),
+            line: line + 1,
+            id: "dropped-document",
+            severity: Severity::Warning,
+            message: "the objects of this file are not installed, as in Helm: of crds/, only files that end with .yaml, .yml or .json are read".to_owned(),
+            help: "rename the file".to_owned(),
+        });
+    }
+    for dependency in chart.dependencies() {
+        let directory = format!("{directory}charts/{}/", dependency.name());
+        other_files_of_crds(dependency, &directory, findings);
+    }
 }
 
 fn call_finding(file: &TemplateFile, call: &Token, arguments: &[Token]) -> Option<Finding> {

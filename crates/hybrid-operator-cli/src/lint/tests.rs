@@ -342,6 +342,83 @@ fn objects_that_are_kept() {
 }
 
 #[test]
+fn documents_that_a_chart_drops_without_a_word() {
+    let hook = |events: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\n{NAME}  annotations:\n    helm.sh/hook-weight: '1'\n    helm.sh/hook: {events}\n"
+        )
+    };
+    let id = "dropped-document";
+    for bad in ["pre-instal", "post-install, Crd-Install", "''"] {
+        template(
+            id,
+            &hook(bad),
+            &["warning templates/a.yaml:7"],
+            &hook("Pre-Install,test-success"),
+        );
+    }
+    let object = format!("apiVersion: v1\nkind: ConfigMap\n{NAME}");
+    template(
+        id,
+        &format!("{object}...\n{object}"),
+        &["warning templates/a.yaml:5"],
+        &format!("{object}---\n{object}...\n# The end.\n"),
+    );
+    // A helper prints the hook.
+    rule(
+        id,
+        &[
+            (
+                "templates/_a.tpl",
+                &format!("{{{{ define \"a\" }}}}\n{}{{{{ end }}}}", hook("x")),
+            ),
+            ("templates/a.yaml", "\n{{ include \"a\" . }}"),
+        ],
+        &["warning templates/a.yaml:2"],
+        &[("templates/a.yaml", &object)],
+    );
+    let defined =
+        format!("{{{{ define \"a\" }}}}{{{{ if .x }}}}\n{object}{{{{ end }}}}{{{{ end }}}}\n");
+    rule(
+        id,
+        &[("templates/_a.yaml", &format!("{defined}{object}"))],
+        &["warning templates/_a.yaml:8"],
+        &[
+            ("templates/_a.yaml", &defined),
+            ("templates/_b.yaml", &object),
+            (
+                "templates/c.yaml",
+                "{{ include (print $.Template.BasePath \"/_b.yaml\") . }}",
+            ),
+        ],
+    );
+    let library = |kind| format!("apiVersion: v2\nname: l\nversion: 1.0.0\ntype: {kind}\n");
+    rule(
+        id,
+        &[
+            ("charts/l/Chart.yaml", &library("library")),
+            ("charts/l/templates/a.yaml", &object),
+        ],
+        &["warning charts/l/templates/a.yaml:2"],
+        &[
+            ("charts/l/Chart.yaml", &library("application")),
+            ("charts/l/templates/a.yaml", &object),
+        ],
+    );
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n";
+    rule(
+        id,
+        &[("crds/a.yaml.tpl", definition)],
+        &["warning crds/a.yaml.tpl:2"],
+        &[
+            ("crds/README.md", definition),
+            ("crds/LICENSE", "free"),
+            ("crds/a.YAML", definition),
+        ],
+    );
+}
+
+#[test]
 fn a_chart_that_cannot_be_rendered() {
     template(
         "render",

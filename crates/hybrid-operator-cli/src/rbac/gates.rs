@@ -266,6 +266,7 @@ mod tests {
         let files: Vec<TemplateFile> = texts
             .iter()
             .map(|text| TemplateFile {
+                is_rendered: true,
                 path: "templates/a.yaml".to_owned(),
                 rendered_path: "templates/a.yaml".to_owned(),
                 values_path: Vec::new(),

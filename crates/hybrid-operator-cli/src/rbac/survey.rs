@@ -8,7 +8,7 @@ use std::thread;
 use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
 use helm_core::engine::{ReleaseInfo, RenderInput, RenderLimits};
-use helm_core::manifest::{ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
+use helm_core::manifest::{Dropped, ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
 use helm_core::{Capabilities, CompiledChart, RenderError, Rendered, Values};
@@ -56,6 +56,8 @@ pub(crate) struct Render {
     pub(crate) label: String,
     /// The objects, then the hooks.
     pub(crate) objects: Vec<Found>,
+    /// Documents that are neither installed nor run. Templates are without the chart's name.
+    pub(crate) dropped: Vec<Dropped>,
     /// Whether a hook asks for the output of its containers.
     pub(crate) reads_logs: bool,
     /// Kinds that templates looked up.
@@ -310,6 +312,10 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Manife
             });
         }
     }
+    let dropped = rendered.dropped().iter().map(|dropped| Dropped {
+        template: short(&dropped.template),
+        ..dropped.clone()
+    });
     let reads_logs = rendered.hooks().iter().any(|hook| {
         let mut policies = hook.output_log_policies.iter();
         policies.any(|policy| !matches!(policy, OutputLogPolicy::Other(_)))
@@ -318,6 +324,7 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Manife
     Ok(Render {
         label: label.to_owned(),
         objects,
+        dropped: dropped.collect(),
         reads_logs,
         lookups: lookups
             .map(|key| GroupKind::of_api_version(&key.api_version, &key.kind))

@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::FIELD_MANAGER;
 use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, controller_of};
 
-/// Hashes the fields of our `Apply` entry, the controller reference and our labels. Returns 0 if
-/// there is no such entry.
+/// Hashes the fields of our `Apply` entry, the controller reference, our labels, and who has written
+/// over our data through `stringData`. Returns 0 if there is no such entry.
 ///
 /// The hash does not depend on the order of fields, and is stable across versions of the operator,
 /// because the [`aggregate`] is stored in the status.
@@ -39,7 +39,32 @@ pub(crate) fn ours_hash(metadata: &ObjectMeta) -> u64 {
             }
         }
     }
+    for other in entries {
+        hash = hash.wrapping_add(overwritten_texts(entry, other));
+    }
     hash.max(1)
+}
+
+/// Hashes which keys of our `data` an entry of a Secret has set through `stringData`, by whom and when; 0
+/// if none. The API server copies their values to `data` without taking the keys from our entry.
+fn overwritten_texts(ours: &ManagedFieldsEntry, other: &ManagedFieldsEntry) -> u64 {
+    let fields = |entry: &'_ ManagedFieldsEntry, name: &str| {
+        let fields = &entry.fields_v1.as_ref()?.0;
+        fields.get(name)?.as_object().cloned()
+    };
+    let Some(texts) = fields(other, "f:stringData") else {
+        return 0;
+    };
+    let data = fields(ours, "f:data").unwrap_or_default();
+    let time = other.time.as_ref().map_or(0, |time| time.0.as_second());
+    let manager = hash_text(other.manager.as_deref().unwrap_or_default());
+    let write = mix(manager ^ mix(time.cast_unsigned()));
+    let overwritten = texts
+        .keys()
+        .filter(|key| *key != "." && data.contains_key(*key));
+    overwritten.fold(0, |sum: u64, key| {
+        sum.wrapping_add(mix(hash_text(key) ^ write))
+    })
 }
 
 /// Returns whether an entry of `managedFields` is our `Apply` entry.

@@ -3,7 +3,7 @@
 use crate::cluster::apply::Claim;
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::support::{Stage, config_map, deployment, known};
@@ -90,11 +90,30 @@ async fn string_data_of_secrets_is_watched_and_pruned_like_data() {
     let api = stage.api("v1", "Secret", "secrets");
     let both = secret(json!({"a": "1", "b": "2"}));
     let first = stage.apply(both.clone(), Claim::Unproven).await.unwrap();
-    stage.edit(&api, "s", &json!({"data": {"a": "OQ=="}})).await;
-    assert_ne!(ours(&api, "s").await, first.ours);
-    stage.apply(both, known(&first)).await.unwrap();
-    assert_eq!(ours(&api, "s").await, first.ours);
-    stage
+    let mut applied = first.ours;
+    for (value, manager) in [
+        ("3", None),
+        ("4", Some("kubectl")),
+        ("5", Some("flux")),
+        ("6", None),
+    ] {
+        let theirs = secret(json!({"a": value}));
+        if let Some(manager) = manager {
+            let params = PatchParams::apply(manager).force();
+            drop(
+                api.patch("s", &params, &Patch::Apply(&theirs))
+                    .await
+                    .unwrap(),
+            );
+        } else {
+            stage.edit(&api, "s", &theirs).await;
+        }
+        assert_ne!(ours(&api, "s").await, applied, "{value}");
+        applied = stage.apply(both.clone(), known(&first)).await.unwrap().ours;
+        assert_eq!(ours(&api, "s").await, applied);
+        assert_eq!(api.get("s").await.unwrap().data["data"]["a"], "MQ==");
+    }
+    let pruned = stage
         .apply(secret(json!({"a": "1"})), known(&first))
         .await
         .unwrap();
@@ -102,4 +121,15 @@ async fn string_data_of_secrets_is_watched_and_pruned_like_data() {
         api.get("s").await.unwrap().data["data"],
         json!({"a": "MQ=="})
     );
+    // A key of somebody else.
+    stage.edit(&api, "s", &secret(json!({"theirs": "1"}))).await;
+    assert_eq!(ours(&api, "s").await, pruned.ours);
+    let params = PatchParams::apply("other");
+    let theirs = secret(json!({"theirs": "2"}));
+    drop(
+        api.patch("s", &params.force(), &Patch::Apply(&theirs))
+            .await
+            .unwrap(),
+    );
+    assert_eq!(ours(&api, "s").await, pruned.ours);
 }

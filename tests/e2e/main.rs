@@ -58,6 +58,7 @@ mod safety;
 mod same_inputs;
 mod scope;
 mod security;
+mod state;
 mod status;
 mod symptoms;
 mod traces;

@@ -6,6 +6,7 @@
 //!                -> predecessor superseded
 //! ```
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use futures::future::BoxFuture;
@@ -14,9 +15,10 @@ use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
 use super::live::{
-    AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
+    AppliedObject, Content, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
     read_unwatched, settled,
 };
+use super::scaling::Autoscalers;
 use super::{
     ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,
 };
@@ -32,9 +34,6 @@ use crate::telemetry::traces;
 
 /// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;
-
-/// `None` when the object did not have to be applied.
-type ApplyResult = Result<Option<AppliedObject>, ActionError>;
 
 /// A release record and the release it holds.
 pub(crate) struct StoredRelease {
@@ -95,20 +94,39 @@ pub(crate) async fn deploy(
             Some(previous) => objects(&previous.release.manifest, previous.release.revision.0)?,
             None => Vec::new(),
         };
+        let mut left = Vec::new();
+        for leftover in &leftovers {
+            let number = leftover.release.revision.0;
+            left.push((number, objects(&leftover.release.manifest, number)?));
+        }
         live.begin(revision);
+        let earlier = before
+            .iter()
+            .chain(left.iter().flat_map(|(_, objects)| objects));
+        let autoscalers = Autoscalers::of(&wanted, earlier, context.namespace);
         let applying = traces::span("apply").number("objects", wanted.len());
-        if let waiting @ ActionProgress::Waiting { .. } = applying
-            .run(apply_all(context, live, &wanted, &before))
-            .await?
+        match applying
+            .run(Box::pin(apply_all(
+                context,
+                live,
+                &wanted,
+                &before,
+                &autoscalers,
+            )))
+            .await
         {
-            return Ok(waiting);
+            Ok(ActionProgress::Done) => {}
+            Ok(waiting @ ActionProgress::Waiting { .. }) => return Ok(waiting),
+            // It is created once it is gone.
+            Err(ActionError::Apply(ApplyError::Terminating { key })) => {
+                return check_deadline(context, stored, format!("{key} to be gone"));
+            }
+            Err(error) => return Err(error),
         }
         let revision_before = previous.as_ref().map_or(0, |p| p.release.revision.0);
         prune::prune(context, live, revision_before, &before, &wanted).await?;
-        for leftover in &leftovers {
-            let number = leftover.release.revision.0;
-            let made = objects(&leftover.release.manifest, number)?;
-            prune::prune(context, live, number, &made, &wanted).await?;
+        for (number, made) in &left {
+            prune::prune(context, live, *number, made, &wanted).await?;
         }
         live.finish(&wanted, context);
     } else if wait && !live.drifted().is_empty() {
@@ -180,29 +198,31 @@ async fn apply_all(
     live: &mut Live,
     wanted: &[ManifestObject],
     before: &[ManifestObject],
+    autoscalers: &Autoscalers<'_>,
 ) -> Result<ActionProgress, ActionError> {
     for group in wanted.chunk_by(|a, b| a.key().kind == b.key().kind) {
-        let known = &*live;
-        let mut applies: Vec<BoxFuture<'_, ApplyResult>> = Vec::new();
+        let mut applies: Vec<BoxFuture<'_, Result<AppliedObject, ActionError>>> = Vec::new();
+        let mut failed = None;
         for object in group {
             let before = Before::Record(before);
-            applies.push(apply_one(context, &context.policy, known, object, before).boxed());
-        }
-        let mut applies = futures::stream::iter(applies).buffer_unordered(CONCURRENCY);
-        let mut done = Vec::new();
-        let mut failed = None;
-        while let Some(result) = applies.next().await {
-            match result {
-                Ok(Some(one)) => done.push(one),
+            match planned(context, &context.policy, live, object, before, autoscalers).await {
+                Ok(Some(one)) => {
+                    live.sending(&one.location.key);
+                    applies.push(one.send(context).boxed());
+                }
                 Ok(None) => {}
                 Err(error) => failed = Some(error),
             }
         }
-        drop(applies);
-        // Objects that were applied are recorded even if another object of the kind failed.
-        for one in done {
-            live.applied(one);
+        let mut applies = futures::stream::iter(applies).buffer_unordered(CONCURRENCY);
+        // Each answer is recorded at once: the reconcile may be cancelled before the others come.
+        while let Some(result) = applies.next().await {
+            match result {
+                Ok(one) => live.applied(one),
+                Err(error) => failed = Some(error),
+            }
         }
+        drop(applies);
         match failed {
             None => {}
             Some(error) => match awaited_kind(context, &error, wanted) {
@@ -247,21 +267,33 @@ fn awaited_kind(
 /// What decides whether an object must be applied at all.
 #[derive(Clone, Copy)]
 pub(super) enum Before<'a> {
-    /// The objects of the deployed record. An object that is the same there, or that this process
-    /// has already applied, is skipped if it is unchanged in the cluster.
+    /// The objects of the deployed record. An object that was recognised and is the same there, or
+    /// that this process has applied like this, is skipped if it is unchanged in the cluster.
     Record(&'a [ManifestObject]),
-    /// The object is applied in any case, except a Job that `ttlSecondsAfterFinished` has removed.
+    /// The object is applied unless this process has applied it like this and it is unchanged, or it
+    /// is a Job that `ttlSecondsAfterFinished` has removed.
     Ignored,
 }
 
-/// Applies one object, unless nothing would change.
-pub(super) async fn apply_one(
+/// An object to apply.
+pub(super) struct PlannedApply<'a> {
+    pub(super) location: ObjectLocation,
+    object: &'a ManifestObject,
+    policy: Cow<'a, ApplyPolicy>,
+    claim: Claim,
+    content: u64,
+    run: Option<String>,
+}
+
+/// Returns how an object is to be applied; `None` if nothing would change.
+pub(super) async fn planned<'a>(
     context: &ActionContext<'_>,
-    policy: &ApplyPolicy,
+    policy: &'a ApplyPolicy,
     live: &Live,
-    object: &ManifestObject,
+    object: &'a ManifestObject,
     before: Before<'_>,
-) -> ApplyResult {
+    autoscalers: &Autoscalers<'_>,
+) -> Result<Option<PlannedApply<'a>>, ActionError> {
     let location = locate(context, object.key())
         .await
         .map_err(ApplyError::from)?;
@@ -270,22 +302,29 @@ pub(super) async fn apply_one(
         let key = &location.key;
         location.guard.get(key.namespace.as_deref(), &key.name)
     };
+    let loses_autoscaler = autoscalers.has_gone(object.key(), context.namespace);
+    let known = live.content(&location.key);
+    // Replacing drops fields that others have added, which are not known here.
+    let may_skip = !policy.replace && !loses_autoscaler && live.is_clean(&location.key);
     let recorded = match before {
         Before::Record(before) => {
             let old = before
                 .iter()
                 .find(|old| old.key().is_same_object(object.key(), context.namespace));
-            let same = match live.content(&location.key) {
-                Some(applied) => applied == hash,
-                None => old.is_some_and(|old| old.object() == object.object()),
+            let same = match known {
+                Some(Content::Applied(applied)) => applied == hash,
+                Some(Content::Recorded) => old.is_some_and(|old| old.object() == object.object()),
+                Some(Content::Unknown) | None => false,
             };
-            // Replacing drops fields that others have added, which are not known here.
-            if same && !policy.replace && live.is_clean(&location.key) {
+            if same && may_skip {
                 return Ok(None);
             }
             old.is_some()
         }
         Before::Ignored => {
+            if known == Some(Content::Applied(hash)) && may_skip {
+                return Ok(None);
+            }
             // The Job ran when its revision was deployed.
             if expires(object)
                 && settled(&location.guard).await == WatchState::Synced
@@ -308,33 +347,64 @@ pub(super) async fn apply_one(
     };
     let run = generated::is_generated(object.object())
         .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
-    let marks = context.marks(run.as_deref(), false);
-    let mut body = object.object().clone();
-    mark(&mut body, &marks, location.kind.scope);
-    let request = Apply {
-        object: body,
-        claim,
-        claimant: marks.claimant(),
+    let unscaled = loses_autoscaler || live.is_unscaled(&location.key);
+    let mut policy = Cow::Borrowed(policy);
+    if unscaled {
+        policy.to_mut().unscaled = true;
+    }
+    Ok(Some(PlannedApply {
+        location,
+        object,
         policy,
-    };
-    let applied = if run.is_some() {
-        generated::create_generated(context.cluster, request, true).await?
-    } else {
-        match apply(context.cluster, request.clone()).await {
-            Err(ApplyError::Immutable { key, fields, .. }) if context.recreates(&key.kind) => {
-                recreate(context, request, &location, object, fields).await?
-            }
-            answer => answer?,
-        }
-    };
-    traces::changed();
-    Ok(Some(AppliedObject {
-        applied,
+        claim,
         content: hash,
         run,
-        expires: expires(object),
-        guard: location.guard,
     }))
+}
+
+impl PlannedApply<'_> {
+    /// Applies the object. Its content is unknown until the answer comes; see [`Live::sending`].
+    pub(super) async fn send(
+        self,
+        context: &ActionContext<'_>,
+    ) -> Result<AppliedObject, ActionError> {
+        let Self {
+            location,
+            object,
+            policy,
+            claim,
+            content,
+            run,
+        } = self;
+        let marks = context.marks(run.as_deref(), false);
+        let mut body = object.object().clone();
+        mark(&mut body, &marks, location.kind.scope);
+        let request = Apply {
+            object: body,
+            claim,
+            claimant: marks.claimant(),
+            policy: &policy,
+        };
+        let applied = if run.is_some() {
+            generated::create_generated(context.cluster, request, true).await?
+        } else {
+            match apply(context.cluster, request.clone()).await {
+                Err(ApplyError::Immutable { key, fields, .. }) if context.recreates(&key.kind) => {
+                    recreate(context, request, &location, object, fields).await?
+                }
+                answer => answer?,
+            }
+        };
+        traces::changed();
+        Ok(AppliedObject {
+            applied,
+            content,
+            unscaled: policy.unscaled,
+            run,
+            expires: expires(object),
+            guard: location.guard,
+        })
+    }
 }
 
 /// Deletes an object with a changed immutable field and creates it again. As with any deletion, the

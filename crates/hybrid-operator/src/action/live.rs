@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, ObjectIdentity};
 use super::{ActionContext, generated_run};
-use crate::cluster::apply::{Applied, is_generated};
+use crate::cluster::apply::{Applied, Merged, is_generated};
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CrIdentity, operator_selector, placed};
 use crate::cluster::read::{self, ReadError};
@@ -49,11 +49,25 @@ const RETRY: Duration = Duration::from_secs(30);
 /// How often a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
 
+/// What is known of the content of an object in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// That of the deployed record: the object was recognised after a restart.
+    Recorded,
+    /// That which this process applied; its hash.
+    Applied(u64),
+    /// Unknown: something was sent that may not have been answered, or somebody else has deployed a
+    /// revision. The fields that the operator owns may be the same, and only their values differ.
+    Unknown,
+}
+
 /// An object that was applied.
 pub(super) struct AppliedObject {
     pub(super) applied: Applied,
     /// Hash of what was applied.
     pub(super) content: u64,
+    /// Whether it has lost its autoscaler, so that the chart's number of replicas was applied.
+    pub(super) unscaled: bool,
     /// The run that created it, if the API server generated its name.
     pub(super) run: Option<String>,
     /// Whether it is a Job with `ttlSecondsAfterFinished`.
@@ -70,8 +84,11 @@ pub(super) struct LiveObject {
     pub(super) ours: u64,
     /// Its resource version after the apply.
     pub(super) version: u64,
-    /// Hash of what was applied; `None` if it was recognised after a restart.
-    pub(super) content: Option<u64>,
+    pub(super) content: Content,
+    /// Whether it has lost its autoscaler with this revision.
+    pub(super) unscaled: bool,
+    /// What was done otherwise than the manifest says.
+    pub(super) note: Option<String>,
     pub(super) run: Option<String>,
     pub(super) expires: bool,
     /// How often it was applied again while its revision was deployed.
@@ -163,7 +180,9 @@ impl LiveObject {
             uid: applied.uid.clone(),
             ours: applied.ours,
             version: applied.resource_version.parse().unwrap_or(0),
-            content: None,
+            content: Content::Unknown,
+            unscaled: false,
+            note: None,
             run: None,
             expires: false,
             reapplied: 0,
@@ -260,19 +279,54 @@ impl Live {
     /// Starts a revision: none of its objects count as applied yet. The state of objects that it
     /// shares with another revision is kept.
     pub(super) fn begin(&mut self, revision: u32) {
-        if self.revision != Some(revision) {
+        let same = self.revision == Some(revision);
+        // In a revision between the two, somebody else may have applied other values.
+        let follows = same || self.revision.map(|known| known + 1) == Some(revision);
+        if !same {
             self.reported.clear();
         }
         self.revision = Some(revision);
         self.complete = false;
         for object in self.objects.values_mut() {
             object.reapplied = 0;
+            object.unscaled = object.unscaled && same;
+            if !follows {
+                object.content = Content::Unknown;
+            }
         }
     }
 
-    /// Completes a revision, all objects of which are applied. Objects that are not in its manifest
-    /// are dropped, and with them the watches that only they needed.
+    /// Forgets the content of an object, and of the same object in another API version, before
+    /// something is sent: an answer may be lost, and the process may be stopped or the reconcile be
+    /// cancelled before it comes.
+    pub(super) fn sending(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.content = Content::Unknown;
+            return;
+        }
+        let identity = ObjectIdentity::in_cluster(key);
+        for (known, object) in &mut self.objects {
+            if ObjectIdentity::in_cluster(known) == identity {
+                object.content = Content::Unknown;
+            }
+        }
+    }
+
+    /// Completes a revision, all objects of which are applied.
     pub(super) fn finish(&mut self, manifest: &[ManifestObject], context: &ActionContext<'_>) {
+        self.complete(manifest, context);
+        // An object that did not have to be applied again is as it was applied before.
+        let notes = self.objects.values();
+        let notes = notes.filter_map(|object| object.note.clone());
+        self.reported.extend(notes.map(|note| Remark {
+            reason: EventReason::ListEntriesMerged,
+            note,
+        }));
+    }
+
+    /// Completes a revision, all objects of which are known. Objects that are not in its manifest are
+    /// dropped, and with them the watches that only they needed.
+    pub(super) fn complete(&mut self, manifest: &[ManifestObject], context: &ActionContext<'_>) {
         let of = ManifestIndex::of(manifest, self.revision.unwrap_or(0), context);
         self.objects
             .retain(|key, object| of.has(key, object.run.as_deref()));
@@ -283,21 +337,25 @@ impl Live {
     /// Records an applied object. An earlier object of the same run is dropped.
     pub(super) fn applied(&mut self, one: AppliedObject) {
         let key = one.applied.key.clone();
-        if !one.applied.merged.is_empty() {
-            let lists = one.applied.merged.iter();
-            let lists = lists.map(|merged| format!("{} ({})", merged.path, merged.key));
-            let lists = lists.collect::<Vec<_>>().join(", ");
-            let note = format!(
-                "{key} has list entries with the same key, of which the last one was applied: {lists}"
-            );
-            self.remark(EventReason::ListEntriesMerged, note);
+        let note = merged_note(&key, &one.applied.merged);
+        if let Some(note) = &note {
+            self.remark(EventReason::ListEntriesMerged, note.clone());
+        }
+        if !self.objects.contains_key(&key) {
+            // The same object in another API version, or an earlier one of its name.
+            let identity = ObjectIdentity::in_cluster(&key);
+            self.objects.retain(|known, object| {
+                object.uid != one.applied.uid && ObjectIdentity::in_cluster(known) != identity
+            });
         }
         let reapplied = self.objects.get(&key).map_or(0, |object| object.reapplied);
         if let Some(run) = &one.run {
             self.forget_run(run);
         }
         let object = LiveObject {
-            content: Some(one.content),
+            content: Content::Applied(one.content),
+            unscaled: one.unscaled,
+            note,
             run: one.run,
             expires: one.expires,
             reapplied,
@@ -343,21 +401,32 @@ impl Live {
             .retain(|_, object| object.run.as_deref() != Some(run));
     }
 
-    /// Returns the uid of an object.
+    /// Returns the uid of an object, whatever API version it was applied in.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
-        self.objects.get(key).map(|object| object.uid.as_str())
+        if let Some(object) = self.objects.get(key) {
+            return Some(&object.uid);
+        }
+        let identity = ObjectIdentity::in_cluster(key);
+        let mut objects = self.objects.iter();
+        let same = objects.find(|(known, _)| ObjectIdentity::in_cluster(known) == identity);
+        same.map(|(_, object)| object.uid.as_str())
     }
 
-    /// Returns whether an object is known to be unchanged.
+    /// Returns whether an object is known to be unchanged, and not being deleted.
     pub(crate) fn is_clean(&self, key: &ObjectKey) -> bool {
-        self.objects
-            .get(key)
-            .is_some_and(|object| matches!(object.state(key), ObjectState::Same(_)))
+        self.objects.get(key).is_some_and(|object| {
+            matches!(object.state(key), ObjectState::Same(readiness) if readiness != Readiness::Terminating)
+        })
     }
 
-    /// Returns the hash of what this process applied of an object.
-    pub(crate) fn content(&self, key: &ObjectKey) -> Option<u64> {
-        self.objects.get(key)?.content
+    /// Returns what is known of the content of an object; `None` if the object itself is unknown.
+    pub(super) fn content(&self, key: &ObjectKey) -> Option<Content> {
+        Some(self.objects.get(key)?.content)
+    }
+
+    /// Returns whether an object has lost its autoscaler with this revision.
+    pub(super) fn is_unscaled(&self, key: &ObjectKey) -> bool {
+        self.objects.get(key).is_some_and(|object| object.unscaled)
     }
 
     /// Iterates over all objects and their states.
@@ -539,6 +608,19 @@ impl Live {
         }
         accepted
     }
+}
+
+/// Returns the remark about lists of which entries were merged before they were applied.
+pub(super) fn merged_note(key: &ObjectKey, merged: &[Merged]) -> Option<String> {
+    if merged.is_empty() {
+        return None;
+    }
+    let lists = merged.iter();
+    let lists = lists.map(|merged| format!("{} ({})", merged.path, merged.key));
+    let lists = lists.collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "{key} has list entries with the same key, of which the last one was applied: {lists}"
+    ))
 }
 
 /// Waits up to [`SETTLE`] for a watch to start, and returns its state.

@@ -20,6 +20,7 @@ mod names;
 mod prune;
 pub(crate) mod recognise;
 pub(crate) mod repair;
+mod scaling;
 pub(crate) mod uninstall;
 
 pub(crate) use hooks::{Interrupted, run as run_hooks};

@@ -3,10 +3,13 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use tokio::time::Instant;
 
-use super::live::{Live, LiveObject, ObjectLocation, Reading, expires, locate, read_one, settled};
+use super::live::{
+    Content, Live, LiveObject, ObjectLocation, Reading, expires, locate, merged_note, read_one,
+    settled,
+};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::DiscoveryError;
-use crate::cluster::apply::{ApplyError, is_generated};
+use crate::cluster::apply::{ApplyError, is_generated, merged_lists};
 use crate::controller::{WatchGuard, WatchState};
 
 /// The result of [`recognise`].
@@ -71,7 +74,8 @@ pub(crate) async fn recognise(
     }
     live.begin(revision);
     live.objects = found.objects;
-    live.finish(manifest, context);
+    // The status tells what was not done as rendered.
+    live.complete(manifest, context);
     Ok(Recognition::Known)
 }
 
@@ -124,7 +128,9 @@ async fn look_up(
         uid,
         ours,
         version,
-        content: None,
+        content: Content::Recorded,
+        unscaled: false,
+        note: merged_note(&key, &merged_lists(object.object())),
         run,
         expires: expires(object),
         reapplied: 0,

@@ -4,8 +4,9 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
 
-use super::deploy::{Before, apply_one};
+use super::deploy::{Before, planned};
 use super::live::Live;
+use super::scaling::Autoscalers;
 use super::{ActionContext, ActionError, objects};
 use crate::cluster::apply::ApplyPolicy;
 use crate::telemetry::traces;
@@ -67,17 +68,35 @@ pub(super) async fn reapply(
         replace: false,
         ..context.policy.clone()
     };
+    // Whether an object has lost its autoscaler was found when its revision was deployed.
+    let autoscalers = Autoscalers::default();
     let applying = traces::span("apply").number("objects", chosen.len());
     let apply = async {
         let mut applied = Vec::new();
         let mut failed = None;
         for object in chosen {
-            match apply_one(context, &policy, live, object, Before::Ignored).await {
+            let plan = planned(
+                context,
+                &policy,
+                live,
+                object,
+                Before::Ignored,
+                &autoscalers,
+            )
+            .await;
+            let sent = match plan {
                 Ok(Some(one)) => {
+                    live.sending(&one.location.key);
+                    one.send(context).await
+                }
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(one) => {
                     applied.push(one.applied.key.clone());
                     live.applied(one);
                 }
-                Ok(None) => {}
                 Err(error) => {
                     failed.get_or_insert(error);
                 }

@@ -28,10 +28,13 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::conflict::{FORMER_MANAGERS, leave_out, migration};
+use super::conflict::{
+    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
+};
 use super::failure::{Conflict, classify, conflict, is_kind_gone};
 use super::ownership::{has_release_metadata, placed};
-use super::prepare::{Merged, prepare};
+use super::prepare::prepare;
+use super::read::ReadError;
 use super::request::{self, Call};
 use super::{
     ApiError, ApiKind, Claimant, Cluster, FIELD_MANAGER, ForeignOwner, Ownership, Target, drift,
@@ -41,6 +44,7 @@ use super::{
 pub(crate) use super::conflict::{LeaveOut, injected_fields};
 pub(crate) use super::failure::ApplyError;
 pub(crate) use super::generated::{create_generated, delete_generated, is_generated};
+pub(crate) use super::prepare::{Merged, merged_lists};
 
 /// Number of attempts for one object before an apply gives up because others keep changing it.
 const MAX_ATTEMPTS: usize = 3;
@@ -89,6 +93,8 @@ pub(crate) struct ApplyPolicy {
     pub replace: bool,
     /// Fields that are left to others if they have set them.
     pub leave_out: Vec<LeaveOut>,
+    /// Whether the objects have lost their autoscaler: what it has set is not left to it any more.
+    pub unscaled: bool,
     /// Whether to send a dry run, which returns the result without changing anything.
     pub dry_run: bool,
 }
@@ -100,6 +106,7 @@ impl Default for ApplyPolicy {
             take_over: TakeOver::Never,
             replace: false,
             leave_out: injected_fields(),
+            unscaled: false,
             dry_run: false,
         }
     }
@@ -224,11 +231,11 @@ impl ApplyOperation<'_> {
         // Any version but 0 makes the apply an update of that version, which is rejected with 409
         // if the object exists. No object has version 1.
         set_metadata(&mut body, "resourceVersion", "1");
-        match self.send(&body, false, Vec::new()).await {
+        match self.exchange(&body, false, Vec::new()).await {
             Err(error) if conflict(&error).is_some() => Err(ApplyError::Exists {
                 key: Box::new(self.key.clone()),
             }),
-            answer => answer.map_err(|error| self.classify(error)),
+            answer => self.applied(answer.map_err(|error| self.classify(error))?),
         }
     }
 
@@ -239,8 +246,7 @@ impl ApplyOperation<'_> {
             return Err(ApplyError::Foreign { key, owner });
         }
         if live.deletion_timestamp.is_some() {
-            let key = Box::new(self.key.clone());
-            return Err(ApplyError::Terminating { key });
+            return Err(self.terminating());
         }
         if self.policy.replace {
             return self.replace(&live).await;
@@ -296,14 +302,12 @@ impl ApplyOperation<'_> {
             Ok(sent) if migration(&sent.metadata, &[FIELD_MANAGER]).is_some() => {
                 return self.own(sent.metadata, &[FIELD_MANAGER]).await;
             }
-            Ok(sent) => return Ok(self.applied(sent)),
+            Ok(sent) => return self.applied(sent),
             Err(error) => conflict(&error).ok_or_else(|| self.classify(error))?,
         };
         if found == Conflict::Fields && !self.may_leave_out() {
-            return self
-                .send(&body, true, Vec::new())
-                .await
-                .map_err(|error| self.raced(error));
+            let sent = self.exchange(&body, true, Vec::new()).await;
+            return self.applied(sent.map_err(|error| self.raced(error))?);
         }
         match self.read().await? {
             None => self.create().await,
@@ -316,11 +320,10 @@ impl ApplyOperation<'_> {
     /// Applies to an object that has just been read, without the fields that are left to others.
     async fn force(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
-        let left = leave_out(&mut body, live, &self.rules());
+        let left = leave_out(&mut body, live, &self.rules(), self.policy.unscaled);
         set_metadata(&mut body, "uid", live.uid.as_deref().unwrap_or_default());
-        self.send(&body, true, left)
-            .await
-            .map_err(|error| self.raced(error))
+        let sent = self.exchange(&body, true, left).await;
+        self.applied(sent.map_err(|error| self.raced(error))?)
     }
 
     /// Replaces the object with this uid, or creates it if it is gone.
@@ -332,12 +335,39 @@ impl ApplyOperation<'_> {
         }
     }
 
-    /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields.
+    /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields. Fields
+    /// that are left to others keep their values.
     async fn replace(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
+        if live.deletion_timestamp.is_some() {
+            return Err(self.terminating());
+        }
         let mut body = self.object.clone();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let mut version = text(&live.resource_version);
+        let (rules, unscaled) = (self.rules(), self.policy.unscaled);
+        let scaled_by_others = self.kind.scalable && body.pointer(REPLICAS).is_none();
+        if !rules.is_empty() || scaled_by_others || !unscaled && is_autoscaled(live) {
+            let whole = super::read::get(self.cluster, &self.key).await;
+            let whole = whole.map_err(|error| match error {
+                ReadError::Discovery(error) => ApplyError::from(error),
+                ReadError::Api(error) => error.into(),
+            })?;
+            let Some(whole) = whole else {
+                return Err(self.contended());
+            };
+            let metadata = whole.get("metadata").cloned().unwrap_or_default();
+            let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+            if metadata.uid != live.uid {
+                return Err(self.contended());
+            }
+            keep(&mut body, &whole, &metadata, &rules, unscaled);
+            if scaled_by_others {
+                keep_replicas(&mut body, &whole);
+            }
+            version = text(&metadata.resource_version);
+        }
         set_metadata(&mut body, "uid", &text(&live.uid));
-        set_metadata(&mut body, "resourceVersion", &text(&live.resource_version));
+        set_metadata(&mut body, "resourceVersion", &version);
         let uri = self.uri("fieldValidation=Strict")?;
         let call = Call::with_body(
             Method::PUT,
@@ -362,16 +392,6 @@ impl ApplyOperation<'_> {
         }
     }
 
-    async fn send(
-        &self,
-        body: &Value,
-        force: bool,
-        left_out: Vec<String>,
-    ) -> Result<Applied, ApiError> {
-        let sent = self.exchange(body, force, left_out).await;
-        sent.map(|sent| self.applied(sent))
-    }
-
     async fn exchange(
         &self,
         body: &Value,
@@ -391,14 +411,19 @@ impl ApplyOperation<'_> {
         })
     }
 
-    fn applied(&self, sent: ApplyResponse) -> Applied {
+    /// Returns the state of the object after an apply. One that is being deleted does not count as
+    /// applied: it will be gone.
+    fn applied(&self, sent: ApplyResponse) -> Result<Applied, ApplyError> {
         let ApplyResponse {
             metadata,
             created,
             left_out,
         } = sent;
+        if metadata.deletion_timestamp.is_some() {
+            return Err(self.terminating());
+        }
         let merged = self.merged.clone();
-        applied(&self.key, metadata, created, left_out, merged)
+        Ok(applied(&self.key, metadata, created, left_out, merged))
     }
 
     /// Reads the current metadata of the object.
@@ -456,6 +481,12 @@ impl ApplyOperation<'_> {
             self.contended()
         } else {
             self.classify(error)
+        }
+    }
+
+    fn terminating(&self) -> ApplyError {
+        ApplyError::Terminating {
+            key: Box::new(self.key.clone()),
         }
     }
 

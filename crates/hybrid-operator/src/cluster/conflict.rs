@@ -60,12 +60,53 @@ pub(crate) fn injected_fields() -> Vec<LeaveOut> {
 }
 
 /// Removes from `object` the fields that others own and that are left to them: those that an
-/// autoscaler set through the subresource `scale`, and those of the `rules`. Returns their JSON
-/// pointers.
+/// autoscaler set through the subresource `scale`, unless the object is `unscaled`, and those of the
+/// `rules`. Returns their JSON pointers.
 ///
 /// A field that nobody else owns stays, because removing it from an apply would remove it from the
 /// object.
-pub(crate) fn leave_out(object: &mut Value, live: &ObjectMeta, rules: &[&LeaveOut]) -> Vec<String> {
+pub(crate) fn leave_out(
+    object: &mut Value,
+    live: &ObjectMeta,
+    rules: &[&LeaveOut],
+    unscaled: bool,
+) -> Vec<String> {
+    leave(object, None, live, rules, unscaled)
+}
+
+/// Sets the fields that others own and that are left to them to their values in `whole`, the existing
+/// object with the metadata `live`, also where `object` lacks them: a field that is missing when an
+/// object is replaced is removed or gets its default.
+pub(super) fn keep(
+    object: &mut Value,
+    whole: &Value,
+    live: &ObjectMeta,
+    rules: &[&LeaveOut],
+    unscaled: bool,
+) {
+    leave(object, Some(whole), live, rules, unscaled);
+}
+
+/// JSON pointer to the number of replicas of a scalable object.
+pub(super) const REPLICAS: &str = "/spec/replicas";
+
+/// Sets the number of replicas of an object whose manifest has none to that of the existing object.
+/// The API server records no owner for a number that an autoscaler set where nobody has set one.
+pub(super) fn keep_replicas(object: &mut Value, whole: &Value) {
+    if let Some(replicas) = whole.pointer(REPLICAS)
+        && let Some(Value::Object(spec)) = object.get_mut("spec")
+    {
+        spec.entry("replicas").or_insert_with(|| replicas.clone());
+    }
+}
+
+fn leave(
+    object: &mut Value,
+    whole: Option<&Value>,
+    live: &ObjectMeta,
+    rules: &[&LeaveOut],
+    unscaled: bool,
+) -> Vec<String> {
     let mut left = Vec::new();
     for entry in live
         .managed_fields
@@ -76,17 +117,22 @@ pub(crate) fn leave_out(object: &mut Value, live: &ObjectMeta, rules: &[&LeaveOu
         let Some(fields) = &entry.fields_v1 else {
             continue;
         };
-        let autoscaled = is_autoscaler(entry);
+        let autoscaled = !unscaled && is_autoscaler(entry);
         let mut walk = Walk {
             theirs: |path: &[String]| autoscaled || rules.iter().any(|rule| rule.covers(path)),
             path: Vec::new(),
             left: &mut left,
         };
-        walk.map(object, &fields.0);
+        walk.map(object, &fields.0, whole);
     }
     left.sort();
     left.dedup();
     left
+}
+
+/// Returns whether an autoscaler has set fields of an object.
+pub(super) fn is_autoscaled(live: &ObjectMeta) -> bool {
+    live.managed_fields.iter().flatten().any(is_autoscaler)
 }
 
 /// Returns whether an entry belongs to an autoscaler.
@@ -100,7 +146,8 @@ fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
     entry.subresource.as_deref() == Some("scale") && !MANUAL_SCALERS.iter().any(by_hand)
 }
 
-/// Walks an object along the fields of a `managedFields` entry.
+/// Walks an object along the fields of a `managedFields` entry, and in parallel the existing object
+/// if its values are to be kept.
 struct Walk<'a, F> {
     theirs: F,
     path: Vec<String>,
@@ -108,7 +155,7 @@ struct Walk<'a, F> {
 }
 
 impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
-    fn map(&mut self, object: &mut Value, fields: &Value) {
+    fn map(&mut self, object: &mut Value, fields: &Value, whole: Option<&Value>) {
         let (Some(map), Some(fields)) = (object.as_object_mut(), fields.as_object()) else {
             return;
         };
@@ -116,26 +163,36 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
             let Some(name) = element.strip_prefix("f:") else {
                 continue;
             };
-            let Some(child) = map.get_mut(name) else {
-                continue;
-            };
+            let present = whole.and_then(|whole| whole.get(name));
             self.path.push(name.to_owned());
             if is_leaf(below) {
-                if (self.theirs)(&self.path) {
-                    map.remove(name);
-                    self.left.push(pointer(&self.path));
+                self.leaf(map, name, present);
+            } else if let Some(child) = map.get_mut(name) {
+                if child.is_array() {
+                    self.list(child, below, present);
+                } else {
+                    self.map(child, below, present);
                 }
-            } else if child.is_array() {
-                self.list(child, below);
-            } else {
-                self.map(child, below);
             }
             self.path.pop();
         }
     }
 
+    fn leaf(&mut self, map: &mut Map<String, Value>, name: &str, present: Option<&Value>) {
+        if !(self.theirs)(&self.path) {
+            return;
+        }
+        let before = map.remove(name);
+        if let Some(present) = present {
+            map.insert(name.to_owned(), present.clone());
+        }
+        if before.is_some() {
+            self.left.push(pointer(&self.path));
+        }
+    }
+
     /// Walks the items of a keyed list: elements `k:{"name":"web"}`.
-    fn list(&mut self, list: &mut Value, fields: &Value) {
+    fn list(&mut self, list: &mut Value, fields: &Value, whole: Option<&Value>) {
         let (Some(items), Some(fields)) = (list.as_array_mut(), fields.as_object()) else {
             return;
         };
@@ -151,8 +208,10 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
                 .enumerate()
                 .find(|(_, item)| has_keys(item, &keys));
             let Some((index, item)) = found else { continue };
+            let mut present = whole.and_then(Value::as_array).into_iter().flatten();
+            let present = present.find(|item| has_keys(item, &keys));
             self.path.push(index.to_string());
-            self.map(item, below);
+            self.map(item, below, present);
             self.path.pop();
         }
     }
@@ -296,25 +355,54 @@ mod tests {
         ] {
             let mut object = deployment();
             let meta = live(&json!([entry(manager, "Update", subresource, &scale)]));
-            let left = leave_out(&mut object, &meta, &[]);
+            let left = leave_out(&mut object, &meta, &[], false);
             assert_eq!(!left.is_empty(), expected, "{manager} {subresource}");
             assert_eq!(object["spec"].get("replicas").is_none(), expected);
         }
     }
 
     #[test]
+    fn an_object_that_lost_its_autoscaler_gets_its_replicas_and_one_that_is_replaced_keeps_them() {
+        let scale = json!({"f:spec": {"f:replicas": {}}});
+        let containers = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
+            "k:{\"name\":\"b\"}": {"f:image": {}}}}}}});
+        let meta = live(&json!([
+            entry("kube-controller-manager", "Update", "scale", &scale),
+            entry("image-updater", "Update", "", &containers),
+        ]));
+        let rule = LeaveOut::kind("apps", "Deployment", &["/spec/template"]);
+        let mut object = deployment();
+        assert!(leave_out(&mut object, &meta, &[], true).is_empty());
+        assert_eq!(object, deployment());
+
+        let whole = json!({"spec": {"replicas": 5, "template": {"spec": {"containers": [
+            {"name": "b", "image": "b:9"}, {"name": "a", "image": "a:0"}]}}}});
+        keep(&mut object, &whole, &meta, &[&rule], false);
+        let mut kept = deployment();
+        kept["spec"]["replicas"] = json!(5);
+        kept["spec"]["template"]["spec"]["containers"][1]["image"] = json!("b:9");
+        assert_eq!(object, kept);
+        let mut without = deployment();
+        without["spec"].as_object_mut().unwrap().remove("replicas");
+        keep(&mut without, &whole, &meta, &[&rule], false);
+        assert_eq!(without, kept, "a field that the chart does not set");
+        keep(&mut object, &json!({}), &meta, &[], true);
+        assert_eq!(object, kept, "nothing is left to others");
+    }
+
+    #[test]
     fn only_fields_that_somebody_else_owns_are_left_out() {
         let rule = LeaveOut::kind("apps", "Deployment", &["/spec/replicas", "/spec/template"]);
         let mut object = deployment();
-        assert!(leave_out(&mut object, &live(&json!([])), &[&rule]).is_empty());
+        assert!(leave_out(&mut object, &live(&json!([])), &[&rule], false).is_empty());
         let own = entry("helm", "Apply", "", &json!({"f:spec": {"f:replicas": {}}}));
-        assert!(leave_out(&mut object, &live(&json!([own])), &[&rule]).is_empty());
+        assert!(leave_out(&mut object, &live(&json!([own])), &[&rule], false).is_empty());
         assert_eq!(object, deployment());
 
         let containers = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
             "k:{\"name\":\"b\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
         let theirs = entry("kustomize", "Apply", "", &containers);
-        let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule]);
+        let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule], false);
         assert_eq!(
             left,
             [
@@ -348,7 +436,7 @@ mod tests {
             "f:caBundle": {}, "f:url": {}}}}});
         let meta = live(&json!([entry("cainjector", "Update", "", &fields)]));
         assert_eq!(
-            leave_out(&mut object, &meta, &rules),
+            leave_out(&mut object, &meta, &rules, false),
             ["/webhooks/0/clientConfig/caBundle"]
         );
         assert_eq!(
@@ -366,7 +454,7 @@ mod tests {
         let mut object = json!({"metadata": {"annotations": {"a.b/c": "1", "a": "2"}}});
         let fields = json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}, "f:a": {}}}});
         let meta = live(&json!([entry("x", "Update", "", &fields)]));
-        let left = leave_out(&mut object, &meta, &[&rule]);
+        let left = leave_out(&mut object, &meta, &[&rule], false);
         assert_eq!(left, ["/metadata/annotations/a.b~1c"]);
         assert_eq!(object, json!({"metadata": {"annotations": {"a": "2"}}}));
     }
@@ -380,7 +468,7 @@ mod tests {
             "k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:nodePort": {}}}}});
         let meta = live(&json!([entry("x", "Update", "", &fields)]));
         assert_eq!(
-            leave_out(&mut object, &meta, &[&rule]),
+            leave_out(&mut object, &meta, &[&rule], false),
             ["/spec/ports/0/nodePort"]
         );
     }

@@ -54,6 +54,11 @@ pub(crate) fn prepare(object: &mut Value) -> Vec<Merged> {
     merged
 }
 
+/// Returns the list entries of an object that are merged before it is sent.
+pub(crate) fn merged_lists(object: &Value) -> Vec<Merged> {
+    prepare(&mut object.clone())
+}
+
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::core::GroupVersionKind;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Key, Priority, QueueHandle};
 use crate::cluster::{ApiKind, Cluster};
@@ -13,7 +13,9 @@ use crate::cluster::{ApiKind, Cluster};
 pub(crate) struct ServedKinds {
     cluster: Cluster,
     queue: QueueHandle,
+    /// Cancelled when the instance is dropped.
     stop: CancellationToken,
+    _stop: DropGuard,
     dependencies: Arc<Mutex<Dependencies>>,
 }
 
@@ -58,10 +60,12 @@ impl Dependencies {
 
 impl ServedKinds {
     /// Creates an instance without dependencies.
-    pub(crate) fn new(cluster: Cluster, queue: QueueHandle, stop: CancellationToken) -> Self {
+    pub(crate) fn new(cluster: Cluster, queue: QueueHandle, stop: &CancellationToken) -> Self {
+        let stop = stop.child_token();
         Self {
             cluster,
             queue,
+            _stop: stop.clone().drop_guard(),
             stop,
             dependencies: Arc::default(),
         }
@@ -207,7 +211,7 @@ mod tests {
             .on("GET /apis", 200, served(&["Gadget", "Widget"]));
         let cluster = Cluster::new(script.client());
         let queue = QueueHandle::new(ControllerMetrics::detached("served"));
-        let kinds = ServedKinds::new(cluster.clone(), queue.clone(), CancellationToken::new());
+        let kinds = ServedKinds::new(cluster.clone(), queue.clone(), &CancellationToken::new());
         cluster.discovery().refresh().await.unwrap();
         kinds.add_kind(&gvk("Widget"), &key("waits"));
         kinds.add_kind(&gvk("Gadget"), &key("knows"));

@@ -1,21 +1,24 @@
 //! Watches and caches the custom resources of a controller.
 //!
 //! A controller is triggered only by a new generation, changed labels, annotations or finalizers,
-//! or the deletion. Its own status writes do not trigger it.
+//! the deletion, or another object of the same name. Its own status writes do not trigger it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
-use kube::{Client, ResourceExt};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::warn;
 
 use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use super::{Key, Priority, QueueHandle};
+use crate::cluster::{ApiKind, Cluster, CrIdentity, Scope};
 use crate::telemetry::resources::ResourceLabels;
 
 /// The cached custom resources of one kind.
@@ -34,10 +37,17 @@ impl WeakSource {
 
 struct SourceInner {
     resource: ApiResource,
-    objects: RwLock<HashMap<Key, CachedObject>>,
+    objects: RwLock<Objects>,
     /// Number of scopes that have been listed.
     synced: watch::Sender<usize>,
     scopes: usize,
+}
+
+/// The cached objects, found by key and by identity.
+#[derive(Default)]
+struct Objects {
+    known: HashMap<Key, CachedObject>,
+    identities: HashMap<CrIdentity, Key>,
 }
 
 struct CachedObject {
@@ -49,31 +59,27 @@ struct CachedObject {
 /// The parts of a custom resource whose change triggers the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TriggerState {
+    /// Hash of the uid.
+    object: u64,
     generation: Option<i64>,
     fingerprint: u64,
 }
 
 impl Source {
-    /// Starts watching in `namespaces` (all if empty) until `stop` is cancelled. Changed keys are
-    /// added to `queue`.
+    /// Starts watching a kind until `stop` is cancelled: in `namespaces` (all if empty) if it is
+    /// namespaced. Changed keys are added to `queue`. If the kind comes back with another scope, its
+    /// objects are watched in that one.
     pub(crate) fn start(
-        client: &Client,
-        resource: ApiResource,
+        cluster: &Cluster,
+        kind: &ApiKind,
         namespaces: &[String],
         selector: Option<&str>,
         queue: &QueueHandle,
         stop: &CancellationToken,
     ) -> Self {
-        let scopes: Vec<Option<&str>> = if namespaces.is_empty() {
-            vec![None]
-        } else {
-            namespaces
-                .iter()
-                .map(|namespace| Some(namespace.as_str()))
-                .collect()
-        };
+        let scopes = scopes_of(kind.scope, namespaces);
         let source = Self(Arc::new(SourceInner {
-            resource,
+            resource: kind.resource.clone(),
             objects: RwLock::default(),
             synced: watch::Sender::new(0),
             scopes: scopes.len(),
@@ -81,17 +87,22 @@ impl Source {
         let cached = source.downgrade();
         let created = move || cached.upgrade().map(|source| source.0.created());
         queue.resource_ages().watch(created);
-        for scope in scopes {
-            let target = WatchTarget::new(source.0.resource.clone(), scope);
-            let (client, selector) = (client.clone(), selector.map(ToOwned::to_owned));
-            let of = target.clone();
-            let open = move |lists| whole(&client, &of, lists, selector.as_deref());
-            let follower = SourceFollower::new(Arc::clone(&source.0), scope, queue.clone());
-            let metrics = queue.watch_metrics();
-            let task = follow(target, metrics, Lists::Paged, open, follower);
-            let stop = stop.clone();
-            tokio::spawn(async move { stop.run_until_cancelled(task).await });
-        }
+        let watches = SourceWatches {
+            inner: Arc::clone(&source.0),
+            cluster: cluster.clone(),
+            selector: selector.map(ToOwned::to_owned),
+            queue: queue.clone(),
+            missing: watch::Sender::new(false),
+        };
+        let running = watches.open(scopes, stop);
+        let (scope, namespaces) = (kind.scope, namespaces.to_vec());
+        let (stop, stopped) = (stop.clone(), stop.clone());
+        let follow = async move {
+            watches
+                .follow_scope(scope, &namespaces, running, &stop)
+                .await;
+        };
+        tokio::spawn(async move { stopped.run_until_cancelled(follow).await });
         source
     }
 
@@ -102,10 +113,14 @@ impl Source {
 
     /// Returns the custom resource with this key.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
-        self.0
-            .read()
-            .get(key)
-            .map(|entry| Arc::clone(&entry.object))
+        let objects = self.0.read();
+        let entry = objects.known.get(key)?;
+        Some(Arc::clone(&entry.object))
+    }
+
+    /// Returns the key of the custom resource with this identity, in constant time.
+    pub(crate) fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
+        self.0.read().identities.get(identity).cloned()
     }
 
     /// Stores an object that a request returned, so that the next reconcile sees it at once. An
@@ -119,7 +134,7 @@ impl Source {
         };
         let key = key_of(&object);
         let mut objects = self.0.write();
-        if let Some(entry) = objects.get_mut(&key)
+        if let Some(entry) = objects.known.get_mut(&key)
             && version(&entry.object) <= version(&object)
             && entry.object.uid() == object.uid()
         {
@@ -129,7 +144,7 @@ impl Source {
 
     /// Returns the keys of all custom resources.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        self.0.read().keys().cloned().collect()
+        self.0.read().known.keys().cloned().collect()
     }
 
     /// Waits until all custom resources have been listed.
@@ -147,11 +162,11 @@ impl Source {
 }
 
 impl SourceInner {
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, CachedObject>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Objects> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, CachedObject>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Objects> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +179,7 @@ impl SourceInner {
             ..
         } = &self.resource;
         let objects = self.read();
-        let created = objects.iter().filter_map(|(key, entry)| {
+        let created = objects.known.iter().filter_map(|(key, entry)| {
             let created = entry.object.metadata.creation_timestamp.as_ref()?;
             let labels = ResourceLabels {
                 group: group.clone(),
@@ -186,12 +201,40 @@ impl SourceInner {
             object: stripped(object),
             reported: Some(reported),
         };
-        let before = self.write().insert(key, entry);
+        let mut objects = self.write();
+        let before = objects.known.insert(key.clone(), entry);
+        if before.is_none() {
+            objects.identities.insert(self.identity(&key), key);
+        }
         match before.and_then(|entry| entry.reported) {
             Some(before) if before == reported => Change::None,
-            Some(before) if before.generation == reported.generation => Change::Metadata,
+            Some(before)
+                if before.object == reported.object && before.generation == reported.generation =>
+            {
+                Change::Metadata
+            }
             _ => Change::Generation,
         }
+    }
+
+    fn remove(&self, key: &Key) {
+        let mut objects = self.write();
+        objects.known.remove(key);
+        objects.identities.remove(&self.identity(key));
+    }
+
+    /// Removes all objects, and queues their keys.
+    fn clear(&self, queue: &QueueHandle) {
+        let objects = std::mem::take(&mut *self.write());
+        for key in objects.known.into_keys() {
+            queue.reset_backoff(&key);
+            queue.add(key, Priority::Event);
+        }
+    }
+
+    fn identity(&self, key: &Key) -> CrIdentity {
+        let ApiResource { group, kind, .. } = &self.resource;
+        CrIdentity::of(group, kind, key.namespace.as_deref(), &key.name)
     }
 }
 
@@ -199,6 +242,7 @@ impl SourceInner {
 enum Change {
     None,
     Metadata,
+    /// A new generation, or another object of the same name: earlier failures do not count.
     Generation,
 }
 
@@ -207,11 +251,13 @@ impl TriggerState {
         let meta = &object.metadata;
         let mut hasher = DefaultHasher::new();
         meta.uid.hash(&mut hasher);
+        let object = hasher.finish();
         meta.labels.hash(&mut hasher);
         meta.annotations.hash(&mut hasher);
         meta.finalizers.hash(&mut hasher);
         meta.deletion_timestamp.is_some().hash(&mut hasher);
         Self {
+            object,
             generation: meta.generation,
             fingerprint: hasher.finish(),
         }
@@ -231,6 +277,93 @@ fn key_of(object: &DynamicObject) -> Key {
     )
 }
 
+/// Returns where the objects of a kind are watched: in each namespace, or everywhere.
+fn scopes_of(scope: Scope, namespaces: &[String]) -> Vec<Option<String>> {
+    // Cluster-scoped objects are in no namespace.
+    if scope == Scope::Cluster || namespaces.is_empty() {
+        return vec![None];
+    }
+    namespaces.iter().cloned().map(Some).collect()
+}
+
+/// Time between two looks at the scope of a kind that is not found where it is watched.
+const SCOPE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Opens the watches of a source.
+struct SourceWatches {
+    inner: Arc<SourceInner>,
+    cluster: Cluster,
+    selector: Option<String>,
+    queue: QueueHandle,
+    /// Whether the API server does not serve the kind where it is watched.
+    missing: watch::Sender<bool>,
+}
+
+impl SourceWatches {
+    /// Opens a watch for each scope, until the guard is dropped.
+    fn open(&self, scopes: Vec<Option<String>>, stop: &CancellationToken) -> DropGuard {
+        let stop = stop.child_token();
+        for scope in scopes {
+            let target = WatchTarget::new(self.inner.resource.clone(), scope.as_deref());
+            let (client, selector) = (self.cluster.client().clone(), self.selector.clone());
+            let of = target.clone();
+            let open = move |lists| whole(&client, &of, lists, selector.as_deref());
+            let follower = SourceFollower {
+                inner: Arc::clone(&self.inner),
+                scope,
+                queue: self.queue.clone(),
+                listed: HashSet::new(),
+                first: true,
+                missing: self.missing.clone(),
+            };
+            let metrics = self.queue.watch_metrics();
+            let task = follow(target, metrics, Lists::Paged, open, follower);
+            let stop = stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        }
+        stop.drop_guard()
+    }
+
+    /// Opens other watches whenever the kind comes back with another scope.
+    async fn follow_scope(
+        self,
+        mut scope: Scope,
+        namespaces: &[String],
+        mut running: DropGuard,
+        stop: &CancellationToken,
+    ) {
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = &self.inner.resource;
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let mut missing = self.missing.subscribe();
+        // The sender lives as long as `self`.
+        while missing.wait_for(|missing| *missing).await.is_ok() {
+            // Once more when it is found again: where all namespaces are watched, the path is the same.
+            let mut gone = true;
+            while gone {
+                tokio::time::sleep(SCOPE_INTERVAL).await;
+                gone = *missing.borrow_and_update();
+                self.cluster.group_changed(group);
+                let Ok(found) = self.cluster.resolve(&gvk).await else {
+                    continue;
+                };
+                if found.scope != scope {
+                    warn!(%kind, was = ?scope, is = ?found.scope, "the kind was defined again with another scope; watching its custom resources there. Those that cannot have a release get the condition Irreconcilable");
+                    scope = found.scope;
+                    drop(running);
+                    self.missing.send_replace(false);
+                    self.inner.clear(&self.queue);
+                    running = self.open(scopes_of(scope, namespaces), stop);
+                }
+            }
+        }
+    }
+}
+
 /// Follower of the watch of one scope.
 struct SourceFollower {
     inner: Arc<SourceInner>,
@@ -241,19 +374,10 @@ struct SourceFollower {
     listed: HashSet<Key>,
     /// Whether no list is complete yet.
     first: bool,
+    missing: watch::Sender<bool>,
 }
 
 impl SourceFollower {
-    fn new(inner: Arc<SourceInner>, scope: Option<&str>, queue: QueueHandle) -> Self {
-        Self {
-            inner,
-            scope: scope.map(ToOwned::to_owned),
-            queue,
-            listed: HashSet::new(),
-            first: true,
-        }
-    }
-
     fn in_scope(&self, key: &Key) -> bool {
         self.scope.is_none() || key.namespace.as_deref() == self.scope.as_deref()
     }
@@ -264,12 +388,14 @@ impl SourceFollower {
         let gone: Vec<Key> = self
             .inner
             .read()
+            .known
             .keys()
             .filter(|key| self.in_scope(key) && !listed.contains(key))
             .cloned()
             .collect();
         for key in gone {
-            self.inner.write().remove(&key);
+            self.inner.remove(&key);
+            self.queue.reset_backoff(&key);
             self.queue.add(key, Priority::Event);
         }
         if std::mem::take(&mut self.first) {
@@ -287,8 +413,13 @@ impl Follower for SourceFollower {
             watcher::Event::InitApply(object) => {
                 let key = key_of(&object);
                 self.listed.insert(key.clone());
-                if self.inner.store(object) != Change::None {
-                    self.queue.add(key, Priority::Background);
+                match self.inner.store(object) {
+                    Change::None => {}
+                    Change::Metadata => self.queue.add(key, Priority::Background),
+                    Change::Generation => {
+                        self.queue.reset_backoff(&key);
+                        self.queue.add(key, Priority::Background);
+                    }
                 }
             }
             watcher::Event::InitDone => self.listed(),
@@ -305,7 +436,7 @@ impl Follower for SourceFollower {
             }
             watcher::Event::Delete(object) => {
                 let key = key_of(&object);
-                self.inner.write().remove(&key);
+                self.inner.remove(&key);
                 self.queue.reset_backoff(&key);
                 self.queue.add(key, Priority::Event);
             }
@@ -313,11 +444,17 @@ impl Follower for SourceFollower {
     }
 
     /// Cached objects stay until a list no longer contains them.
-    fn state(&mut self, _: &WatchState) {}
+    fn state(&mut self, state: &WatchState) {
+        self.missing.send_replace(*state == WatchState::Missing);
+    }
 
     fn invalidate(&mut self) {
         let mut objects = self.inner.write();
-        for (_, entry) in objects.iter_mut().filter(|(key, _)| self.in_scope(key)) {
+        for (_, entry) in objects
+            .known
+            .iter_mut()
+            .filter(|(key, _)| self.in_scope(key))
+        {
             entry.reported = None;
         }
     }
@@ -333,6 +470,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::{Change, Source, SourceInner, key_of};
+    use crate::controller::Key;
 
     fn source() -> Source {
         let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
@@ -351,6 +489,23 @@ mod tests {
         });
         json_patch::merge(&mut object, &json!({"metadata": metadata}));
         serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_as_new_and_found_by_its_identity_while_it_exists() {
+        let source = source();
+        let first = widget(1, 1, &json!({}));
+        let key = key_of(&first);
+        let identity = source.0.identity(&key);
+        assert_eq!(source.key_of(&identity), None);
+        assert_eq!(source.0.store(first), Change::Generation);
+        let second = widget(2, 1, &json!({"uid": "another"}));
+        assert_eq!(source.0.store(second), Change::Generation);
+        assert_eq!(source.key_of(&identity), Some(key.clone()));
+        let other = source.0.identity(&Key::new(None, "other"));
+        assert_eq!(source.key_of(&other), None);
+        source.0.remove(&key);
+        assert_eq!(source.key_of(&identity), None);
     }
 
     #[test]

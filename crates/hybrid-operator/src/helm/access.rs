@@ -1,6 +1,7 @@
 //! Cluster connections and caches of a chart controller.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kube::Client;
@@ -49,12 +50,56 @@ impl Who {
     }
 }
 
+/// The service accounts that the operator impersonates, each as long as a custom resource uses it.
+#[derive(Default)]
+struct Impersonated {
+    accounts: HashMap<AccountName, (Account, HashSet<Key>)>,
+    used: HashMap<Key, AccountName>,
+}
+
+impl Impersonated {
+    /// Returns the account that a custom resource uses from now on, in place of another one. `connect`
+    /// makes it unless another custom resource uses it.
+    fn account(
+        &mut self,
+        key: &Key,
+        name: AccountName,
+        connect: impl FnOnce() -> Result<Account, ImpersonateError>,
+    ) -> Result<Account, ImpersonateError> {
+        if self.used.get(key).is_some_and(|used| *used != name) {
+            self.release(key);
+        }
+        let (account, users) = match self.accounts.entry(name.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert((connect()?, HashSet::new())),
+        };
+        if users.insert(key.clone()) {
+            self.used.insert(key.clone(), name);
+        }
+        Ok(account.clone())
+    }
+
+    /// Records that a custom resource uses no account any more, and drops one that nobody uses.
+    fn release(&mut self, key: &Key) {
+        let Some(name) = self.used.remove(key) else {
+            return;
+        };
+        let Some((account, users)) = self.accounts.get_mut(&name) else {
+            return;
+        };
+        account.interests.forget(key);
+        users.remove(key);
+        if users.is_empty() {
+            self.accounts.remove(&name);
+        }
+    }
+}
+
 /// Connections and caches of one controller.
 pub(super) struct Access {
     pub(super) client: Client,
     pub(super) cluster: Cluster,
-    /// Service accounts.
-    impersonated: Mutex<HashMap<AccountName, Account>>,
+    impersonated: Mutex<Impersonated>,
     nobody: OnceLock<Account>,
     /// Watches of dependents.
     pub(super) registry: Registry,
@@ -125,20 +170,22 @@ impl Access {
         self.nobody.get_or_init(nobody).clone()
     }
 
-    /// Returns a service account that the operator impersonates.
+    /// Returns a service account that the operator impersonates for a custom resource, in place of
+    /// another one that it has used before.
     ///
     /// # Errors
     /// When the name is not a valid header value.
-    pub(super) fn account(&self, name: &AccountName) -> Result<Account, ImpersonateError> {
-        let mut known = self.accounts();
-        if let Some(account) = known.get(name) {
-            return Ok(account.clone());
-        }
-        let client = impersonate(&self.client, name.namespace(), &name.user())?;
-        let cluster = self.cluster.with_client(client);
-        let account = self.impersonating(Who::Account(name.clone()), cluster);
-        known.insert(name.clone(), account.clone());
-        Ok(account)
+    pub(super) fn account(
+        &self,
+        key: &Key,
+        name: &AccountName,
+    ) -> Result<Account, ImpersonateError> {
+        let connect = || {
+            let client = impersonate(&self.client, name.namespace(), &name.user())?;
+            let who = Who::Account(name.clone());
+            Ok(self.impersonating(who, self.cluster.with_client(client)))
+        };
+        self.impersonated().account(key, name.clone(), connect)
     }
 
     fn impersonating(&self, who: Who, cluster: Cluster) -> Account {
@@ -150,18 +197,63 @@ impl Access {
         }
     }
 
-    /// Forgets what a custom resource refers to.
-    pub(super) fn forget(&self, key: &Key) {
-        self.interests.forget(key);
-        let accounts = self.accounts();
-        for account in accounts.values().chain(self.nobody.get()) {
-            account.interests.forget(key);
-        }
+    /// Records that a custom resource uses the operator's own account.
+    pub(super) fn release_account(&self, key: &Key) {
+        self.impersonated().release(key);
     }
 
-    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountName, Account>> {
+    /// Forgets what a custom resource refers to, and with which account.
+    pub(super) fn forget(&self, key: &Key) {
+        self.interests.forget(key);
+        if let Some(nobody) = self.nobody.get() {
+            nobody.interests.forget(key);
+        }
+        self.impersonated().release(key);
+    }
+
+    fn impersonated(&self) -> MutexGuard<'_, Impersonated> {
         self.impersonated
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hybrid_operator_test::scripted::Script;
+
+    use super::*;
+    use crate::telemetry::metrics::ControllerMetrics;
+
+    #[tokio::test]
+    async fn an_account_is_dropped_when_no_custom_resource_uses_it() {
+        let script = Script::default();
+        let queue = QueueHandle::new(ControllerMetrics::detached("accounts"));
+        let mut known = Impersonated::default();
+        let use_account = |known: &mut Impersonated, key: &str, name: &str| {
+            let connect = || {
+                let cluster = Cluster::new(script.client());
+                let stop = CancellationToken::new();
+                let interests = Arc::new(Interests::new(&cluster, queue.clone(), stop));
+                Ok(Account {
+                    who: Who::Operator,
+                    cluster,
+                    interests,
+                })
+            };
+            let name = AccountName::new("ns", name).unwrap();
+            let account = known.account(&Key::new(None, key), name, connect).unwrap();
+            Arc::downgrade(&account.interests)
+        };
+        let first = use_account(&mut known, "a", "one");
+        assert!(use_account(&mut known, "b", "one").ptr_eq(&first));
+        let second = use_account(&mut known, "a", "two");
+        assert!(first.upgrade().is_some(), "b still uses it");
+        known.release(&Key::new(None, "b"));
+        assert!(first.upgrade().is_none() && second.upgrade().is_some());
+        known.release(&Key::new(None, "a"));
+        known.release(&Key::new(None, "never seen"));
+        assert!(second.upgrade().is_none());
+        assert!(known.accounts.is_empty() && known.used.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Builds a controller from an entry of `watches.yaml` or in code.
 
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -17,13 +17,14 @@ use super::annotations::ReleaseOptions;
 use super::chart::{BuildError, Chart};
 use super::events::OperatorEvents;
 use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
+use super::memory::Memories;
 use super::reload::{Rollout, RolloutReconciler};
 use super::remote::ChartReader;
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::subject::check_scope;
-use crate::cluster::{DiscoveryError, Scope};
+use crate::cluster::DiscoveryError;
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
     WorkerOptions, Workers,
@@ -441,17 +442,12 @@ impl HelmController {
             // A reload may correct it. Until then each custom resource is `Irreconcilable`.
             tracing::error!(kind = %self.watch.gvk.kind, error = &error as &dyn std::error::Error, "the entry of the watches file cannot be used; no release of this kind is installed or upgraded");
         }
-        // Cluster-scoped custom resources are in no namespace, so they are watched in any case.
-        let namespaces: &[String] = match kind.scope {
-            Scope::Namespaced => &context.namespaces,
-            Scope::Cluster => &[],
-        };
         let queue = context.queue(&self.name, Backoff::default());
         let selector = self.watch.selector.as_ref().map(ToString::to_string);
         let source = Source::start(
-            &context.connection.client,
-            kind.resource.clone(),
-            namespaces,
+            &context.connection.cluster,
+            &kind,
+            &context.namespaces,
             selector.as_deref(),
             &queue,
             &context.stop,
@@ -479,7 +475,6 @@ impl HelmController {
             repairs: self.watch.watch_dependent_resources,
             queue: queue.clone(),
             source: source.clone(),
-            known: RwLock::default(),
         });
         let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
         context.caches.registry.add_route(route);
@@ -503,7 +498,7 @@ impl HelmController {
         let reconciler = RolloutReconciler {
             rollout: Arc::clone(&rollout),
             access: Arc::new(Access::new(&context, &queue, resources, readers, records)),
-            memories: Arc::default(),
+            memories: Memories::default(),
             events: OperatorEvents::new(&context),
         };
         let workers = Workers::new(&queue, Arc::new(reconciler), options).run(context.stop.clone());

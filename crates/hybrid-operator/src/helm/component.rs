@@ -21,7 +21,7 @@ use super::builder::complete;
 use super::chart::Chart;
 use super::extend::Extensions;
 use super::finalizer::FINALIZER;
-use super::memory::Memory;
+use super::memory::Memories;
 use super::resources::Resources;
 use super::setup::Setup;
 use crate::cluster::{CrIdentity, Primary};
@@ -235,7 +235,7 @@ pub(crate) struct Components {
 /// The components of one name, of all custom resources.
 struct KnownComponent {
     access: Arc<Access>,
-    memories: Arc<Mutex<HashMap<Key, Memory>>>,
+    memories: Memories,
     /// Chart and values of each custom resource, with their generation.
     wanted: Mutex<HashMap<Key, (Chart, Value, i64)>>,
     /// Pauses after failures.
@@ -408,7 +408,7 @@ impl Components {
                     Readers::default(),
                     self.context.caches.records.stored_in(Storage::Secrets),
                 )),
-                memories: Arc::default(),
+                memories: Memories::default(),
                 wanted: Mutex::default(),
                 pauses: Mutex::default(),
             })
@@ -507,7 +507,7 @@ impl KnownComponent {
         let reconciler = HelmReconciler {
             setup,
             access: Arc::clone(&self.access),
-            memories: Arc::clone(&self.memories),
+            memories: self.memories.clone(),
         };
         for _ in 0..MAX_STEPS {
             let request = Request { key: key.clone() };
@@ -523,7 +523,7 @@ impl KnownComponent {
     /// Forgets a custom resource. Returns whether others are left.
     fn forget(&self, key: &Key) -> bool {
         self.access.forget(key);
-        lock(&self.memories).remove(key);
+        self.memories.forget(key);
         lock(&self.wanted).remove(key);
         lock(&self.pauses).reset(key);
         self.access.resources.remove_component(key)

@@ -152,7 +152,7 @@ impl Interests {
     pub(super) fn new(cluster: &Cluster, queue: QueueHandle, stop: CancellationToken) -> Self {
         Self {
             client: cluster.client().clone(),
-            served: ServedKinds::new(cluster.clone(), queue.clone(), stop.clone()),
+            served: ServedKinds::new(cluster.clone(), queue.clone(), &stop),
             queue,
             stop,
             known: Arc::default(),

@@ -1,7 +1,11 @@
 //! In-memory state of one custom resource. All of it can be rebuilt after a restart.
+//!
+//! The state belongs to a uid: a custom resource that replaces another one of its name starts with
+//! none.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm_core::release::Revision;
 use helm_core::{Coalesced, Digest};
@@ -43,8 +47,78 @@ pub(super) struct Obstacles {
     pub(super) epoch: Option<u64>,
 }
 
-/// The memories of all custom resources of a controller.
-pub(super) type Memories = Arc<Mutex<HashMap<Key, Memory>>>;
+/// The memories of all custom resources of a controller. Cheap to clone; clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Memories(Arc<Mutex<HashMap<Key, Memory>>>);
+
+/// The memory of a custom resource during its reconcile. Dropping it, also because the reconcile is
+/// cancelled, remembers what is known then. After a panic nothing is remembered.
+pub(super) struct Remembered<'a> {
+    memories: &'a Memories,
+    key: Key,
+    memory: Memory,
+}
+
+impl Memories {
+    /// Takes the memory of the custom resource with this uid: a new one if there is none, or only one
+    /// of a former object of its name. `forget` is called for the latter.
+    pub(super) fn take(&self, key: &Key, uid: &str, forget: impl FnOnce()) -> Remembered<'_> {
+        let known = self.lock().remove(key);
+        let is_former = known.as_ref().is_some_and(|known| known.uid != uid);
+        if is_former {
+            forget();
+        }
+        let memory = known.filter(|_| !is_former).unwrap_or_else(|| Memory {
+            uid: uid.to_owned(),
+            ..Memory::default()
+        });
+        Remembered {
+            memories: self,
+            key: key.clone(),
+            memory,
+        }
+    }
+
+    /// Forgets a custom resource that is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// Returns the verdict of the last reconcile for a roll-out.
+    pub(super) fn verdict(&self, key: &Key) -> Verdict {
+        let memories = self.lock();
+        memories
+            .get(key)
+            .map_or(Verdict::Skipped, |memory| memory.verdict)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Remembered<'_> {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+impl DerefMut for Remembered<'_> {
+    fn deref_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let memory = std::mem::take(&mut self.memory);
+            self.memories.lock().insert(self.key.clone(), memory);
+        }
+    }
+}
 
 /// What is known of the fields of the status that the API server drops.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -61,6 +135,8 @@ pub(super) enum Pruned {
 /// State remembered between reconciles of one custom resource.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
+    /// Uid of the custom resource.
+    pub(super) uid: String,
     /// Version of the setup at the last reconcile.
     pub(super) setup: u64,
     /// Verdict of the last reconcile for a roll-out.
@@ -124,5 +200,33 @@ impl Memory {
             inputs.digest = deployed.clone();
         }
         inputs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn memory_belongs_to_a_uid_and_outlives_a_cancelled_reconcile_but_no_panic() {
+        let (memories, key) = (Memories::default(), Key::new(Some("ns"), "one"));
+        let forgotten = Cell::new(0);
+        let take = |uid: &str| memories.take(&key, uid, || forgotten.set(forgotten.get() + 1));
+        take("a").setup = 7;
+        assert_eq!((take("a").setup, forgotten.get()), (7, 0));
+        assert_eq!((take("b").setup, forgotten.get()), (0, 1));
+        assert_eq!((take("b").uid.as_str(), forgotten.get()), ("b", 1));
+
+        take("b").setup = 8;
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _memory = take("b");
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(take("b").setup, 0);
+        memories.forget(&key);
+        assert!(!memories.lock().contains_key(&key));
     }
 }

@@ -61,14 +61,13 @@ mod status;
 mod subject;
 mod traced;
 
-use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use tracing::{Instrument, Span};
 
-use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request};
+use crate::controller::{Outcome, Reconcile, ReconcileError, Request};
 
 pub use crate::release::{Storage, record_key_secret};
 pub use annotations::ReleaseOptions;
@@ -108,12 +107,13 @@ impl Reconcile for HelmReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let Some(resource) = self.access.resources.get(&request.key) else {
-                self.memories().remove(&request.key);
+                self.memories.forget(&request.key);
                 self.access.forget(&request.key);
                 return Ok(Outcome::Done);
             };
-            let known = self.memories().get(&request.key).cloned();
-            let mut memory = known.unwrap_or_default();
+            let uid = resource.metadata.uid.as_deref().unwrap_or_default();
+            let forget = || self.access.forget(&request.key);
+            let mut memory = self.memories.take(&request.key, uid, forget);
             memory.for_setup(self.setup.version);
             let span = self.setup.extensions.span.as_ref();
             let span = span.map_or_else(Span::none, |span| span(&resource));
@@ -123,7 +123,6 @@ impl Reconcile for HelmReconciler {
             let tracer = &self.access.tracer;
             let outcome = tracer.attempt(&mut history, &resource, reconcile).await;
             memory.traced = history;
-            self.memories().insert(request.key, memory);
             outcome
         })
     }
@@ -194,17 +193,5 @@ impl HelmReconciler {
             result,
         )
         .await
-    }
-
-    /// Returns the verdict of the last reconcile for a roll-out.
-    fn verdict(&self, key: &Key) -> Verdict {
-        let memories = self.memories();
-        memories
-            .get(key)
-            .map_or(Verdict::Skipped, |memory| memory.verdict)
-    }
-
-    fn memories(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

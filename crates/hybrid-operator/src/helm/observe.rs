@@ -62,6 +62,7 @@ pub(super) async fn observe(
         contested,
         deleting: subject.deleting,
         finalizer: subject.finalizer,
+        unheld: !subject.finalizer && has_release(access, subject, &history),
         paused: subject.annotations.paused,
         impossible: subject.error.is_some(),
         foreign,
@@ -104,8 +105,12 @@ pub(super) async fn complete(
     memory: &mut Memory,
 ) -> Result<(), ActionError> {
     let desired = wanted.as_ref().ok();
-    let deployed = observation.history.last().map(|meta| meta.revision.0);
-    if memory.live.revision != deployed || !memory.live.complete {
+    let latest = observation.history.last();
+    let deployed = latest.map(|meta| meta.revision.0);
+    // Of a revision that is not deployed, it is not known what was sent and what was not.
+    if latest.is_some_and(|latest| latest.status == ReleaseStatus::Deployed)
+        && (memory.live.revision != deployed || !memory.live.complete)
+    {
         recognise(setup, access, subject, desired, memory, deployed).await?;
     }
     read_unwatched(setup, subject, memory).await;
@@ -169,6 +174,17 @@ fn managing_operator(
     newest
         .map_or_else(|| memory.managing_operator.clone(), |meta| meta.operator)
         .unwrap_or_else(|| setup.operator.clone())
+}
+
+/// Returns whether the custom resource has a release, also one that it should not have at this place.
+fn has_release(access: &Access, subject: &Subject, history: &[RecordMeta]) -> bool {
+    let primary = &subject.primary;
+    let records = access.store.records_of(&primary.identity());
+    let mut records = records.iter();
+    // Whoever may write Secrets in another namespace has no say.
+    let counts =
+        |meta: &RecordMeta| primary.namespace.is_none() || meta.namespace == subject.namespace;
+    records.any(counts) || history.iter().any(|meta| subject.owns(meta))
 }
 
 /// Returns whether the newest record was deployed by someone else and should be adopted.

@@ -137,6 +137,15 @@ pub(super) struct Failure {
 }
 
 impl StepOutcome {
+    /// Returns whether a revision has just been deployed, also by a rollback.
+    fn deploys(&self) -> bool {
+        match self {
+            Self::Deployed(_) => true,
+            Self::RolledBack(deployed) => deployed.kind == ActionKind::Rollback,
+            _ => false,
+        }
+    }
+
     /// Returns whether the release may be waiting for its objects to become ready.
     fn waits_for_objects(&self) -> bool {
         match self {
@@ -396,8 +405,7 @@ pub(super) async fn publish(
         objects.cause = memory.diagnosis.cause.clone();
     }
     let redactor = memory.redactor.clone();
-    let deployed =
-        matches!(&result, Ok(report) if matches!(report.outcome, StepOutcome::Deployed(_)));
+    let deployed = result.as_ref().is_ok_and(|report| report.outcome.deploys());
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
@@ -500,8 +508,12 @@ async fn write(
     status: &Status,
 ) -> Result<bool, ApiError> {
     if let Some(patch) = status.patch(&memory.written) {
+        let before = std::mem::replace(&mut memory.written, WrittenStatus::unanswered());
         let kept = match finalizer::patch_status(access, subject, &patch).await {
-            Err(ApiError::Conflict { .. }) => return Ok(false),
+            Err(ApiError::Conflict { .. }) => {
+                memory.written = before;
+                return Ok(false);
+            }
             answer => answer?,
         };
         memory.written = WrittenStatus::new(&patch, kept.as_ref());

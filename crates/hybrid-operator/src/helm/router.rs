@@ -1,11 +1,10 @@
 //! Finds the custom resource of a changed dependent or release record.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock, Weak};
+use std::sync::Weak;
 
 use kube::core::GroupVersionKind;
 
-use crate::cluster::ownership::{CrIdentity, OperatorId};
+use crate::cluster::ownership::OperatorId;
 use crate::controller::{Change, Key, Owners, Priority, QueueHandle, Route, Source};
 use crate::release::RecordMeta;
 
@@ -17,36 +16,6 @@ pub(super) struct ChangeRouter {
     pub(super) repairs: bool,
     pub(super) queue: QueueHandle,
     pub(super) source: Source,
-    pub(super) known: RwLock<HashMap<CrIdentity, Key>>,
-}
-
-impl ChangeRouter {
-    /// Returns the custom resource with an identity. Rebuilds the table if the identity is unknown.
-    fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
-        let known = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(identity)
-            .cloned();
-        known.or_else(|| {
-            let table: HashMap<CrIdentity, Key> = self
-                .source
-                .keys()
-                .into_iter()
-                .map(|key| {
-                    let namespace = key.namespace.as_deref();
-                    (
-                        CrIdentity::of(&self.gvk.group, &self.gvk.kind, namespace, &key.name),
-                        key,
-                    )
-                })
-                .collect();
-            let key = table.get(identity).cloned();
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = table;
-            key
-        })
-    }
 }
 
 impl ChangeRouter {
@@ -60,7 +29,7 @@ impl ChangeRouter {
             return;
         }
         let key = match &record.cr {
-            Some(identity) => self.key_of(identity),
+            Some(identity) => self.source.key_of(identity),
             // A release without an owner may block the custom resource of the same name.
             None => Some(Key::new(Some(&record.namespace), record.name.as_str()))
                 .filter(|key| self.source.get(key).is_some()),
@@ -90,7 +59,7 @@ impl ChangeRouter {
         let by_label = owners
             .label
             .as_ref()
-            .and_then(|identity| self.key_of(identity));
+            .and_then(|identity| self.source.key_of(identity));
         let by_owner = || {
             let owner = owners.hint.as_ref()?;
             let ours = owner.kind == self.gvk.kind && owner.group == self.gvk.group;

@@ -265,6 +265,7 @@ fn account_of(
     access: &Access,
 ) -> Result<Account, SubjectError> {
     let Some(template) = &setup.watch.service_account_name else {
+        access.release_account(&Key::from(primary));
         return Ok(access.own_account());
     };
     // What was left out may name another account.
@@ -277,7 +278,8 @@ fn account_of(
         return Err(SubjectError::OperatorAccount(name));
     }
     let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-    Ok(access.account(&AccountName::new(namespace, &name)?)?)
+    let account = AccountName::new(namespace, &name)?;
+    Ok(access.account(&Key::from(primary), &account)?)
 }
 
 /// Returns whether the author of a custom resource picks an account of the operator's namespace: the

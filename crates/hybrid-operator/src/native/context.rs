@@ -10,7 +10,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::apply::{Applier, kind_of};
 use super::error::Error;
@@ -38,6 +38,8 @@ pub(super) struct Shared {
 pub(super) struct WrittenStatus {
     version: u64,
     status: Value,
+    /// Whether the API server has answered.
+    answered: bool,
 }
 
 /// One reconcile of a `K`.
@@ -268,15 +270,19 @@ impl<K: TypedObject> Context<K> {
         let mut wanted = serde_json::to_value(status)?;
         let key = Key::of(&*self.object);
         let present = self.present_status(&key)?;
-        if present == wanted {
+        let unanswered = self.unanswered_status(&key);
+        if present == wanted && unanswered.is_none() {
             return Ok(());
         }
         let written = wanted.clone();
-        if let (Some(wanted), Some(present)) = (wanted.as_object_mut(), present.as_object()) {
-            for field in present.keys() {
+        if let Some(wanted) = wanted.as_object_mut() {
+            let stored = unanswered.iter().chain([&present]);
+            for field in stored.filter_map(Value::as_object).flat_map(Map::keys) {
                 wanted.entry(field.clone()).or_insert(Value::Null);
             }
         }
+        // Until the answer comes, the stored status is unknown.
+        self.remember_status(&key, version_of(&*self.object), &wanted, false);
         let kind = kind_of::<K>();
         let (namespace, name) = (key.namespace.as_deref(), Some(&*key.name));
         let path = request::path(&kind, namespace, name)?;
@@ -295,15 +301,27 @@ impl<K: TypedObject> Context<K> {
             answer => answer?,
         };
         let answer: PartialObjectMeta<K> = answer.decode()?;
-        let statuses = self.shared.statuses.lock();
-        statuses.unwrap_or_else(PoisonError::into_inner).insert(
-            key,
-            WrittenStatus {
-                version: version_of(&answer),
-                status: written,
-            },
-        );
+        self.remember_status(&key, version_of(&answer), &written, true);
         Ok(())
+    }
+
+    fn remember_status(&self, key: &Key, version: u64, status: &Value, answered: bool) {
+        let written = WrittenStatus {
+            version,
+            status: status.clone(),
+            answered,
+        };
+        let statuses = self.shared.statuses.lock();
+        let mut statuses = statuses.unwrap_or_else(PoisonError::into_inner);
+        statuses.insert(key.clone(), written);
+    }
+
+    /// Returns the status that was written last if that was not answered.
+    fn unanswered_status(&self, key: &Key) -> Option<Value> {
+        let statuses = self.shared.statuses.lock();
+        let statuses = statuses.unwrap_or_else(PoisonError::into_inner);
+        let written = statuses.get(key).filter(|written| !written.answered)?;
+        Some(written.status.clone())
     }
 
     /// Returns the newest known status: the cached one, or the one that was written last if that is
@@ -312,6 +330,7 @@ impl<K: TypedObject> Context<K> {
         let statuses = self.shared.statuses.lock();
         let statuses = statuses.unwrap_or_else(PoisonError::into_inner);
         if let Some(written) = statuses.get(key)
+            && written.answered
             && written.version > version_of(&*self.object)
         {
             return Ok(written.status.clone());

@@ -1,6 +1,6 @@
 //! Runs the functions of a native controller.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -132,7 +132,11 @@ impl<K: TypedObject> Controller for NativeController<K> {
                     return Ok(());
                 }
             }
-            follow_primaries(&primaries, &queue, &builder);
+            let finalizer = match &builder.cleanup {
+                Some(cleanup) => Some(cleanup.finalizer.clone()),
+                None => builder.installs_charts.then(|| UNINSTALL.to_owned()),
+            };
+            follow_primaries(&primaries, &queue, &builder, finalizer.clone());
             let options = WorkerOptions {
                 concurrency: builder
                     .concurrency
@@ -152,10 +156,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 components,
                 releases: Releases::of(&context),
             };
-            let (finalizer, cleanup) = match builder.cleanup {
-                Some(cleanup) => (Some(cleanup.finalizer), Some(cleanup.function)),
-                None => (builder.installs_charts.then(|| UNINSTALL.to_owned()), None),
-            };
+            let cleanup = builder.cleanup.map(|cleanup| cleanup.function);
             let reconciler = NativeReconciler {
                 name: builder.name,
                 function,
@@ -166,6 +167,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 primaries,
                 shared: Arc::new(shared),
                 running: Arc::default(),
+                uids: Mutex::default(),
                 pauses: Mutex::new(Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)),
                 metrics: context.metrics.clone(),
             };
@@ -182,6 +184,7 @@ fn follow_primaries<K: TypedObject>(
     primaries: &ObjectCache<K>,
     queue: &QueueHandle,
     builder: &Builder<K>,
+    finalizer: Option<String>,
 ) {
     let (queue, predicate) = (queue.clone(), builder.predicate.clone());
     primaries.subscribe(Box::new(move |key, before, after| {
@@ -193,7 +196,13 @@ fn follow_primaries<K: TypedObject>(
                 let replaced = before.is_some_and(|before| before.uid() != after.uid());
                 let deleting = after.meta().deletion_timestamp.is_some();
                 let before = before.filter(|_| !replaced);
-                deleting || predicate.accepts(before.map(|object| &**object), after)
+                // A PUT without finalizers changes nothing else.
+                let held = |object: &K| {
+                    let mut names = finalizer.iter();
+                    names.all(|name| object.finalizers().contains(name))
+                };
+                let released = before.is_some_and(|before| held(before)) && !held(after);
+                deleting || released || predicate.accepts(before.map(|object| &**object), after)
             }
         };
         if worth {
@@ -216,6 +225,8 @@ struct NativeReconciler<K> {
     shared: Arc<Shared>,
     /// Keys whose function runs, including those that block a thread beyond their deadline.
     running: Arc<Mutex<HashSet<Key>>>,
+    /// The objects that everything else that is known under their keys belongs to.
+    uids: Mutex<HashMap<Key, String>>,
     pauses: Mutex<Backoff>,
     metrics: crate::telemetry::metrics::Metrics,
 }
@@ -236,7 +247,10 @@ impl<K: TypedObject> Reconcile for NativeReconciler<K> {
                     );
                     return Err(Terminal::new(error).into());
                 }
-                Some(Cached::Object(object)) => self.run(key, object).await,
+                Some(Cached::Object(object)) => {
+                    self.forget_former(key, object.meta().uid.as_deref().unwrap_or_default());
+                    self.run(key, object).await
+                }
             };
             match outcome {
                 Ok(action) => Ok(self.next(key, action)),
@@ -400,7 +414,23 @@ impl<K: TypedObject> NativeReconciler<K> {
         }
     }
 
+    /// Forgets a former object of this name.
+    fn forget_former(&self, key: &Key, uid: &str) {
+        let mut uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = uids.insert(key.clone(), uid.to_owned());
+        drop(uids);
+        if before.is_some_and(|before| before != uid) {
+            self.forget_state(key);
+        }
+    }
+
     fn forget(&self, key: &Key) {
+        let uids = self.uids.lock();
+        uids.unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.forget_state(key);
+    }
+
+    fn forget_state(&self, key: &Key) {
         let pauses = self.pauses.lock();
         pauses.unwrap_or_else(PoisonError::into_inner).reset(key);
         let statuses = self.shared.statuses.lock();

@@ -14,6 +14,7 @@ use super::ActContext;
 pub(super) fn run(context: &ActContext<'_>, memory: &mut Memory) -> Report {
     // Stop watching objects of a release that another operator manages.
     *memory = Memory {
+        uid: std::mem::take(&mut memory.uid),
         written: std::mem::take(&mut memory.written),
         managing_operator: memory.managing_operator.take(),
         ..Memory::default()

@@ -8,6 +8,7 @@ mod definitions;
 mod deployment;
 mod discard;
 mod endorse;
+mod hold;
 mod inspect;
 mod install;
 mod keep;
@@ -174,6 +175,7 @@ async fn execute(
         Step::Nothing => settle::run(context, memory).await,
         Step::Forget => Ok(Report::gone()),
         Step::Leave => Ok(leave::run(context, memory)),
+        Step::Hold => hold::run(context).await,
         Step::Install => install::run(context, memory).await,
         Step::Upgrade => upgrade::run(context, memory).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,

@@ -48,7 +48,8 @@ impl Deleter {
                 .load_if_readable(meta)
                 .await?
                 .is_some_and(|stored| stored.proven);
-            if is_proven && let Ok(account) = context.access.account(name) {
+            let key = context.subject.key();
+            if is_proven && let Ok(account) = context.access.account(&key, name) {
                 return Ok(Self::Recorded(account));
             }
         }

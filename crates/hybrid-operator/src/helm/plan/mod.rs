@@ -80,6 +80,8 @@ pub(crate) struct ObservedFacts {
     pub(crate) deleting: bool,
     /// Whether it has the operator's finalizer.
     pub(crate) finalizer: bool,
+    /// Whether it has a release and lacks the finalizer: somebody has replaced it without.
+    pub(crate) unheld: bool,
     /// Whether it is paused.
     pub(crate) paused: bool,
     /// Whether it cannot have a release: a name or a template of `watches.yaml` is invalid.
@@ -151,6 +153,8 @@ pub(crate) enum Step {
     Forget,
     /// Do nothing because another operator manages the release.
     Leave,
+    /// Add the finalizer to a custom resource that has a release.
+    Hold,
     /// Deploy the first revision, or one after the release was uninstalled.
     Install,
     /// Deploy a new revision.
@@ -243,6 +247,7 @@ impl Step {
             Self::Nothing => "nothing",
             Self::Forget => "forget",
             Self::Leave => "leave",
+            Self::Hold => "hold",
             Self::Install => "install",
             Self::Upgrade => "upgrade",
             Self::Rollback { .. } => "rollback",
@@ -339,6 +344,8 @@ pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
         } else {
             Step::Forget
         })
+    } else if observed.unheld {
+        Some(Step::Hold)
     } else if observed.paused {
         Some(Step::Refuse(Refusal::Paused))
     } else if observed.impossible {

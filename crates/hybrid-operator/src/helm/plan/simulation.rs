@@ -109,6 +109,7 @@ impl Simulation {
         let observed = ObservedFacts {
             deleting: resource.deleting,
             finalizer: resource.finalizer,
+            unheld: !resource.finalizer && !resource.history.is_empty(),
             drift,
             ..super::tests::observed(resource.history.iter().map(record).collect())
         };
@@ -129,6 +130,7 @@ impl Simulation {
                 return Ok(PERIOD);
             }
             Step::Wait { delay, .. } => return Ok(*delay),
+            Step::Hold => self.write(n, |resource| resource.finalizer = true)?,
             Step::Install | Step::Upgrade | Step::Rollback { .. } => {
                 self.write(n, |resource| resource.finalizer = true)?;
                 let spec = self.resources[n].spec;

@@ -44,6 +44,7 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
         contested: false,
         deleting: false,
         finalizer: true,
+        unheld: false,
         paused: false,
         impossible: false,
         foreign: false,
@@ -266,7 +267,7 @@ fn every_state_of_the_records_has_its_step() {
 fn steps_without_inputs_are_decided_first_in_this_order() {
     let history = vec![record(1, Status::Deployed, Some("old"))];
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, fn(&mut ObservedFacts), Step); 9] = [
+    let cases: [(&str, fn(&mut ObservedFacts), Step); 12] = [
         ("contested", |o| o.contested = true, Step::Leave),
         (
             "contested and deleting",
@@ -286,6 +287,21 @@ fn steps_without_inputs_are_decided_first_in_this_order() {
             "deleting without the finalizer",
             |o| (o.deleting, o.finalizer) = (true, false),
             Step::Forget,
+        ),
+        (
+            "another operator's, without the finalizer",
+            |o| (o.contested, o.unheld) = (true, true),
+            Step::Leave,
+        ),
+        (
+            "deleting, without the finalizer, with a release",
+            |o| (o.deleting, o.finalizer, o.unheld) = (true, false, true),
+            Step::Forget,
+        ),
+        (
+            "without the finalizer, while paused and impossible",
+            |o| (o.finalizer, o.unheld, o.paused, o.impossible) = (false, true, true, true),
+            Step::Hold,
         ),
         (
             "paused",

@@ -180,10 +180,10 @@ impl Reconcile for RolloutReconciler {
             let reconciler = HelmReconciler {
                 setup,
                 access: Arc::clone(&self.access),
-                memories: Arc::clone(&self.memories),
+                memories: self.memories.clone(),
             };
             let result = reconciler.reconcile(request).await;
-            let verdict = reconciler.verdict(&key);
+            let verdict = self.memories.verdict(&key);
             if let Some(waiting) = self.rollout.ended(&key, verdict) {
                 self.report_halt(waiting).await;
             }

@@ -47,7 +47,7 @@ impl Status {
             .all(|(key, value)| self.before.get(key) == Some(value));
         let status = Value::Object(status);
         // Do not send fields again that the API server drops.
-        if same || written.is(&status, &self.before) {
+        if same && !written.unanswered || written.is(&status, &self.before) {
             return None;
         }
         let mut patch = status;
@@ -109,19 +109,34 @@ fn add_removed_fields(patch: &mut Value, before: &Value, field: &str) {
 pub(crate) struct WrittenStatus {
     sent: u64,
     kept: u64,
+    /// Whether a write may not have been answered: the cached status may be older than the stored
+    /// one.
+    unanswered: bool,
 }
 
 impl WrittenStatus {
+    /// Records that a status is being sent.
+    pub(crate) fn unanswered() -> Self {
+        Self {
+            unanswered: true,
+            ..Self::default()
+        }
+    }
+
     /// Records the status sent and the one that the API server returned.
     pub(crate) fn new(sent: &Value, kept: Option<&Value>) -> Self {
         Self {
             sent: hash(sent),
             kept: hash(kept.unwrap_or(&Value::Null)),
+            unanswered: false,
         }
     }
 
     fn is(&self, status: &Value, present: &Value) -> bool {
-        *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
+        *self != Self::default()
+            && !self.unanswered
+            && self.sent == hash(status)
+            && self.kept == hash(present)
     }
 
     /// Returns the fields of `sent` that were pruned, each as `status.FIELD`.

@@ -1,0 +1,12 @@
+//! Adds the finalizer to a custom resource that has a release and lost it: `kubectl replace`, or a
+//! tool that replaces objects, sends none. Without it, a deletion would leave the release behind.
+
+use super::super::report::Report;
+use super::{ActContext, ActError};
+
+pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    Ok(Report::replan())
+}

@@ -1,0 +1,587 @@
+//! State that must not outlive what it is about: values of a former custom resource, writes whose
+//! answers were lost, a finalizer, an API version, an autoscaler, an object that is being deleted.
+
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::wait;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use crate::world::{
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
+    control_plane, define, definition_of, merge, until,
+};
+
+/// A value, and an object that the API server rejects on request.
+const OBJECTS: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: last
+  {{- if .Values.bad }}
+  labels: {\"not a label!\": x}
+  {{- end }}
+spec: {defaultBackend: {service: {name: x, port: {number: 80}}}}
+";
+
+/// Replaces a custom resource as `kubectl replace --force` does: deletes it, waits until it is gone
+/// and creates another one. Returns its uid.
+async fn replace(widgets: &Api<DynamicObject>, name: &str, spec: Value) -> String {
+    if widgets.get_opt(name).await.unwrap().is_some() {
+        drop(
+            widgets
+                .delete(name, &DeleteParams::default())
+                .await
+                .unwrap(),
+        );
+    }
+    let widget = json!({
+        "apiVersion": "test.example.com/v1", "kind": "Widget",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    let widget: DynamicObject = serde_json::from_value(widget).unwrap();
+    // Created in the instant in which the name is free.
+    let created = async || match widgets.create(&PostParams::default(), &widget).await {
+        Ok(created) => Some(created.metadata.uid.unwrap()),
+        Err(kube::Error::Api(status)) if status.code == 409 => None,
+        Err(error) => panic!("{error}"),
+    };
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(uid) = created().await {
+            return uid;
+        }
+        assert!(began.elapsed() < LIMIT, "{name} is not deleted");
+    }
+}
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_former() {
+    let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("replaced").await else {
+        return;
+    };
+    let widgets = world.api("Widget");
+    for count in 1..=30 {
+        let uid = replace(&widgets, "one", json!({"value": count})).await;
+        let ready = |cr: &Value| cr["metadata"]["uid"] == uid.as_str() && is_ready(cr);
+        world.until("Widget", "one", "Ready", ready).await;
+        let map = world.api("ConfigMap").get("map").await.unwrap();
+        assert_eq!(map.data["data"]["value"], count.to_string());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn good_custom_resource_after_a_bad_one_of_its_name_is_deployed_at_once() {
+    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("good-after-bad").await else {
+        return;
+    };
+    let widgets = world.api("Widget");
+    for _ in 0..3 {
+        replace(&widgets, "one", json!({"bad": true})).await;
+        world.is("one", "ReleaseFailed").await;
+        let uid = replace(&widgets, "one", json!({"value": "good"})).await;
+        let ready = |cr: &Value| cr["metadata"]["uid"] == uid.as_str() && is_ready(cr);
+        world.until("Widget", "one", "Ready", ready).await;
+        assert_eq!(world.history("one").await, ["deployed"]);
+    }
+}
+
+fn patches_map(request: &Recorded) -> bool {
+    request.verb == "apply" && request.resource == "configmaps"
+}
+
+/// Upgrades to the value `two`, of which the answer is lost after the API server has executed it, and
+/// then reverts to `one` before the object is applied again. `restart` starts a successor in between.
+async fn revert_after_a_lost_answer(name: &str, restart: bool) {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
+    let namespace = TestNamespace::create(plane, name).await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let mut operator = Some(InProcessOperator::start(
+        &project,
+        client.clone(),
+        namespace.name(),
+    ));
+    let (widgets, maps) = (api(&namespace, "Widget"), api(&namespace, "ConfigMap"));
+    apply(&widgets, "one", &json!({"spec": {"value": "one"}})).await;
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+
+    let mut first = true;
+    faults.inject_with(move |request| {
+        if !patches_map(request) {
+            return None;
+        }
+        let lost = std::mem::take(&mut first);
+        Some(if lost {
+            Fault::AnswerLost
+        } else {
+            Fault::Unreachable
+        })
+    });
+    apply(&widgets, "one", &json!({"spec": {"value": "two"}})).await;
+    let executed = |map: &Value| map["data"]["value"] == "two";
+    drop(
+        until(&maps, "map", "the lost write", executed)
+            .await
+            .unwrap(),
+    );
+    if restart {
+        drop(operator.take());
+    }
+    apply(&widgets, "one", &json!({"spec": {"value": "one"}})).await;
+    faults.clear_faults();
+    if restart {
+        operator = Some(InProcessOperator::start(&project, client, namespace.name()));
+    }
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    let map = maps.get("map").await.unwrap();
+    assert_eq!(map.data["data"]["value"], "one");
+    drop(operator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_whose_answer_was_lost_is_undone_when_the_user_reverts() {
+    revert_after_a_lost_answer("lost-answer", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_before_a_kill_is_undone_when_the_user_reverts() {
+    revert_after_a_lost_answer("lost-kill", true).await;
+}
+
+#[tokio::test]
+async fn value_of_somebody_elses_upgrade_does_not_stay() {
+    let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("helm-upgrade").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "one"})).await;
+    world.ready("Widget", "one").await;
+    // As `helm upgrade` does: the same field manager, and a record without this operator's digest.
+    let secrets = world.api("Secret");
+    let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"},
+        "data": {"value": "theirs"}});
+    let params = PatchParams::apply("helm").force();
+    let maps = world.api("ConfigMap");
+    let live = maps.get("map").await.unwrap();
+    let mut theirs = serde_json::to_value(&live).unwrap();
+    theirs["data"] = map["data"].clone();
+    for field in [
+        "managedFields",
+        "resourceVersion",
+        "uid",
+        "creationTimestamp",
+    ] {
+        theirs["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    drop(
+        maps.patch("map", &params, &Patch::Apply(&theirs))
+            .await
+            .unwrap(),
+    );
+    let mut next = record.clone();
+    next.metadata.name = Some("sh.helm.release.v1.one.v2".to_owned());
+    next.metadata.resource_version = None;
+    next.metadata.uid = None;
+    next.metadata.managed_fields = None;
+    let labels = next.metadata.labels.as_mut().unwrap();
+    labels.insert("version".to_owned(), "2".to_owned());
+    labels.insert("status".to_owned(), "failed".to_owned());
+    drop(secrets.create(&PostParams::default(), &next).await.unwrap());
+    world
+        .widget("one", json!({"value": "one", "other": true}))
+        .await;
+    world.ready("Widget", "one").await;
+    world.data("map", json!({"value": "one"})).await;
+}
+
+#[tokio::test]
+async fn finalizer_that_a_replacement_drops_comes_back_and_nothing_leaks() {
+    const ROLE: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: \"{{ .Release.Namespace }}\"}
+rules: []
+";
+    let project = Project::new("reconcilePeriod: 0s", &[("role.yaml", ROLE)]);
+    let Some(world) = project.start("unheld").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    let widgets = world.api("Widget");
+    for paused in [Value::Null, json!("true")] {
+        world.annotate("one", "paused", paused).await;
+        drop(world.ready("Widget", "one").await);
+        let replaced = async || {
+            let mut widget = widgets.get("one").await.unwrap();
+            assert!(widget.metadata.finalizers.take().is_some());
+            widgets
+                .replace("one", &PostParams::default(), &widget)
+                .await
+        };
+        let replaced = wait::until(LIMIT, "a replacement", replaced).await.unwrap();
+        assert_eq!(replaced.metadata.finalizers, None);
+        let held = |cr: &Value| cr["metadata"]["finalizers"].is_array();
+        world.until("Widget", "one", "the finalizer", held).await;
+    }
+    world.remove("Widget", "one").await;
+    let role = cluster_api(&world.namespace, "ClusterRole");
+    assert!(
+        role.get_opt(world.namespace.name())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(world.history("one").await.is_empty());
+}
+
+/// Returns an operator whose requests are recorded, in a namespace of its own.
+async fn recorded(
+    project: &Project,
+    name: &str,
+) -> Option<(TestNamespace, Faults, InProcessOperator)> {
+    let plane = control_plane().await?;
+    let namespace = TestNamespace::create(plane, name).await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let operator = InProcessOperator::start(project, client, namespace.name());
+    Some((namespace, faults, operator))
+}
+
+/// Waits until the custom resource has been reconciled once more and is `Ready`, and asserts that it
+/// has no condition about drift or watches.
+async fn stays_undisturbed(namespace: &TestNamespace, value: &str) {
+    let widgets = api(namespace, "Widget");
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    // A new value makes another reconcile, after which everything is known.
+    merge(&widgets, "one", &json!({"spec": {"value": value}})).await;
+    let cr = until(&widgets, "one", "Ready", is_ready).await.unwrap();
+    for type_ in ["Drifted", "WatchRefused"] {
+        assert_eq!(condition(&cr, type_), None, "{cr:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_in_another_api_version_is_no_drift() {
+    const AUTOSCALER: &str = "\
+apiVersion: autoscaling/{{ .Values.version }}
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  maxReplicas: 3
+  {{- if eq .Values.version \"v1\" }}
+  targetCPUUtilizationPercentage: 50
+  {{- else }}
+  metrics:
+  - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}
+  {{- end }}
+";
+    let templates = [("autoscaler.yaml", AUTOSCALER), ("objects.yaml", OBJECTS)];
+    let project = Project::new(
+        "reconcilePeriod: 0s, upgrade: {wait: true, timeout: 20s}",
+        &templates,
+    );
+    let Some((namespace, faults, _operator)) = recorded(&project, "api-version").await else {
+        return;
+    };
+    let widgets = api(&namespace, "Widget");
+    for (version, patches) in [("v1", 1), ("v2", 2), ("v1", 3)] {
+        let value = format!("{version}-{patches}");
+        apply(&widgets, "one", &json!({"spec": {"version": version}})).await;
+        stays_undisturbed(&namespace, &value).await;
+        let sent = faults.requests();
+        let sent = sent.iter().filter(|request| {
+            request.verb == "apply" && request.resource == "horizontalpodautoscalers"
+        });
+        assert_eq!(sent.count(), patches, "{version}");
+    }
+    let history = crate::world::history(&namespace, "one").await;
+    assert_eq!(history.last().map(String::as_str), Some("deployed"));
+    assert!(!history.contains(&"failed".to_owned()), "{history:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_that_is_served_no_more_is_watched_no_more() {
+    const GIZMO: &str = "\
+apiVersion: versions.example.com/{{ .Values.version }}
+kind: Gizmo
+metadata: {name: gizmo}
+spec: {a: 1}
+";
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let definition = |served: bool| {
+        let text = definition_of("versions.example.com", "Gizmo", "Namespaced", ANYTHING);
+        format!(
+            "{text}  - name: v1alpha1
+    served: {served}
+    storage: false
+    schema: {{openAPIV3Schema: {ANYTHING}}}
+"
+        )
+    };
+    define(plane, &definition(true)).await;
+    let templates = [("gizmo.yaml", GIZMO), ("objects.yaml", OBJECTS)];
+    let project = Project::new("reconcilePeriod: 0s", &templates);
+    let Some((namespace, _faults, _operator)) = recorded(&project, "served-version").await else {
+        return;
+    };
+    let widgets = api(&namespace, "Widget");
+    for version in ["v1alpha1", "v1"] {
+        apply(&widgets, "one", &json!({"spec": {"version": version}})).await;
+        stays_undisturbed(&namespace, version).await;
+    }
+    define(plane, &definition(false)).await;
+    let gvk = GroupVersionKind::gvk("versions.example.com", "v1alpha1", "Gizmo");
+    let resource = ApiResource::from_gvk(&gvk);
+    let gizmos: Api<DynamicObject> =
+        Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let unserved = async || gizmos.list(&ListParams::default()).await.is_err();
+    wait::until(LIMIT, "v1alpha1 to be unserved", unserved)
+        .await
+        .unwrap();
+    for value in ["a", "b", "c"] {
+        stays_undisturbed(&namespace, value).await;
+    }
+}
+
+/// A Deployment with or without a number of replicas and an autoscaler.
+const SCALED: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  {{- with .Values.replicas }}
+  replicas: {{ . }}
+  {{- end }}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web:{{ .Values.image | default 1 }}}]}
+---
+{{- if .Values.autoscaled }}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  maxReplicas: 9
+{{- end }}
+";
+
+/// Starts a release with an autoscaler, which then scales the Deployment to 5. The autoscaler owns
+/// the field only if the chart has set it before.
+async fn autoscaled(name: &str, replicas: &Value) -> Option<World> {
+    let templates = [("scaled.yaml", SCALED), ("objects.yaml", OBJECTS)];
+    let world = Project::new("reconcilePeriod: 0s", &templates)
+        .start(name)
+        .await?;
+    let spec = json!({"autoscaled": true, "replicas": replicas});
+    world.widget("one", spec).await;
+    world.has_history("one", &["deployed"]).await;
+    let params = PatchParams {
+        field_manager: Some("kube-controller-manager".to_owned()),
+        ..PatchParams::default()
+    };
+    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    let deployments = world.api("Deployment");
+    let scaled = deployments.patch_scale("web", &params, &scale).await;
+    assert_eq!(scaled.unwrap().spec.unwrap().replicas, Some(5));
+    Some(world)
+}
+
+#[tokio::test]
+async fn rollback_leaves_the_replicas_to_the_autoscaler() {
+    for (name, replicas) in [
+        ("rollback-without", Value::Null),
+        ("rollback-with", json!(1)),
+    ] {
+        let Some(world) = autoscaled(name, &replicas).await else {
+            return;
+        };
+        let spec = json!({"autoscaled": true, "replicas": replicas, "image": 2, "bad": true});
+        world.widget("one", spec).await;
+        world.is("one", "Stalled").await;
+        let history = ["superseded", "failed", "deployed"];
+        world.has_history("one", &history).await;
+        let web = world.api("Deployment").get("web").await.unwrap();
+        assert_eq!(web.data["spec"]["replicas"], 5, "{name}");
+        let image = "/spec/template/spec/containers/0/image";
+        assert_eq!(web.data.pointer(image), Some(&json!("web:1")));
+    }
+}
+
+#[tokio::test]
+async fn the_charts_replicas_count_once_the_autoscaler_is_gone_from_the_chart() {
+    for (name, replicas) in [
+        ("unscaled-without", Value::Null),
+        ("unscaled-with", json!(1)),
+    ] {
+        let Some(world) = autoscaled(name, &replicas).await else {
+            return;
+        };
+        let spec = json!({"autoscaled": false, "replicas": 2});
+        world.widget("one", spec).await;
+        world.has_history("one", &["superseded", "deployed"]).await;
+        let web = world.api("Deployment").get("web").await.unwrap();
+        assert_eq!(web.data["spec"]["replicas"], 2, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn object_that_is_being_deleted_is_created_again_before_the_revision_is_deployed() {
+    let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("terminating").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "one"})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    let held = json!({"metadata": {"finalizers": ["test.example.com/held"]}});
+    merge(&maps, "map", &held).await;
+    let uid = maps.get("map").await.unwrap().metadata.uid;
+    drop(maps.delete("map", &DeleteParams::default()).await.unwrap());
+    world.widget("one", json!({"value": "two"})).await;
+    let waits = |cr: &Value| {
+        condition(cr, "Ready").is_some_and(|ready| {
+            ready["message"]
+                .as_str()
+                .is_some_and(|message| message.contains("/map to be gone"))
+        })
+    };
+    world.until("Widget", "one", "the wait", waits).await;
+    assert_eq!(world.history("one").await, ["deployed", "pending-upgrade"]);
+    merge(&maps, "map", &json!({"metadata": {"finalizers": null}})).await;
+    world.has_history("one", &["superseded", "deployed"]).await;
+    let map = maps.get("map").await.unwrap();
+    assert_eq!(map.data["data"]["value"], "two");
+    assert_ne!(map.metadata.uid, uid);
+}
+
+#[tokio::test]
+async fn remark_about_a_failed_revision_goes_with_its_rollback() {
+    const TWICE: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: web
+        env:
+        - {name: A, value: one}
+        {{- if .Values.twice }}
+        - {name: A, value: two}
+        {{- end }}
+";
+    let templates = [("twice.yaml", TWICE), ("objects.yaml", OBJECTS)];
+    let project = Project::new("reconcilePeriod: 0s", &templates);
+    let Some(world) = project.start("remarks").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.has_history("one", &["deployed"]).await;
+    world
+        .widget("one", json!({"twice": true, "bad": true}))
+        .await;
+    world.is("one", "Stalled").await;
+    world
+        .has_history("one", &["superseded", "failed", "deployed"])
+        .await;
+    let without = |cr: &Value| condition(cr, "NotAsRendered").is_none();
+    world.until("Widget", "one", "no remark", without).await;
+
+    // What is skipped because it did not change is still not as rendered.
+    world.widget("one", json!({"twice": true})).await;
+    world.is("one", "NotAsRendered").await;
+    world
+        .widget("one", json!({"twice": true, "value": "other"}))
+        .await;
+    world.data("map", json!({"value": "other"})).await;
+    let history = [
+        "superseded",
+        "failed",
+        "superseded",
+        "superseded",
+        "deployed",
+    ];
+    world.has_history("one", &history).await;
+    let stays = |cr: &Value| {
+        cr["status"]["release"]["revision"] == 5 && condition(cr, "NotAsRendered").is_some()
+    };
+    world.until("Widget", "one", "the remark", stays).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kind_that_comes_back_with_another_scope_is_watched_there() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let group = "scopes.example.com";
+    let definition = |scope: &str| definition_of(group, "Sprocket", scope, ANYTHING);
+    define(plane, &definition("Namespaced")).await;
+    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
+    project.write(
+        "watches.yaml",
+        "- {group: scopes.example.com, version: v1, kind: Sprocket, chart: chart}\n",
+    );
+    let Some(world) = project.start("scopes").await else {
+        return;
+    };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
+    let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",
+        "metadata": {"name": "one"}, "spec": {}});
+    let sprocket: DynamicObject = serde_json::from_value(sprocket).unwrap();
+    let client = world.namespace.client();
+    let namespaced: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), world.namespace.name(), &resource);
+    let params = PostParams::default();
+    drop(namespaced.create(&params, &sprocket).await.unwrap());
+    drop(until(&namespaced, "one", "Ready", is_ready).await.unwrap());
+
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let name = format!("sprockets.{group}");
+    let deleted = definitions.delete(&name, &DeleteParams::default()).await;
+    drop(deleted.unwrap());
+    wait::gone(&definitions, &name, LIMIT).await.unwrap();
+    define(plane, &definition("Cluster")).await;
+    let everywhere: Api<DynamicObject> = Api::all_with(client, &resource);
+    drop(everywhere.create(&params, &sprocket).await.unwrap());
+    let refused = |cr: &Value| condition(cr, "Irreconcilable").is_some();
+    let cr = until(&everywhere, "one", "Irreconcilable", refused).await;
+    let cr = cr.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
+    assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
+    let log = world.operator.log();
+    assert!(log.contains("defined again with another scope"), "{log}");
+    drop(
+        everywhere
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+}

@@ -315,46 +315,40 @@ async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() 
 
 #[tokio::test]
 async fn deletions_that_wait_hold_up_no_rollout() {
-    let farewell = "\
-{{- if .Values.farewell }}
-apiVersion: batch/v1
-kind: Job
+    let held = "\
+{{- if .Values.held }}
+apiVersion: v1
+kind: ConfigMap
 metadata:
-  name: {{ .Release.Name }}-farewell
-  annotations: {helm.sh/hook: pre-delete}
-spec:
-  template:
-    metadata: {annotations: {test.hybrid-operator/pod: running}}
-    spec: {restartPolicy: Never, containers: [{name: main, image: image}]}
+  name: {{ .Release.Name }}-held
+  finalizers: [test.example.com/held]
 {{- end }}
 ";
-    let templates = [("map.yaml", &*map("v1")), ("farewell.yaml", farewell)];
-    let project = Project::new("", &templates);
-    let Some(world) = start(&project, "farewell", &["--reload-pace=0"]).await else {
+    let templates = [("map.yaml", &*map("v1")), ("held.yaml", held)];
+    let project = Project::new("uninstall: {wait: true}", &templates);
+    let Some(world) = start(&project, "held", &["--reload-pace=0"]).await else {
         return;
     };
+    let deleted = ["a", "b", "c"];
     for name in ["a", "b", "c", "d", "e"] {
-        let waits = ["a", "b", "c"].contains(&name);
-        world
-            .widget(name, json!({"value": "1", "farewell": waits}))
-            .await;
+        let spec = json!({"value": "1", "held": deleted.contains(&name)});
+        world.widget(name, spec).await;
         world.ready("Widget", name).await;
     }
-    for name in ["a", "b", "c"] {
+    for name in deleted {
         let widgets = world.api("Widget");
         drop(widgets.delete(name, &DeleteParams::default()).await);
-        let job = format!("{name}-farewell");
-        world.until("Job", &job, "its hook", |_| true).await;
+        world.has_history(name, &["uninstalling"]).await;
     }
     project.write(TEMPLATE, &map("v2"));
     for name in ["d", "e"] {
         deployed(&world, name, "v2", "1").await;
     }
     reaches(&world, WAITING, 0).await;
-    // Lets the namespace go.
-    for name in ["a", "b", "c"] {
+    for name in deleted {
         let patch = json!({"metadata": {"finalizers": null}});
-        merge(&world.api("Widget"), name, &patch).await;
+        merge(&world.api("ConfigMap"), &format!("{name}-held"), &patch).await;
+        world.gone("Widget", name).await;
     }
 }
 

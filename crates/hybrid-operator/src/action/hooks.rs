@@ -60,8 +60,8 @@ use crate::telemetry::traces;
 pub(crate) use leftover::Interrupted;
 pub(super) use memory::HookMemory;
 use progress::HookAttempt;
-pub(super) use removal::remove_all;
 use removal::{cluster_key, remove, remove_succeeded};
+pub(super) use removal::{remove_all, remove_interrupted};
 
 /// An attempt to run the hooks of an event, and the label of its objects.
 struct Run {

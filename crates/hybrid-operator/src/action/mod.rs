@@ -268,7 +268,8 @@ pub(crate) async fn prune_leftover(
     }
     let revision = leftover.release.revision.0;
     let made = objects(&leftover.release.manifest, revision)?;
-    prune::prune(context, live, revision, &made, &wanted).await
+    prune::prune(context, live, revision, &made, &wanted).await?;
+    hooks::remove_interrupted(context, leftover).await
 }
 
 /// Returns the run id of an object whose name the API server generates.

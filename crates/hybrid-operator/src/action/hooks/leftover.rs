@@ -67,6 +67,18 @@ impl Interrupted {
         Self(runs.collect())
     }
 
+    /// Iterates over these runs of hooks of a release: each hook with the label of a run.
+    pub(super) fn of_hooks<'i>(
+        &'i self,
+        hooks: &'i [Hook],
+    ) -> impl Iterator<Item = (&'i Hook, &'i str)> {
+        self.0.iter().filter_map(|(run, kind, name)| {
+            let mut hooks = hooks.iter();
+            let hook = hooks.find(|hook| hook.kind == *kind && hook.name == *name)?;
+            Some((hook, run.as_str()))
+        })
+    }
+
     /// Adds other runs.
     pub(super) fn extend(&mut self, others: &Self) {
         self.0.extend(others.0.iter().cloned());

@@ -5,7 +5,7 @@ use helm_core::manifest::{Hook, HookPhase, ObjectKey};
 use helm_core::release::Release;
 use kube::core::GroupVersionKind;
 
-use super::{is_definition, is_of_run};
+use super::{Interrupted, StoredRelease, is_definition, is_of_run};
 use crate::action::{ActionContext, ActionError, objects};
 use crate::cluster::apply::ApplyError;
 use crate::cluster::delete::{Propagation, Verdict, delete, holds_others, judge};
@@ -55,6 +55,19 @@ pub(super) async fn remove(
         {
             delete(context.cluster, &key, &uid, Propagation::Background).await?;
         }
+    }
+    Ok(())
+}
+
+/// Deletes the objects that interrupted runs of a record have left. Nothing would tell later that
+/// they are ours.
+pub(in crate::action) async fn remove_interrupted(
+    context: &ActionContext<'_>,
+    stored: &StoredRelease,
+) -> Result<(), ActionError> {
+    let interrupted = Interrupted::of([stored]);
+    for (hook, run) in interrupted.of_hooks(&stored.release.hooks) {
+        remove(context, hook, Some(run)).await?;
     }
     Ok(())
 }

@@ -637,3 +637,28 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_an_interrupted_hook_has_left_goes_with_the_record_of_its_revision() {
+    let mut live = Live::default();
+    let event = [HookEvent::PreUpgrade];
+    for (phase, requests) in [
+        (
+            HookPhase::Running,
+            &["read jobs/j @2-pre-upgrade-1", "delete jobs/j"][..],
+        ),
+        // A later run has created it.
+        (HookPhase::Running, &["read jobs/j @3-pre-upgrade-1"]),
+        (HookPhase::Failed, &[]),
+    ] {
+        let fixture = Fixture::new();
+        let mut hook = at("jobs/j", &event, &[DeletePolicy::HookSucceeded]);
+        hook.last_run.phase = phase;
+        let stored = stored(2, Status::Failed, &[], vec![hook]);
+        fixture.expect(requests);
+        let removed =
+            crate::action::prune_leftover(&fixture.context(), &mut live, &stored, &[]).await;
+        removed.unwrap();
+        fixture.script.finish();
+    }
+}

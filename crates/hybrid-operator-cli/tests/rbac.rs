@@ -128,16 +128,16 @@ fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
     let project = shop(MAP);
     project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
     let regular = rules(&project);
-    assert!(regular.contains("[photoes]"), "{regular}");
+    assert!(regular.contains("[photos]"), "{regular}");
     project.write(
         "PROJECT",
         "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
-         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photos\n  version: v1\n\
+         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photoes\n  version: v1\n\
          version: \"3\"\n",
     );
     let given = project.generate(&["--prune"]) + &project.read("config/rbac/charts/shop_role.yaml");
     assert!(
-        given.contains("[photos]") && !given.contains("[photoes]"),
+        given.contains("[photoes]") && !given.contains("[photos]"),
         "{given}"
     );
 }

@@ -145,6 +145,9 @@ pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> 
 
 /// Checks the domain of a project.
 pub(crate) fn check_domain(name: &str) -> Result<(), NameError> {
+    if is_of_community(name) {
+        return Err(invalid("domain", name, COMMUNITY));
+    }
     check_subdomain("domain", name)
 }
 
@@ -153,13 +156,17 @@ pub(crate) fn check_group(name: &str) -> Result<(), NameError> {
     check_subdomain("group", name)
 }
 
+/// Returns whether the API server refuses definitions of a group or domain without the approval of the Kubernetes community.
+fn is_of_community(name: &str) -> bool {
+    ["k8s.io", "kubernetes.io"].iter().any(|domain| {
+        let rest = name.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
 /// Checks the name of the CustomResourceDefinition of a kind, which consists of its plural and its whole group.
 pub(super) fn check_definition(plural: &str, group: &str) -> Result<(), NameError> {
-    let is_of_community = |domain: &str| {
-        let rest = group.strip_suffix(domain);
-        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    if is_of_community("k8s.io") || is_of_community("kubernetes.io") {
+    if is_of_community(group) {
         return Err(invalid("group", group, COMMUNITY));
     }
     if plural.len() + 1 + group.len() > NAME_MAX {
@@ -363,6 +370,7 @@ mod tests {
             assert!(check_definition("webs", group).is_err(), "{group}");
         }
         assert_eq!(check_definition("webs", "apps.myk8s.io"), Ok(()));
+        assert!(check_domain("apps.kubernetes.io").is_err());
         let kind = "a".repeat(59);
         assert_eq!(sample("order", "sample"), "order-sample");
         assert_eq!(

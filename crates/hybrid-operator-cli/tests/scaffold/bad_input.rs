@@ -135,7 +135,25 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &project,
             &format!("{api} shop"),
             1,
-            "the kind \"shop\" is not valid: use at most 63 letters",
+            "the kind \"shop\" is not valid: use at most 59 letters",
+        ),
+        (
+            &project,
+            &format!("{api} K{}", "k".repeat(59)),
+            1,
+            "use at most 59 letters",
+        ),
+        (
+            &empty,
+            &format!("init --domain a.b --project-name {}", "p".repeat(37)),
+            1,
+            "use at most 36 lower case letters",
+        ),
+        (
+            &empty,
+            "init --domain apps.k8s.io",
+            1,
+            "the domain \"apps.k8s.io\" is not valid: Kubernetes keeps groups",
         ),
         (
             &project,

@@ -164,7 +164,7 @@ fn is_of_community(name: &str) -> bool {
     })
 }
 
-/// Checks the name of the CustomResourceDefinition of a kind, which consists of its plural and its whole group.
+/// Checks the name of the `CustomResourceDefinition` of a kind, which consists of its plural and its whole group.
 pub(super) fn check_definition(plural: &str, group: &str) -> Result<(), NameError> {
     if is_of_community(group) {
         return Err(invalid("group", group, COMMUNITY));

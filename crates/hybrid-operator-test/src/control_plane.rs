@@ -16,6 +16,7 @@ use kube::{Client, Config};
 use serde::Deserialize;
 
 use crate::fault::Faults;
+use crate::storage::{Storage, StorageError};
 
 /// Time for a control plane to stop before it is killed; it usually takes 50 ms.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -85,6 +86,9 @@ pub enum StartError {
         /// Its output.
         output: String,
     },
+    /// Claims would stay unbound.
+    #[error("the control plane has no storage")]
+    Storage(#[source] Arc<StorageError>),
 }
 
 impl StartError {
@@ -135,7 +139,7 @@ struct Ready {
 }
 
 /// A Kubernetes API server with its controllers, on loopback. Everything is real except the nodes:
-/// their Pods run no containers and are Running, Ready or Succeeded at once.
+/// their Pods run no containers and are Running, Ready or Succeeded at once, and volumes hold nothing.
 ///
 /// It stops when the value is dropped, and when this process ends in any way.
 #[derive(Debug)]
@@ -148,6 +152,8 @@ pub struct ControlPlane {
 struct Running {
     dir: PathBuf,
     ready: Ready,
+    /// Dropped before the process stops, so that it does not see the API server go.
+    storage: Option<Storage>,
     process: Mutex<Process>,
 }
 
@@ -213,14 +219,22 @@ impl ControlPlane {
             child,
         };
         match wait_ready(&mut process.child, options.ready_within) {
-            Ok(ready) => Ok(Self {
-                kubeconfig: dir.join("kubeconfig"),
-                running: Some(Running {
-                    dir,
+            Ok(ready) => {
+                // Dropping this stops the process.
+                let mut running = Running {
+                    storage: None,
                     ready,
                     process: Mutex::new(process),
-                }),
-            }),
+                    dir,
+                };
+                let storage = Storage::start(&running.dir.join("components.kubeconfig"));
+                running.storage =
+                    Some(storage.map_err(|error| StartError::Storage(Arc::new(error)))?);
+                Ok(Self {
+                    kubeconfig: running.dir.join("kubeconfig"),
+                    running: Some(running),
+                })
+            }
             Err(NotReady { output, exited }) => {
                 process.stop();
                 Err(if exited {
@@ -320,15 +334,13 @@ impl ControlPlane {
     }
 }
 
-impl Drop for ControlPlane {
+impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(running) = &self.running {
-            running
-                .process
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .stop();
-        }
+        drop(self.storage.take());
+        self.process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop();
     }
 }
 

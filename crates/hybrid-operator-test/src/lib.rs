@@ -14,6 +14,7 @@ pub mod registry;
 pub mod request;
 pub mod scripted;
 pub mod shared;
+pub mod storage;
 pub mod wait;
 
 pub use control_plane::{ControlPlane, Options, StartError};

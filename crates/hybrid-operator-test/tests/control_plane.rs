@@ -11,10 +11,13 @@ use hybrid_operator_test::control_plane::{ControlPlane, Options};
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -107,6 +110,114 @@ async fn annotated_pods_are_pending_running_or_failed() -> TestResult {
         })
         .await?;
     }
+    Ok(())
+}
+
+/// Returns the capacity of a bound claim.
+fn capacity(claim: Option<&PersistentVolumeClaim>) -> Option<String> {
+    let status = claim?.status.clone()?;
+    let is_bound = status.phase.as_deref() == Some("Bound");
+    let capacity = status.capacity?.remove("storage")?.0;
+    is_bound.then_some(capacity)
+}
+
+#[tokio::test]
+async fn a_claim_is_bound_grows_and_its_volume_goes_with_it() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "storage").await?;
+    let claims = namespace.api::<PersistentVolumeClaim>();
+    let spec = |size: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+    let claim = parse(json!({"metadata": {"name": "data"}, "spec": spec("1Gi")}));
+    claims.create(&PostParams::default(), &claim).await?;
+    let has = async |size: &str| {
+        let what = format!("{size} of storage");
+        wait::object(&claims, "data", what, SOON, |claim| {
+            capacity(claim).as_deref() == Some(size)
+        })
+        .await
+    };
+    has("1Gi").await?;
+    let more = Patch::Merge(json!({"spec": spec("3Gi")}));
+    claims.patch("data", &PatchParams::default(), &more).await?;
+    has("3Gi").await?;
+
+    let volumes: Api<PersistentVolume> = Api::all(plane.client().await?);
+    let bound = claims.get("data").await?.spec.unwrap().volume_name.unwrap();
+    let volume = volumes.get(&bound).await?.spec.unwrap();
+    assert_eq!(volume.capacity.unwrap()["storage"].0, "3Gi");
+    claims.delete("data", &DeleteParams::default()).await?;
+    wait::gone(&volumes, &bound, SOON).await?;
+    Ok(())
+}
+
+/// As most classes of real clusters, this one waits for a Pod.
+#[tokio::test]
+async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_for_them()
+-> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "claims").await?;
+    let classes: Api<StorageClass> = Api::all(plane.client().await?);
+    let class = parse(json!({
+        "metadata": {"name": namespace.name()},
+        "provisioner": "test.hybrid-operator/storage",
+        "reclaimPolicy": "Retain",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }));
+    classes.create(&PostParams::default(), &class).await?;
+    let labels = json!({"app": "db"});
+    let template = |name: &str, class: &Value| {
+        json!({"metadata": {"name": name}, "spec": {
+            "storageClassName": class,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }})
+    };
+    let set: StatefulSet = parse(json!({
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 2,
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec("Always")},
+            "volumeClaimTemplates": [
+                template("default", &Value::Null),
+                template("waiting", &json!(namespace.name())),
+            ],
+        },
+    }));
+    let sets = namespace.api::<StatefulSet>();
+    sets.create(&PostParams::default(), &set).await?;
+    wait::object(&sets, "db", "two ready Pods", SOON, |set| {
+        set.and_then(|set| set.status.clone()?.ready_replicas) == Some(2)
+    })
+    .await?;
+    let claims = namespace.api::<PersistentVolumeClaim>();
+    let bound = claims.list(&ListParams::default()).await?;
+    let bound: Vec<_> = bound.iter().map(|claim| capacity(Some(claim))).collect();
+    assert_eq!(bound, vec![Some("1Gi".to_owned()); 4]);
+
+    // What its class retains stays.
+    let waiting = claims.get("waiting-db-0").await?.spec.unwrap();
+    let volume = waiting.volume_name.unwrap();
+    sets.delete("db", &DeleteParams::background()).await?;
+    let params = (&DeleteParams::default(), &ListParams::default());
+    drop(claims.delete_collection(params.0, params.1).await?);
+    let volumes: Api<PersistentVolume> = Api::all(plane.client().await?);
+    wait::object(&volumes, &volume, "a released volume", SOON, |volume| {
+        volume
+            .and_then(|volume| volume.status.clone()?.phase)
+            .as_deref()
+            == Some("Released")
+    })
+    .await?;
+    volumes.delete(&volume, &DeleteParams::default()).await?;
+    classes
+        .delete(namespace.name(), &DeleteParams::default())
+        .await?;
     Ok(())
 }
 

@@ -12,6 +12,9 @@ PLATFORMS ?= linux/amd64,linux/arm64
 ignore-not-found ?= false
 TEST ?= cargo test --locked --workspace
 
+# Says which cluster is about to be changed.
+say_cluster = @$(KUBECTL) config view --minify -o jsonpath='Cluster: {.clusters[0].cluster.server} (context {.current-context}){"\n"}' 2>/dev/null || echo 'Cluster: that of this Pod, if any: there is no kubeconfig'
+
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +22,7 @@ help: ## List the targets
 ##@ Develop
 .PHONY: run
 run: Cargo.lock ## Run the operator against the cluster of $KUBECONFIG
+	$(say_cluster)
 	cargo run --locked --bin memcached-operator -- run --watches-file ./watches.yaml
 
 .PHONY: build
@@ -60,10 +64,12 @@ docker-buildx: Cargo.lock ## Build and push $(IMG) for the platforms $(PLATFORMS
 
 .PHONY: install
 install: ## Install the CRDs into the cluster of $KUBECONFIG
+	$(say_cluster)
 	$(KUBECTL) apply -k config/crd
 
 .PHONY: uninstall
 uninstall: ## Delete the CRDs, and with them all custom resources
+	$(say_cluster)
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
 
 # Writes config/default with the image $(IMG) to $$overlay/all.yaml, without a change of any file here.
@@ -84,6 +90,7 @@ endef
 
 .PHONY: deploy
 deploy: ## Install the CRDs and the operator with the image $(IMG)
+	$(say_cluster)
 	@$(manifests) && $(KUBECTL) apply -f "$$overlay/all.yaml"
 
 .PHONY: build-installer

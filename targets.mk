@@ -7,7 +7,8 @@ MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 HYBRID := cargo run -q --locked -p hybrid-operator-cli --bin hybrid-operator --
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
 
-BASE_IMG ?= example.com/hybrid-operator:v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The name that projects of charts alone expect on this machine.
+BASE_IMG ?= localhost/hybrid-operator:v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 ##@ Framework
 .PHONY: demo
@@ -27,6 +28,12 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 .PHONY: base-image
 base-image: ## Build the image for projects of charts alone, as BASE_IMG
 	$(CONTAINER_TOOL) build -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .
+
+.PHONY: base-image-buildx
+base-image-buildx: ## Build and push BASE_IMG for the platforms $(PLATFORMS)
+	-$(CONTAINER_TOOL) buildx create --name hybrid-operator-builder
+	$(CONTAINER_TOOL) buildx build --builder hybrid-operator-builder --platform $(PLATFORMS) --push -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .
+	-$(CONTAINER_TOOL) buildx rm hybrid-operator-builder
 
 check-static: deny check-go check-generated check-crates
 

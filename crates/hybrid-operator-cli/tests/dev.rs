@@ -263,6 +263,12 @@ async fn operator_that_cannot_start_starts_once_its_files_are_fixed() {
         log.to_str().unwrap(),
     ];
     let mut dev = project.dev(namespace.name(), &arguments, &[]);
+    // The cluster that is about to be changed comes first.
+    dev.says("Using the cluster of ").await;
+    if let Some(server) = plane.server() {
+        dev.says(&format!("Cluster: {server} (context control-plane)"))
+            .await;
+    }
     dev.says("watches.yaml:1").await;
     dev.says("The operator ended (exit status: 1)").await;
     project.write("watches.yaml", &watches);

@@ -16,6 +16,8 @@ use hybrid_operator_test::helm;
 
 #[path = "scaffold/bad_input.rs"]
 mod bad_input;
+#[path = "scaffold/make.rs"]
+mod make;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 
@@ -399,9 +401,62 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
     );
     let crd = text(&files["config/crd/bases/apps.example.com_proxies.yaml"]);
     assert!(crd.contains("scope: Cluster"), "{crd}");
-    assert!(text(&files["Dockerfile"]).contains("FROM example.com/hybrid-operator:v"));
+    let base = concat!(
+        "ARG BASE_IMG=localhost/hybrid-operator:v",
+        env!("CARGO_PKG_VERSION")
+    );
+    let dockerfile = text(&files["Dockerfile"]);
+    assert!(
+        dockerfile.contains(&format!("{base}\nFROM $BASE_IMG\n")),
+        "{dockerfile}"
+    );
     assert!(text(&files["PROJECT"]).contains("- helm.sdk.operatorframework.io/v1\n"));
     check_kustomizations(root);
+}
+
+#[test]
+fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let folder = directory.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        folder
+    };
+    let chart = format!("--helm-chart {}", memcached());
+    let layout = |root: &Path| fs::read_to_string(root.join("PROJECT")).unwrap();
+    let of_chart = "--group charts --version v1alpha1 --kind Memcached";
+
+    let root = at("cache-operator");
+    let init = format!("init --domain example.com {chart}");
+    let output = ok(&root, &init);
+    let assumed = format!("Assumed: --plugins helm --project-name cache-operator {of_chart}\n");
+    assert!(output.starts_with(&assumed), "{output}");
+    assert!(layout(&root).contains("- helm.sdk.operatorframework.io/v1\n"));
+    assert!(!root.join("Cargo.toml").exists());
+    let (_, next) = output.split_once("\nNext:\n").unwrap();
+    assert!(next.starts_with("  hybrid-operator dev "), "{next}");
+    // What is said can be given, and is the same.
+    let before = files(&root);
+    let given = assumed.trim_end().trim_start_matches("Assumed: ");
+    let again = ok(&root, &format!("{init} {given}"));
+    assert!(!again.contains("Assumed"), "{again}");
+    assert!(again.ends_with("all files are there already.\n"), "{again}");
+    assert_eq!(files(&root), before);
+    let added = ok(&root, &format!("create api {chart} --kind Memcached"));
+    let assumed = "Assumed: --group charts --version v1alpha1\n";
+    assert!(added.starts_with(assumed), "{added}");
+
+    // Without a chart, and in a project of that kind also with one.
+    let root = at("web-operator");
+    let assumed = "Assumed: --plugins hybrid --project-name web-operator";
+    let output = ok(&root, "init --domain example.com");
+    assert!(output.starts_with(&format!("{assumed}\n")), "{output}");
+    let output = ok(&root, &init);
+    assert!(
+        output.starts_with(&format!("{assumed} {of_chart}\n")),
+        "{output}"
+    );
+    assert!(layout(&root).contains("- hybrid-operator.sdk.operatorframework.io/v1\n"));
 }
 
 /// Checks that each resource of each kustomization exists, and that no manifest was forgotten.

@@ -30,6 +30,8 @@ pub(super) enum Step {
 /// Returns the stages of a Dockerfile.
 pub(super) fn parse(text: &str) -> Vec<Stage> {
     let mut stages: Vec<Stage> = Vec::new();
+    // The arguments before the first stage, with their defaults.
+    let mut arguments: Vec<(String, String)> = Vec::new();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let text = lines.join("\n").replace("\\\n", "");
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -46,14 +48,25 @@ pub(super) fn parse(text: &str) -> Vec<Stage> {
                 [base, "AS", name] => (base, Some((*name).to_owned())),
                 _ => panic!("not known here: {line}"),
             };
+            let argument = base.strip_prefix('$').map(|name| {
+                let mut known = arguments.iter();
+                known.find(|(known, _)| known == name).unwrap().1.clone()
+            });
             stages.push(Stage {
                 name,
-                base: (*base).to_owned(),
+                base: argument.unwrap_or_else(|| (*base).to_owned()),
                 steps: Vec::new(),
             });
             continue;
         }
-        stages.last_mut().unwrap().steps.push(step(name, rest));
+        match stages.last_mut() {
+            Some(stage) => stage.steps.push(step(name, rest)),
+            None => {
+                assert_eq!(name, "ARG", "not known here: {line}");
+                let (name, default) = rest.split_once('=').unwrap();
+                arguments.push((name.to_owned(), default.to_owned()));
+            }
+        }
     }
     stages
 }
@@ -100,13 +113,14 @@ fn step(name: &str, rest: &str) -> Step {
 #[test]
 fn stages_instructions_and_continued_lines_are_read() {
     let stages = parse(
-        "# x\nFROM --platform=$BUILDPLATFORM a:1 AS build\nARG A\nENV B=\"b c\"\nRUN one \\\n && two\n\nFROM b\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
+        "# x\nARG BASE=b\nFROM --platform=$BUILDPLATFORM a:1 AS build\nARG A\nENV B=\"b c\"\nRUN one \\\n && two\n\nFROM $BASE\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
     );
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(
         (stages[0].name.as_deref(), stages[0].base.as_str()),
         (Some("build"), "a:1")
     );
+    assert_eq!(stages[1].base, "b");
     assert_eq!(
         stages[0].steps,
         [

@@ -26,8 +26,8 @@ use buildah::Buildah;
 
 /// Where a kubelet puts the files of the service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Name of the base image of chart projects in their Dockerfiles.
-const BASE: &str = concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
+/// Name of the base image of chart projects in their Dockerfiles, and of `make base-image`.
+const BASE: &str = concat!("localhost/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
 
 /// Starts a program: `$1` is the root of the image, `$2` its working directory, `$3` its user.
 const START: &str = r#"

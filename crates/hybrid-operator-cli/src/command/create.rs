@@ -156,30 +156,39 @@ impl KindFlags {
         self.group.is_some() || self.version.is_some() || self.kind.is_some()
     }
 
-    /// Returns the names, those of the chart where flags are missing, and asks for the rest.
-    pub(super) fn ask(self, chart: Option<&ChartSource>) -> anyhow::Result<Kind> {
-        let (mut group, mut version, mut kind) = (self.group, self.version, self.kind);
-        if let Some(chart) = chart {
-            group.get_or_insert_with(|| CHART_GROUP.to_owned());
-            version.get_or_insert_with(|| CHART_VERSION.to_owned());
-            kind.get_or_insert_with(|| chart.kind());
+    /// Takes the names of the chart where flags are missing, and adds these flags to `assumed`.
+    fn or_of_chart(self, chart: &ChartSource, assumed: &mut Vec<String>) -> Self {
+        let mut assume = |flag: &str, given: Option<String>, value: String| {
+            Some(given.unwrap_or_else(|| {
+                assumed.push(format!("--{flag} {value}"));
+                value
+            }))
+        };
+        Self {
+            group: assume("group", self.group, CHART_GROUP.to_owned()),
+            version: assume("version", self.version, CHART_VERSION.to_owned()),
+            kind: assume("kind", self.kind, chart.kind()),
         }
+    }
+
+    /// Returns the names, and asks for those that are missing.
+    pub(super) fn ask(self) -> anyhow::Result<Kind> {
         Ok(Kind {
             group: answer(
                 "group",
                 "API group, without the domain:",
                 "apps",
-                group,
+                self.group,
                 names::check_group,
             )?,
             version: answer(
                 "version",
                 "API version:",
                 "v1alpha1",
-                version,
+                self.version,
                 names::check_version,
             )?,
-            kind: answer("kind", "Kind:", "Shop", kind, names::check_kind)?,
+            kind: answer("kind", "Kind:", "Shop", self.kind, names::check_kind)?,
             plural: None,
             namespaced: true,
         })
@@ -236,15 +245,20 @@ impl ChartFlags {
         self.helm_chart.is_some() || self.access.is_given()
     }
 
-    /// Returns the names of the kind and its chart.
-    pub(super) fn load(&self, kind: KindFlags) -> anyhow::Result<(Kind, ChartSource)> {
+    /// Returns the names of the kind and its chart. Flags of the kind that are missing are taken from the chart
+    /// and added to `assumed`.
+    pub(super) fn load(
+        &self,
+        kind: KindFlags,
+        assumed: &mut Vec<String>,
+    ) -> anyhow::Result<(Kind, ChartSource)> {
         let Some(chart) = &self.helm_chart else {
             if self.access.is_given() {
                 let message =
                     "flags about repositories and registries need a chart in --helm-chart";
                 return Err(UsageError(message.to_owned()).into());
             }
-            let kind = kind.ask(None)?;
+            let kind = kind.ask()?;
             let source = ChartSource::new(&kind.kind)?;
             return Ok((kind, source));
         };
@@ -257,7 +271,7 @@ impl ChartFlags {
             }
             Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive, None)?,
         };
-        let kind = kind.ask(Some(&source)).with_context(|| {
+        let kind = kind.or_of_chart(&source, assumed).ask().with_context(|| {
             format!("cannot name a kind after the chart {}", source.chart.name())
         })?;
         Ok((kind, source))
@@ -291,11 +305,11 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
                 return create_chart(&mut draft, project, chart, out);
             }
             args.chart.refuse_for_native()?;
-            let kind = args.shape.apply(args.kind.ask(None)?);
+            let kind = args.shape.apply(args.kind.ask()?);
             let mut file = project.file;
             let (resource, controller) = (args.resource, args.controller);
             scaffold::create_native_kind(&mut draft, &mut file, &kind, resource, controller)?;
-            finish(&draft, args.force, next_of_native(), out)
+            finish(&draft, args.force, &[], next_of_native(), out)
         }
         What::Chart(args) => create_chart(&mut draft, project, *args, out),
         What::Webhook(args) => {
@@ -309,10 +323,10 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
                 conversion: args.conversion,
                 spokes: args.spoke,
             };
-            let kind = args.kind.ask(None)?;
+            let kind = args.kind.ask()?;
             let mut file = project.file;
             scaffold::create_webhook(&mut draft, &mut file, &kind, &webhook)?;
-            finish(&draft, args.force, next_of_native(), out)
+            finish(&draft, args.force, &[], next_of_native(), out)
         }
     }
 }
@@ -323,20 +337,25 @@ fn create_chart(
     args: ChartArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let (kind, source) = args.chart.load(args.kind)?;
+    let mut assumed = Vec::new();
+    let (kind, source) = args.chart.load(args.kind, &mut assumed)?;
     let kind = args.shape.apply(kind);
     let mut file = project.file;
     scaffold::create_chart_kind(draft, &mut file, &kind, &source)?;
-    finish(draft, args.force, next_of_chart(), out)
+    finish(draft, args.force, &assumed, next_of_chart(), out)
 }
 
-/// Writes the files, and prints what was done and what can be done next.
+/// Writes the files, and prints the flags that were assumed, what was done, and what can be done next.
 pub(super) fn finish(
     draft: &Draft,
     force: bool,
+    assumed: &[String],
     next: &str,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
+    if !assumed.is_empty() {
+        writeln!(out, "Assumed: {}", assumed.join(" "))?;
+    }
     if draft.write(force, out)? {
         writeln!(out, "\nNext:")?;
         for line in next.lines() {
@@ -349,13 +368,15 @@ pub(super) fn finish(
 }
 
 pub(super) fn next_of_chart() -> &'static str {
-    "make install   # the CRDs, into the cluster of $KUBECONFIG
+    "hybrid-operator dev   # all of it at once, in the cluster of $KUBECONFIG or a new one, until ctrl-c
+make install   # or one by one: the CRDs, into the cluster of $KUBECONFIG
 make run       # the operator, until ctrl-c
 kubectl apply -k config/samples"
 }
 
 pub(super) fn next_of_native() -> &'static str {
     "make check     # after 'cargo fmt'
-make install   # the CRDs, into the cluster of $KUBECONFIG
+hybrid-operator dev   # the CRDs, the operator and the samples, in the cluster of $KUBECONFIG or a new one
+make install   # or one by one: the CRDs, into the cluster of $KUBECONFIG
 make run       # the operator, until ctrl-c"
 }

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 
 use super::ask::answer;
 use super::create::{ChartFlags, KindFlags, next_of_chart, next_of_native};
+use crate::project::Project;
 use crate::scaffold::names;
 use crate::scaffold::{self, Draft, Framework, Init, License, Plugin};
 
@@ -17,7 +18,7 @@ Examples:
   hybrid-operator init --domain example.com --project-name shop-operator
 
   # An operator for a chart, without code
-  hybrid-operator init --plugins helm --domain example.com \\
+  hybrid-operator init --domain example.com \\
     --helm-chart oci://ghcr.io/stefanprodan/charts/podinfo
 
   # A controller in Rust, with the framework from a checkout
@@ -36,9 +37,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     project_name: Option<String>,
 
-    /// What the project is made of
-    #[arg(long, value_enum, default_value = "hybrid", value_name = "PLUGIN")]
-    plugins: Plugin,
+    /// What the project is made of [default: helm with --helm-chart, else hybrid]
+    #[arg(long, value_enum, value_name = "PLUGIN")]
+    plugins: Option<Plugin>,
 
     #[command(flatten)]
     kind: KindFlags,
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     owner: Option<String>,
 
     /// A checkout of the framework, as a directory or the URL of a git repository [default: the
-    /// released crates]
+    /// released crates; for charts alone, the checkout in which this program was built]
     #[arg(long, value_name = "PATH|GIT-URL")]
     framework: Option<String>,
 
@@ -67,9 +68,19 @@ pub(crate) struct Args {
 /// Writes the project.
 pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let root = env::current_dir().context("cannot find the current directory")?;
+    let mut assumed = Vec::new();
+    let plugin = args.plugins.unwrap_or_else(|| {
+        let plugin = plugin_of(&root, args.chart.is_given());
+        assumed.push(format!("--plugins {}", plugin.name()));
+        plugin
+    });
     let project_name = match args.project_name {
         Some(name) => name,
-        None => name_of(&root)?,
+        None => {
+            let name = name_of(&root)?;
+            assumed.push(format!("--project-name {name}"));
+            name
+        }
     };
     let check = names::check_domain;
     let question = "Domain of the API groups:";
@@ -77,7 +88,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let init = Init {
         domain,
         project_name,
-        plugin: args.plugins,
+        plugin,
         license: args.license,
         owner: args.owner,
         framework: Framework::parse(args.framework.as_deref())?,
@@ -85,18 +96,29 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut draft = Draft::new(&root);
     let mut file = scaffold::init(&mut draft, &root, &init)?;
     let next = if !(args.kind.is_given() || args.chart.is_given()) {
-        next_of_project(args.plugins)
-    } else if args.plugins == Plugin::Native {
-        let kind = args.kind.ask(None)?;
+        next_of_project(plugin)
+    } else if plugin == Plugin::Native {
+        let kind = args.kind.ask()?;
         args.chart.refuse_for_native()?;
         scaffold::create_native_kind(&mut draft, &mut file, &kind, true, None)?;
         next_of_native()
     } else {
-        let (kind, source) = args.chart.load(args.kind)?;
+        let (kind, source) = args.chart.load(args.kind, &mut assumed)?;
         scaffold::create_chart_kind(&mut draft, &mut file, &kind, &source)?;
         next_of_chart()
     };
-    super::create::finish(&draft, args.force, next, out)
+    super::create::finish(&draft, args.force, &assumed, next, out)
+}
+
+/// Returns the plugin of the project that is there already, else the one for charts alone if there is a chart.
+fn plugin_of(root: &Path, has_chart: bool) -> Plugin {
+    let present = Project::open(root).ok();
+    let present = present.and_then(|project| Plugin::of(&project.file).ok());
+    present.unwrap_or(if has_chart {
+        Plugin::Helm
+    } else {
+        Plugin::Hybrid
+    })
 }
 
 /// Returns the directory's name as that of the project.

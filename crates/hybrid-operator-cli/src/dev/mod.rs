@@ -84,10 +84,13 @@ async fn session(
     screen: &mut Screen<'_>,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
-    let client = tokio::select! {
-        client = connect(&kubeconfig) => client?,
+    let (client, cluster) = tokio::select! {
+        connected = connect(&kubeconfig) => connected?,
         () = signals.received() => return Ok(()),
     };
+    if options.kubeconfig.is_some() {
+        screen.message(&cluster)?;
+    }
     if let Some(log) = &options.log {
         screen.message(&format!("The log of the operator is in {}", log.display()))?;
     }
@@ -135,16 +138,21 @@ async fn session(
     result
 }
 
-/// Connects to the cluster.
-async fn connect(kubeconfig: &OsString) -> anyhow::Result<Client> {
+/// Connects to the cluster. Returns a line that names it, too.
+async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String)> {
     let subject = || format!("cannot use the kubeconfig {}", kubeconfig.display());
     let mut merged = Kubeconfig::default();
     for path in std::env::split_paths(kubeconfig) {
         let one = Kubeconfig::read_from(path).with_context(subject)?;
         merged = merged.merge(one).with_context(subject)?;
     }
+    let context = merged.current_context.clone().unwrap_or_default();
     let config = Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await;
-    let client = Client::try_from(config.with_context(subject)?).with_context(subject)?;
+    let config = config.with_context(subject)?;
+    let server = config.cluster_url.to_string();
+    let server = server.trim_end_matches('/');
+    let cluster = format!("Cluster: {server} (context {context})");
+    let client = Client::try_from(config).with_context(subject)?;
     let reached = client.apiserver_version().await;
     reached.with_context(|| {
         format!(
@@ -152,7 +160,7 @@ async fn connect(kubeconfig: &OsString) -> anyhow::Result<Client> {
             kubeconfig.display()
         )
     })?;
-    Ok(client)
+    Ok((client, cluster))
 }
 
 /// Files that are looked at again and again.

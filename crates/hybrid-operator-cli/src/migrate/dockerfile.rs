@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Kind, Origin, Tree};
-use crate::project::BASE_IMAGE;
+use crate::project::{BASE_IMAGE, base_image_is_local};
 
 /// Names of the base images of Helm operators, without registry and tag.
 const GO_IMAGES: &[&str] = &[
@@ -32,9 +32,19 @@ pub(super) fn check(tree: &mut Tree) {
             None,
             format!(
                 "no Dockerfile begins with a helm-operator image; build the image from {}",
-                *BASE_IMAGE
+                base_image()
             ),
         );
+    }
+}
+
+/// Returns the base image, and where it comes from if it is not published.
+fn base_image() -> String {
+    let image = &*BASE_IMAGE;
+    if base_image_is_local() {
+        format!("{image}, which 'make base-image' builds in a checkout of hybrid-operator")
+    } else {
+        image.clone()
     }
 }
 
@@ -51,7 +61,7 @@ fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
                 lines.push(line.replacen(image, &BASE_IMAGE, 1));
                 changes.push((
                     index + 1,
-                    format!("base image {image} becomes {}", *BASE_IMAGE),
+                    format!("base image {image} becomes {}", base_image()),
                 ));
             }
             None => lines.push(line.to_owned()),

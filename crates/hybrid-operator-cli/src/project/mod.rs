@@ -16,11 +16,16 @@ pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
 /// Image of the operator, from which chart projects build their own. A release names the one that it publishes,
-/// in `HYBRID_OPERATOR_IMAGE` when it is built.
+/// in `HYBRID_OPERATOR_IMAGE` when it is built. Without one, it is an image of the user's machine.
 pub(crate) static BASE_IMAGE: LazyLock<String> = LazyLock::new(|| {
-    let name = option_env!("HYBRID_OPERATOR_IMAGE").unwrap_or("example.com/hybrid-operator");
+    let name = option_env!("HYBRID_OPERATOR_IMAGE").unwrap_or("localhost/hybrid-operator");
     format!("{name}:v{}", env!("CARGO_PKG_VERSION"))
 });
+
+/// Returns whether the base image is one that `make base-image` of a checkout builds, and no registry has.
+pub(crate) fn base_image_is_local() -> bool {
+    BASE_IMAGE.starts_with("localhost/")
+}
 
 /// Error opening a project.
 #[derive(Debug, thiserror::Error)]

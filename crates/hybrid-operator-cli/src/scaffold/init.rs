@@ -61,6 +61,16 @@ impl Framework {
         Ok(Self::Path(checkout.to_owned()))
     }
 
+    /// Returns what the base image is built from, as in a Makefile: a checkout or the URL of a repository. It is
+    /// empty if the Makefile has to find out.
+    fn source(&self) -> String {
+        let source = match self {
+            Self::Released => "",
+            Self::Path(source) | Self::Git(source) => source,
+        };
+        source.replace('$', "$$")
+    }
+
     /// Returns the dependency on one of its crates, as in `Cargo.toml`.
     fn dependency(&self, crate_name: &str) -> String {
         match self {
@@ -99,6 +109,7 @@ impl Init {
             "owner": owner,
             "base_image": *BASE_IMAGE,
             "framework": {
+                "source": self.framework.source(),
                 "hybrid_operator": self.framework.dependency("hybrid-operator"),
                 "hybrid_operator_test": self.framework.dependency("hybrid-operator-test"),
             },

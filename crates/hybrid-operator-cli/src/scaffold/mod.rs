@@ -206,6 +206,15 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Helm => "helm",
+            Self::Native => "native",
+            Self::Hybrid => "hybrid",
+        }
+    }
+
     /// Returns the name in the `layout` of `PROJECT`.
     fn layout(self) -> &'static str {
         match self {

@@ -42,7 +42,8 @@ pub(crate) enum FilesError {
 /// Files to be written below one directory.
 #[derive(Debug, Default)]
 pub(crate) struct FileSet {
-    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// The content of each file, or `None` for one that is deleted.
+    files: BTreeMap<PathBuf, Option<Vec<u8>>>,
 }
 
 /// What writing a file changes.
@@ -64,6 +65,8 @@ pub(crate) enum ChangeKind {
         /// The difference.
         diff: String,
     },
+    /// It exists, and is deleted.
+    Delete,
 }
 
 impl FileSet {
@@ -73,15 +76,22 @@ impl FileSet {
         path: impl Into<PathBuf>,
         data: impl Into<Vec<u8>>,
     ) -> Result<(), FilesError> {
-        let path = path.into();
+        self.insert(path.into(), Some(data.into()))
+    }
 
+    /// Adds a file that is to be deleted.
+    pub(crate) fn delete(&mut self, path: impl Into<PathBuf>) -> Result<(), FilesError> {
+        self.insert(path.into(), None)
+    }
+
+    fn insert(&mut self, path: PathBuf, data: Option<Vec<u8>>) -> Result<(), FilesError> {
         let inside = path
             .components()
             .all(|part| matches!(part, Component::Normal(_)));
         if !inside || path.as_os_str().is_empty() {
             return Err(FilesError::Outside { path });
         }
-        self.files.insert(path, data.into());
+        self.files.insert(path, data);
         Ok(())
     }
 
@@ -94,25 +104,30 @@ impl FileSet {
     pub(crate) fn below(self, directory: &Path) -> Result<Self, FilesError> {
         let mut set = Self::default();
         for (path, data) in self.files {
-            set.add(directory.join(path), data)?;
+            set.insert(directory.join(path), data)?;
         }
         Ok(set)
     }
 
     /// Returns the content of a file of the set.
     pub(crate) fn get(&self, path: &Path) -> Option<&[u8]> {
-        self.files.get(path).map(Vec::as_slice)
+        self.files.get(path)?.as_deref()
     }
 
     /// Compares the set with the files of a directory. Equal files are not in the result.
     pub(crate) fn changes(&self, root: &Path) -> Result<Vec<Change>, FilesError> {
         let mut changes = Vec::new();
         for (path, content) in &self.files {
-            let kind = match read(&root.join(path))? {
-                None => ChangeKind::Create,
-                Some(present) if present == *content => continue,
-                Some(present) => ChangeKind::Update {
-                    diff: unified(path, &present, content),
+            let kind = match (read(&root.join(path))?, content) {
+                (None, Some(_)) => ChangeKind::Create,
+                (Some(_), None) => ChangeKind::Delete,
+                (present, content) if present == *content => continue,
+                (present, content) => ChangeKind::Update {
+                    diff: unified(
+                        path,
+                        &present.unwrap_or_default(),
+                        content.as_deref().unwrap_or_default(),
+                    ),
                 },
             };
             changes.push(Change {
@@ -147,21 +162,26 @@ impl FileSet {
         let mut staged = Vec::new();
         for change in changes {
             let path = root.join(&change.path);
-            let Some(content) = self.files.get(&change.path) else {
+            let Some(content) = self.get(&change.path) else {
+                staged.push((path, None));
                 continue;
             };
             let file = stage(&path, content, undo).map_err(|source| FilesError::Write {
                 path: path.clone(),
                 source,
             })?;
-            staged.push((path, file));
+            staged.push((path, Some(file)));
         }
-        // Only renames are left, for which no space is needed.
+        // Only renames and deletions are left, for which no space is needed.
         for (path, file) in staged {
             let previous = read(&path)?;
-            file.persist(&path).map_err(|error| FilesError::Write {
+            let done = match file {
+                Some(file) => file.persist(&path).map(drop).map_err(|error| error.error),
+                None => fs::remove_file(&path),
+            };
+            done.map_err(|source| FilesError::Write {
                 path: path.clone(),
-                source: error.error,
+                source,
             })?;
             undo.files.push((path, previous));
         }
@@ -316,6 +336,25 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["b.yaml", "z.yaml"]);
+    }
+
+    #[test]
+    fn deleted_files_are_put_back_if_another_cannot_be_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::write(root.join("a.yaml"), "old").unwrap();
+        let mut files = set(&[("z.yaml", "z")]);
+        files.delete("a.yaml").unwrap();
+        files.delete("absent.yaml").unwrap();
+        fs::create_dir(root.join("z.yaml")).unwrap();
+        assert!(files.write(root).is_err());
+        assert_eq!(fs::read_to_string(root.join("a.yaml")).unwrap(), "old");
+        fs::remove_dir(root.join("z.yaml")).unwrap();
+        let changes = files.write(root).unwrap();
+        let kinds: Vec<_> = changes.into_iter().map(|change| change.kind).collect();
+        assert_eq!(kinds, [ChangeKind::Delete, ChangeKind::Create]);
+        assert!(!root.join("a.yaml").exists());
+        assert_eq!(files.write(root).unwrap(), []);
     }
 
     #[test]

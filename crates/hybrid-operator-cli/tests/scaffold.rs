@@ -459,6 +459,47 @@ fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
     assert!(layout(&root).contains("- hybrid-operator.sdk.operatorframework.io/v1\n"));
 }
 
+#[test]
+fn another_version_of_a_chart_replaces_the_former_one_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |path: &Path, data: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, data).unwrap();
+    };
+    let chart = |version: &str, template: &str| {
+        let folder = directory.path().join(version).join("cache");
+        let metadata = format!("apiVersion: v2\nname: cache\nversion: {version}\n");
+        write(&folder.join("Chart.yaml"), &metadata);
+        write(&folder.join(".helmignore"), "*.bak\n");
+        write(&folder.join(template), "");
+        format!("--helm-chart {}", folder.display())
+    };
+    let root = directory.path().join("operator");
+    fs::create_dir(&root).unwrap();
+    let first = chart("1.0.0", "templates/set.yaml");
+    ok(&root, &format!("init --domain example.com {first}"));
+    // What is ignored is no part of the chart.
+    let notes = root.join("helm-charts/cache/notes.bak");
+    write(&notes, "");
+    let second = format!("create api {}", chart("2.0.0", "templates/sets.yaml"));
+    let before = files(&root);
+    let output = run(&root, &second);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    let set = "helm-charts/cache/templates/set.yaml";
+    assert!(
+        error.contains(&format!("{set} (not in the chart)")),
+        "{error}"
+    );
+    assert_eq!(files(&root), before);
+    let output = ok(&root, &format!("{second} --force"));
+    assert!(output.contains(&format!("delete    {set}\n")), "{output}");
+    assert!(!root.join(set).exists() && notes.exists());
+    assert!(root.join("helm-charts/cache/templates/sets.yaml").exists());
+    let again = ok(&root, &second);
+    assert!(again.ends_with("all files are there already.\n"), "{again}");
+}
+
 /// Checks that each resource of each kustomization exists, and that no manifest was forgotten.
 fn check_kustomizations(root: &Path) {
     let mut listed = Vec::new();

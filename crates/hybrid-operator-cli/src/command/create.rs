@@ -78,7 +78,7 @@ struct ApiArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_missing_value = "true")]
     controller: Option<bool>,
 
-    /// Overwrite files that have other content
+    /// Overwrite files that have other content, and delete those that the chart of --helm-chart does not have
     #[arg(long)]
     force: bool,
 }
@@ -94,7 +94,7 @@ struct ChartArgs {
     #[command(flatten)]
     chart: ChartFlags,
 
-    /// Overwrite files that have other content
+    /// Overwrite files that have other content, and delete those that the chart of --helm-chart does not have
     #[arg(long)]
     force: bool,
 }

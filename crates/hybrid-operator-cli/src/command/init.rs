@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH|GIT-URL")]
     framework: Option<String>,
 
-    /// Overwrite files that have other content
+    /// Overwrite files that have other content, and delete those that the chart of --helm-chart does not have
     #[arg(long)]
     force: bool,
 }

@@ -28,6 +28,7 @@ pub(crate) fn deliver(
             let done = match change.kind {
                 ChangeKind::Create => "created",
                 ChangeKind::Update { .. } => "updated",
+                ChangeKind::Delete => "deleted",
             };
             writeln!(out, "{done} {}", change.path.display())?;
         }
@@ -40,6 +41,7 @@ pub(crate) fn deliver(
                 writeln!(out, "missing {}", change.path.display())?;
             }
             ChangeKind::Update { diff } => out.write_all(diff.as_bytes())?,
+            ChangeKind::Delete => writeln!(out, "outdated {}", change.path.display())?,
         }
     }
     match changes.as_slice() {

@@ -1,5 +1,6 @@
 //! The chart of a new kind: a directory, a `.tgz`, or a new chart as `helm create` makes it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,8 @@ pub(crate) struct ChartSource {
     /// The chart.
     pub(crate) chart: Chart,
     files: Vec<File>,
+    /// Whether it is the user's own from now on, and not a copy of a chart.
+    is_new: bool,
 }
 
 impl ChartSource {
@@ -110,7 +113,11 @@ impl ChartSource {
         let limits = Limits::default();
         let chart = Chart::from_archive(data, &limits).map_err(load)?;
         let files = archive::read(data, &limits).map_err(|error| load(error.into()))?;
-        let loaded = Self { chart, files };
+        let loaded = Self {
+            chart,
+            files,
+            is_new: false,
+        };
         loaded.check(path, version)?;
         Ok(loaded)
     }
@@ -132,7 +139,11 @@ impl ChartSource {
             })?;
             archive::read(&data, &Limits::default()).map_err(|error| load(error.into()))?
         };
-        Ok(Self { chart, files })
+        Ok(Self {
+            chart,
+            files,
+            is_new: false,
+        })
     }
 
     fn check(&self, path: &Path, version: Option<&str>) -> Result<(), ChartError> {
@@ -183,7 +194,11 @@ impl ChartSource {
             path: name.into(),
             source: Box::new(source),
         })?;
-        Ok(Self { chart, files })
+        Ok(Self {
+            chart,
+            files,
+            is_new: true,
+        })
     }
 
     /// Returns the kind that operator-sdk would give to the chart.
@@ -199,6 +214,20 @@ impl ChartSource {
     /// Returns the files with their paths in the chart.
     pub(crate) fn own_files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|file| (file.name(), file.data()))
+    }
+
+    /// Returns the files that the chart's directory of a project has, and this chart has not: templates and
+    /// dependencies of another version, which would be rendered too.
+    pub(super) fn outdated(&self, root: &Path) -> Result<Vec<PathBuf>, ChartError> {
+        let in_project = PathBuf::from(self.directory());
+        let path = root.join(&in_project);
+        if self.is_new || !path.is_dir() {
+            return Ok(Vec::new());
+        }
+        let own: BTreeSet<&str> = self.files.iter().map(File::name).collect();
+        let present = directory(&path)?;
+        let outdated = present.iter().filter(|file| !own.contains(file.name()));
+        Ok(outdated.map(|file| in_project.join(file.name())).collect())
     }
 
     /// Returns the files with their paths in the project.

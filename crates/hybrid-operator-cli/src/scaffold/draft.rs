@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::ScaffoldError;
-use crate::files::{Change, ChangeKind, FileSet};
+use crate::files::{ChangeKind, FileSet};
 
 /// Files to be written into a project.
 pub(crate) struct Draft {
@@ -24,6 +24,11 @@ impl Draft {
             files: FileSet::default(),
             edited: BTreeSet::new(),
         }
+    }
+
+    /// Returns the directory.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Returns a file as it will be.
@@ -46,6 +51,11 @@ impl Draft {
         data: impl Into<Vec<u8>>,
     ) -> Result<(), ScaffoldError> {
         Ok(self.files.add(path, data)?)
+    }
+
+    /// Deletes a file.
+    pub(super) fn delete(&mut self, path: impl Into<PathBuf>) -> Result<(), ScaffoldError> {
+        Ok(self.files.delete(path)?)
     }
 
     /// Adds a file that other commands edit: one that is there stays as it is.
@@ -83,19 +93,24 @@ impl Draft {
     }
 
     /// Writes all files, or none, and lists them. Without `force`, a file that exists with other
-    /// content is not overwritten: the differences are printed, and nothing is written. Returns
-    /// whether anything changed.
+    /// content is not overwritten, and none is deleted: the differences are printed, and nothing is
+    /// written. Returns whether anything changed.
     pub(crate) fn write(&self, force: bool, out: &mut dyn Write) -> anyhow::Result<bool> {
         self.check_yaml()?;
         let mut paths = BTreeSet::new();
         let changes = self.files.changes(&self.root)?;
         if !force {
             for change in &changes {
-                if let ChangeKind::Update { diff } = &change.kind
-                    && !self.edited.contains(&change.path)
-                {
-                    write!(out, "{diff}")?;
-                    paths.insert(change.path.display().to_string());
+                let path = change.path.display();
+                match &change.kind {
+                    ChangeKind::Update { diff } if !self.edited.contains(&change.path) => {
+                        write!(out, "{diff}")?;
+                        paths.insert(path.to_string());
+                    }
+                    ChangeKind::Delete => {
+                        paths.insert(format!("{path} (not in the chart)"));
+                    }
+                    ChangeKind::Update { .. } | ChangeKind::Create => {}
                 }
             }
         }
@@ -108,7 +123,12 @@ impl Draft {
         }
         let changes = self.files.write(&self.root)?;
         for path in self.files.paths() {
-            writeln!(out, "{:9} {}", verb(&changes, path), path.display())?;
+            let verb = match changes.iter().find(|change| change.path == path) {
+                Some(change) => verb(&change.kind),
+                None if self.files.get(path).is_some() => "unchanged",
+                None => continue,
+            };
+            writeln!(out, "{verb:9} {}", path.display())?;
         }
         Ok(!changes.is_empty())
     }
@@ -131,11 +151,10 @@ impl Draft {
     }
 }
 
-/// Returns what was done to a file.
-fn verb(changes: &[Change], path: &Path) -> &'static str {
-    match changes.iter().find(|change| change.path == path) {
-        None => "unchanged",
-        Some(change) if change.kind == ChangeKind::Create => "create",
-        Some(_) => "update",
+fn verb(kind: &ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Create => "create",
+        ChangeKind::Update { .. } => "update",
+        ChangeKind::Delete => "delete",
     }
 }

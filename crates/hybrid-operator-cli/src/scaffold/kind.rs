@@ -107,6 +107,9 @@ pub(crate) fn create_chart_kind(
     for (path, data) in source.files() {
         draft.add(path, data)?;
     }
+    for path in source.outdated(draft.root())? {
+        draft.delete(path)?;
+    }
     let plural = kind.plural();
     let api = ChartApi {
         group: &group,

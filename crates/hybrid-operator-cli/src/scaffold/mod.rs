@@ -73,7 +73,7 @@ pub(crate) enum ScaffoldError {
     },
     /// Files exist with other content.
     #[error(
-        "nothing was written, because these files have other content: {paths}; keep them, or overwrite them with --force"
+        "nothing was written, because these files have other content: {paths}; keep them, or replace them with --force"
     )]
     Differ {
         /// The files.

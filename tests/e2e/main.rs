@@ -49,6 +49,7 @@ mod profiles;
 mod rbac;
 mod readmes;
 mod records;
+mod redis_page;
 mod reload;
 mod remote_charts;
 mod reporting;

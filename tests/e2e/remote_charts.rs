@@ -135,7 +135,7 @@ fn push(helm: &Path, registry: &Registry, home: &Path, version: &str) {
     );
 }
 
-fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
+pub(crate) fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
     let output = Command::new(helm)
         .args(arguments)
         .env("HOME", home)

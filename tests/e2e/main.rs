@@ -46,6 +46,7 @@ mod options;
 mod pod;
 mod process;
 mod profiles;
+mod public_operators;
 mod rbac;
 mod readmes;
 mod records;

@@ -52,6 +52,12 @@ impl SourceArgs {
                 root: project.root.clone(),
                 project: Some(project),
             }),
+            // Only what writes into a project needs its PROJECT file.
+            Err(ProjectError::Version { path, .. }) => {
+                let root = path.parent().unwrap_or(directory);
+                let file = shortest(&root.join(WATCHES), directory);
+                Ok(Source::new(file, root))
+            }
             Err(ProjectError::NotAProject { .. }) => {
                 let file = directory.join(WATCHES);
                 if file.is_file() {
@@ -94,5 +100,33 @@ impl Source {
             Some(api) => !api.namespaced,
             None => watch.release_namespace.is_some(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn projects_of_other_versions_have_a_watches_file_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(directory.path()).unwrap();
+        let inside = root.join("helm-charts");
+        std::fs::create_dir(&inside).unwrap();
+        let find = |project: &str| {
+            std::fs::write(root.join("PROJECT"), project).unwrap();
+            let args = SourceArgs { watches_file: None };
+            args.find(&inside)
+        };
+        for project in [
+            "version: 3-alpha\nlayout: helm.sdk.operatorframework.io/v1\n",
+            "version: \"2\"\nunknown: {}\n",
+        ] {
+            let source = find(project).unwrap();
+            assert_eq!(source.watches_file, root.join(WATCHES));
+            assert_eq!(source.root, root);
+        }
+        let error = find("version: \"3\"\nresources: wrong\n").unwrap_err();
+        assert!(matches!(error, SourceError::Project(_)), "{error}");
     }
 }

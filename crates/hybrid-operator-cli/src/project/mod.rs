@@ -102,17 +102,16 @@ impl Project {
             path: path.clone(),
             source,
         })?;
-        let file: ProjectFile =
-            go_yaml::from_slice_strict(&text).map_err(|source| ProjectError::Parse {
-                path: path.clone(),
-                source,
-            })?;
-        if file.version != file::VERSION {
-            return Err(ProjectError::Version {
-                path,
-                version: file.version,
-            });
+        let failed = |source| ProjectError::Parse {
+            path: path.clone(),
+            source,
+        };
+        let any: serde_json::Value = go_yaml::from_slice(&text).map_err(failed)?;
+        if let Some(version) = any["version"].as_str().filter(|v| *v != file::VERSION) {
+            let version = version.to_owned();
+            return Err(ProjectError::Version { path, version });
         }
+        let file = go_yaml::from_slice_strict(&text).map_err(failed)?;
         Ok(Self {
             root: root.to_owned(),
             file,

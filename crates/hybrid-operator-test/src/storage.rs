@@ -1,7 +1,7 @@
-//! Storage of a control plane: a default StorageClass, and its provisioner, which makes, grows and deletes
+//! Storage of a control plane: a default `StorageClass`, and its provisioner, which makes, grows and deletes
 //! volumes. The volumes hold nothing, because Pods run nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::control_plane::{ClientError, client_of};
 
-/// Name of the StorageClass, as in `kind`.
+/// Name of the `StorageClass`, as in `kind`.
 const CLASS: &str = "standard";
 /// Name of the provisioner. Classes of tests can name it, too.
 const PROVISIONER: &str = "test.hybrid-operator/storage";
@@ -42,7 +42,7 @@ pub enum StorageError {
     /// The thread or its runtime cannot be started.
     #[error("cannot run the provisioner of volumes")]
     Run(#[from] std::io::Error),
-    /// The API server rejects the StorageClass.
+    /// The API server rejects the `StorageClass`.
     #[error("cannot create the StorageClass {CLASS}")]
     Class(#[source] Box<kube::Error>),
     /// The thread has ended.
@@ -58,7 +58,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Creates the StorageClass and starts its provisioner, with the account of a kubeconfig. The provisioner
+    /// Creates the `StorageClass` and starts its provisioner, with the account of a kubeconfig. The provisioner
     /// has a thread of its own, because a control plane outlives the runtimes of tests.
     pub(crate) fn start(kubeconfig: &Path) -> Result<Self, StorageError> {
         let kubeconfig = kubeconfig.to_owned();
@@ -66,7 +66,7 @@ impl Storage {
         let (started, result) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("storage".to_owned())
-            .spawn(move || run(kubeconfig, &started, stopped))?;
+            .spawn(move || run(&kubeconfig, &started, stopped))?;
         let storage = Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -86,7 +86,7 @@ impl Drop for Storage {
 }
 
 fn run(
-    kubeconfig: PathBuf,
+    kubeconfig: &Path,
     started: &mpsc::Sender<Result<(), StorageError>>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -96,7 +96,7 @@ fn run(
         Err(error) => return drop(started.send(Err(error.into()))),
     };
     runtime.block_on(async {
-        let client = match set_up(&kubeconfig).await {
+        let client = match set_up(kubeconfig).await {
             Ok(client) => client,
             Err(error) => return drop(started.send(Err(error))),
         };
@@ -112,7 +112,7 @@ fn run(
     });
 }
 
-/// Returns a client, once the StorageClass is there.
+/// Returns a client, once the `StorageClass` is there.
 async fn set_up(kubeconfig: &Path) -> Result<Client, StorageError> {
     let client = client_of(kubeconfig, None).await?;
     let class = parsed(json!({

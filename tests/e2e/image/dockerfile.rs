@@ -59,13 +59,12 @@ pub(super) fn parse(text: &str) -> Vec<Stage> {
             });
             continue;
         }
-        match stages.last_mut() {
-            Some(stage) => stage.steps.push(step(name, rest)),
-            None => {
-                assert_eq!(name, "ARG", "not known here: {line}");
-                let (name, default) = rest.split_once('=').unwrap();
-                arguments.push((name.to_owned(), default.to_owned()));
-            }
+        if let Some(stage) = stages.last_mut() {
+            stage.steps.push(step(name, rest));
+        } else {
+            assert_eq!(name, "ARG", "not known here: {line}");
+            let (name, default) = rest.split_once('=').unwrap();
+            arguments.push((name.to_owned(), default.to_owned()));
         }
     }
     stages

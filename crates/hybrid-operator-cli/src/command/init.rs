@@ -74,13 +74,12 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         assumed.push(format!("--plugins {}", plugin.name()));
         plugin
     });
-    let project_name = match args.project_name {
-        Some(name) => name,
-        None => {
-            let name = name_of(&root)?;
-            assumed.push(format!("--project-name {name}"));
-            name
-        }
+    let project_name = if let Some(name) = args.project_name {
+        name
+    } else {
+        let name = name_of(&root)?;
+        assumed.push(format!("--project-name {name}"));
+        name
     };
     let check = names::check_domain;
     let question = "Domain of the API groups:";

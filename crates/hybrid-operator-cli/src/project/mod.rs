@@ -107,7 +107,8 @@ impl Project {
             source,
         };
         let any: serde_json::Value = go_yaml::from_slice(&text).map_err(failed)?;
-        if let Some(version) = any["version"].as_str().filter(|v| *v != file::VERSION) {
+        let version = any.get("version").and_then(serde_json::Value::as_str);
+        if let Some(version) = version.filter(|version| *version != file::VERSION) {
             let version = version.to_owned();
             return Err(ProjectError::Version { path, version });
         }

@@ -146,12 +146,12 @@ fn the_image_of_a_chart_project_is_built_from_what_is_on_this_machine() {
     // The checkout in which the program was built, also through a link.
     let directory = tempfile::tempdir().unwrap();
     let checkout = checkout(directory.path());
-    let built = checkout.join("target/debug");
-    fs::create_dir_all(&built).unwrap();
-    write_program(&built.join("hybrid-operator"), "#!/bin/sh\n");
+    let programs = checkout.join("target/debug");
+    fs::create_dir_all(&programs).unwrap();
+    write_program(&programs.join("hybrid-operator"), "#!/bin/sh\n");
     let link = made.programs.join("hybrid-operator");
     fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(built.join("hybrid-operator"), link).unwrap();
+    std::os::unix::fs::symlink(programs.join("hybrid-operator"), link).unwrap();
     let project = project_built(&made, BASE);
     assert_eq!(made.made(build), base_built(&checkout) + &project);
     // Once it is there, it is not built again.

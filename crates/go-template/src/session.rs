@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -53,6 +54,8 @@ pub struct Session {
     texts_held: Held,
     weak_secrets: bool,
     time: Option<SystemTime>,
+    /// The ranges of the output that actions have printed, if somebody asks for them.
+    printed: Option<Vec<Range<usize>>>,
     pub(crate) slots: Vec<Value>,
     /// What templates have printed.
     pub(crate) memo: Memo,
@@ -73,6 +76,7 @@ impl Session {
             texts_held: Held::default(),
             weak_secrets: false,
             time: None,
+            printed: None,
             slots: Vec::new(),
             memo: Memo::default(),
         }
@@ -122,6 +126,39 @@ impl Session {
     pub fn remembering(mut self, set: &TemplateSet) -> Self {
         self.memo = Memo::new(set);
         self
+    }
+
+    /// Notes which parts of the output actions have printed, so that they can be told from the text of
+    /// the template: see [`Session::printed`].
+    #[must_use]
+    pub fn noting_printed(mut self) -> Self {
+        self.printed = Some(Vec::new());
+        self
+    }
+
+    /// Returns the ranges of the output that actions have printed, in ascending order, after
+    /// [`Session::noting_printed`]; all other output is the text of templates.
+    ///
+    /// ```
+    /// use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value};
+    /// let mut set = TemplateSet::new("set", Funcs::new().into());
+    /// set.parse("x", "{{if true}}a, {{print \"b, c\"}}{{end}}")?;
+    /// let (mut session, mut out) = (Session::new(Limits::default()).noting_printed(), Buffer::new());
+    /// session.execute(&set, "x", &Value::Nil, &mut out)?;
+    /// assert_eq!((&*out, session.printed()), (&b"a, b, c"[..], &[3..7][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn printed(&self) -> &[Range<usize>] {
+        self.printed.as_deref().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn note_printed(&mut self, start: usize, end: usize) {
+        if let Some(printed) = &mut self.printed
+            && start < end
+        {
+            printed.push(start..end);
+        }
     }
 
     /// Adds data that functions access through [`crate::Call::host`].

@@ -34,7 +34,11 @@ impl Eval<'_> {
                         text.get(*start as usize..*end as usize).unwrap_or_default(),
                     );
                 }
-                Op::Print { at, pipe } => self.print(*at, pipe, dot, out)?,
+                Op::Print { at, pipe } => {
+                    let start = out.len();
+                    self.print(*at, pipe, dot, out)?;
+                    self.session.note_printed(start, out.len());
+                }
                 Op::Run(pipe) => {
                     self.pipe(pipe, dot, &mut Value::Invalid)?;
                 }

@@ -32,7 +32,7 @@ use serde_json::Value;
 
 pub use prepare::{CoalesceError, Coalesced, coalesce};
 pub(crate) use prepare::{Resolved, Resolver};
-pub use set_flag::{SetError, set, set_file, set_json, set_literal, set_string};
+pub use set_flag::{SetError, SetText, set, set_file, set_json, set_literal, set_one, set_string};
 pub use user::UserValues;
 
 use crate::place::Place;

@@ -2,6 +2,7 @@
 //! (Helm's package `strvals`).
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::rc::Rc;
 
 use bounded::memory::Held;
@@ -65,6 +66,15 @@ pub enum SetError {
     /// An incomplete flag.
     #[error("unexpected end")]
     End,
+    /// A name that is not that of one value.
+    #[error("{0:?} is not one path: `=` and `,` in a name are written as `\\=` and `\\,`")]
+    NotOnePath(String),
+    /// Text after the value of a single path.
+    #[error(
+        "text follows the value: a comma that belongs to it is written as `\\,`, and other paths are \
+         set on their own"
+    )]
+    AfterValue,
 }
 
 impl From<BudgetError> for SetError {
@@ -88,7 +98,7 @@ impl From<BudgetError> for SetError {
 /// # Errors
 /// If the text is malformed, or names an index that is too large.
 pub fn set(flag: &str, values: &mut Values) -> Result<(), SetError> {
-    parse(flag, values, &mut |text| Ok(typed(text)))
+    parse(flag, values, &mut |word| Ok(word.typed()))
 }
 
 /// Applies a `--set-string` flag: all values are strings.
@@ -96,7 +106,73 @@ pub fn set(flag: &str, values: &mut Values) -> Result<(), SetError> {
 /// # Errors
 /// If the text is malformed, or names an index that is too large.
 pub fn set_string(flag: &str, values: &mut Values) -> Result<(), SetError> {
-    parse(flag, values, &mut |text| Ok(Value::String(text)))
+    parse(flag, values, &mut |word| Ok(word.string()))
+}
+
+/// A text in the syntax of `--set` of which parts are data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetText {
+    /// The text.
+    pub text: String,
+    /// The parts of the text that are data, in ascending order: none of their characters has a
+    /// meaning, and the word that contains one is never null.
+    pub data: Vec<Range<usize>>,
+}
+
+impl From<&str> for SetText {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            data: Vec::new(),
+        }
+    }
+}
+
+/// Sets the value at one path, in the syntax of `--set`: `{a,b}` is a list, and `\` escapes a
+/// character. With `typed`, words become integers, booleans and null.
+///
+/// ```
+/// use helm_core::values::{set_one, SetText, Values};
+/// let mut values = Values::new();
+/// let text = SetText { text: "{a,x,y}".into(), data: vec![3..6] };
+/// set_one("list", &text, true, &mut values)?;
+/// assert_eq!(values["list"], serde_json::json!(["a", "x,y"]));
+/// # Ok::<(), helm_core::values::SetError>(())
+/// ```
+///
+/// # Errors
+/// If the path or the text is malformed, an index is too large, or the text sets another path.
+pub fn set_one(
+    path: &str,
+    text: &SetText,
+    typed: bool,
+    values: &mut Values,
+) -> Result<(), SetError> {
+    let mut unescaped = path.chars();
+    while let Some(c) = unescaped.next() {
+        match c {
+            '=' | ',' => return Err(SetError::NotOnePath(path.to_owned())),
+            '\\' => drop(unescaped.next()),
+            _ => {}
+        }
+    }
+    let flag = format!("{path}={}", text.text);
+    let start = path.len() + 1;
+    let data = text.data.iter();
+    let data: Vec<_> = data.map(|r| r.start + start..r.end + start).collect();
+    let read = &mut |word: Word| Ok(if typed { word.typed() } else { word.string() });
+    let mut parser = FlagParser::new(&flag, Style::Typed, read);
+    parser.data = &data;
+    match parser.key(values, 0) {
+        // An index without its end has no effect, as in Helm.
+        Ok(()) | Err(SetError::End) => {}
+        Err(error) => return Err(error),
+    }
+    if parser.rest.is_empty() {
+        Ok(())
+    } else {
+        Err(SetError::AfterValue)
+    }
 }
 
 /// Applies a `--set-file` flag: each value is the content of the named file, which `read` returns.
@@ -110,7 +186,8 @@ pub fn set_file(
     read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
 ) -> Result<(), SetError> {
     let (values, files) = user.parts_mut();
-    parse(flag, values, &mut |path| {
+    parse(flag, values, &mut |word| {
+        let path = word.text;
         let content = read(&path).map_err(|failure| SetError::File {
             path: path.clone(),
             message: failure.to_string(),
@@ -127,14 +204,7 @@ pub fn set_file(
 /// # Errors
 /// If the text is malformed, or names an index that is too large.
 pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
-    let mut parser = FlagParser {
-        rest: flag,
-        style: Style::Literal,
-        read: &mut |text| Ok(Value::String(text)),
-        budget: Rc::new(Budget::new(Limits::default().for_json())),
-        held: Held::default(),
-    };
-    parser.run(values)
+    FlagParser::new(flag, Style::Literal, &mut |word| Ok(word.string())).run(values)
 }
 
 /// Applies a `--set-json` flag: a JSON object to merge, or names with JSON values.
@@ -152,14 +222,7 @@ pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
         }
         return Ok(());
     }
-    let mut parser = FlagParser {
-        rest: flag,
-        style: Style::Json,
-        read: &mut |text| Ok(Value::String(text)),
-        budget: Rc::new(Budget::new(Limits::default().for_json())),
-        held: Held::default(),
-    };
-    parser.run(values)
+    FlagParser::new(flag, Style::Json, &mut |word| Ok(word.string())).run(values)
 }
 
 /// Replaces escapes of surrogates that are not pairs by that of U+FFFD, as Go's JSON decoder does.
@@ -195,16 +258,9 @@ fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
 fn parse(
     flag: &str,
     values: &mut Values,
-    read: &mut dyn FnMut(String) -> Result<Value, SetError>,
+    read: &mut dyn FnMut(Word) -> Result<Value, SetError>,
 ) -> Result<(), SetError> {
-    FlagParser {
-        rest: flag,
-        style: Style::Typed,
-        read,
-        budget: Rc::new(Budget::new(Limits::default().for_json())),
-        held: Held::default(),
-    }
-    .run(values)
+    FlagParser::new(flag, Style::Typed, read).run(values)
 }
 
 /// Syntax of values.
@@ -220,8 +276,12 @@ enum Style {
 
 struct FlagParser<'a> {
     rest: &'a str,
+    /// The length of the flag.
+    length: usize,
+    /// The ranges of the flag whose characters have no meaning.
+    data: &'a [Range<usize>],
     style: Style,
-    read: &'a mut dyn FnMut(String) -> Result<Value, SetError>,
+    read: &'a mut dyn FnMut(Word) -> Result<Value, SetError>,
     budget: Rc<Budget>,
     /// The memory of lists.
     held: Held,
@@ -230,7 +290,31 @@ struct FlagParser<'a> {
 /// How a text ended: at one of the searched characters, or at the end of the flag.
 type Terminator = Option<char>;
 
-impl FlagParser<'_> {
+/// A value, or an item of a list, without its escapes.
+#[derive(Default)]
+struct Word {
+    text: String,
+    /// Whether a part of it is data.
+    has_data: bool,
+}
+
+impl<'a> FlagParser<'a> {
+    fn new(
+        flag: &'a str,
+        style: Style,
+        read: &'a mut dyn FnMut(Word) -> Result<Value, SetError>,
+    ) -> Self {
+        Self {
+            rest: flag,
+            length: flag.len(),
+            data: &[],
+            style,
+            read,
+            budget: Rc::new(Budget::new(Limits::default().for_json())),
+            held: Held::default(),
+        }
+    }
+
     fn run(&mut self, values: &mut Values) -> Result<(), SetError> {
         while !self.rest.is_empty() {
             match self.key(values, 0) {
@@ -249,22 +333,43 @@ impl FlagParser<'_> {
         next
     }
 
+    /// Returns whether the next character is data.
+    fn at_data(&self) -> bool {
+        let position = self.length - self.rest.len();
+        let after = self.data.partition_point(|range| range.end <= position);
+        let range = self.data.get(after);
+        range.is_some_and(|range| range.start <= position)
+    }
+
     /// Consumes the text up to and including one of `stops`.
-    fn until(&mut self, stops: &[char]) -> (String, Terminator) {
-        let mut text = String::new();
-        while let Some(c) = self.next() {
-            if stops.contains(&c) {
-                return (text, Some(c));
+    fn until(&mut self, stops: &[char]) -> (Word, Terminator) {
+        let mut word = Word::default();
+        loop {
+            let mut is_data = self.at_data();
+            let Some(mut c) = self.next() else { break };
+            if !is_data && stops.contains(&c) {
+                return (word, Some(c));
             }
-            match c {
-                '\\' if self.style != Style::Literal => match self.next() {
-                    Some(escaped) => text.push(escaped),
-                    None => return (text, None),
-                },
-                c => text.push(c),
+            if !is_data && c == '\\' && self.style != Style::Literal {
+                is_data = self.at_data();
+                match self.next() {
+                    Some(escaped) => c = escaped,
+                    None => break,
+                }
             }
+            word.has_data |= is_data;
+            word.text.push(c);
         }
-        (text, None)
+        (word, None)
+    }
+
+    /// Consumes the character `wanted`, if it follows and is not data.
+    fn skip(&mut self, wanted: char) -> bool {
+        let is_next = self.rest.starts_with(wanted) && !self.at_data();
+        if is_next {
+            self.next();
+        }
+        is_next
     }
 
     fn key(&mut self, values: &mut Values, nesting: usize) -> Result<(), SetError> {
@@ -272,7 +377,7 @@ impl FlagParser<'_> {
             Style::Literal => &['=', '[', '.'],
             _ => &['=', '[', ',', '.'],
         };
-        let (key, stop) = self.until(stops);
+        let (Word { text: key, .. }, stop) = self.until(stops);
         match stop {
             None if key.is_empty() => Err(SetError::End),
             None => Err(SetError::NoValue(key)),
@@ -332,7 +437,7 @@ impl FlagParser<'_> {
     }
 
     fn index(&mut self) -> Result<i64, SetError> {
-        let (text, stop) = self.until(&[']']);
+        let (Word { text, .. }, stop) = self.until(&[']']);
         if stop.is_none() {
             return Err(SetError::End);
         }
@@ -344,7 +449,7 @@ impl FlagParser<'_> {
         if index < 0 {
             return Err(SetError::NegativeIndex(index));
         }
-        let (text, stop) = self.until(&['[', '.', '=']);
+        let (Word { text, .. }, stop) = self.until(&['[', '.', '=']);
         if !text.is_empty() {
             return Err(SetError::AfterIndex(text));
         }
@@ -399,12 +504,11 @@ impl FlagParser<'_> {
             Style::Json => self.json(),
             Style::Typed if self.rest.is_empty() => Ok(Value::String(String::new())),
             Style::Typed => {
-                if let Some(rest) = self.rest.strip_prefix('{') {
-                    self.rest = rest;
+                if self.skip('{') {
                     return self.list();
                 }
-                let (text, _) = self.until(&[',']);
-                (self.read)(text)
+                let (word, _) = self.until(&[',']);
+                (self.read)(word)
             }
         }
     }
@@ -412,13 +516,13 @@ impl FlagParser<'_> {
     fn list(&mut self) -> Result<Value, SetError> {
         let mut list = Vec::new();
         loop {
-            let (text, stop) = self.until(&[',', '}']);
+            let (word, stop) = self.until(&[',', '}']);
             match stop {
                 None => return Err(SetError::OpenList),
-                Some(',') => list.push((self.read)(text)?),
+                Some(',') => list.push((self.read)(word)?),
                 Some(_) => {
-                    self.rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
-                    list.push((self.read)(text)?);
+                    self.skip(',');
+                    list.push((self.read)(word)?);
                     return Ok(Value::Array(list));
                 }
             }
@@ -461,24 +565,31 @@ fn insert(values: &mut Values, key: String, value: Value) {
     }
 }
 
-/// Converts a value of `--set`: `true`, `false` and `null` in any case, and integers without
-/// leading zeros.
-fn typed(text: String) -> Value {
-    if text.eq_ignore_ascii_case("true") {
-        return Value::Bool(true);
+impl Word {
+    /// Converts a value of `--set`: `true`, `false` and `null` in any case, and integers without
+    /// leading zeros.
+    fn typed(self) -> Value {
+        let Self { text, has_data } = self;
+        if text.eq_ignore_ascii_case("true") {
+            return Value::Bool(true);
+        }
+        if text.eq_ignore_ascii_case("false") {
+            return Value::Bool(false);
+        }
+        if text.eq_ignore_ascii_case("null") && !has_data {
+            return Value::Null;
+        }
+        if text == "0" {
+            return Value::from(0);
+        }
+        match text.parse::<i64>() {
+            Ok(number) if !text.starts_with('0') => Value::from(number),
+            _ => Value::String(text),
+        }
     }
-    if text.eq_ignore_ascii_case("false") {
-        return Value::Bool(false);
-    }
-    if text.eq_ignore_ascii_case("null") {
-        return Value::Null;
-    }
-    if text == "0" {
-        return Value::from(0);
-    }
-    match text.parse::<i64>() {
-        Ok(number) if !text.starts_with('0') => Value::from(number),
-        _ => Value::String(text),
+
+    fn string(self) -> Value {
+        Value::String(self.text)
     }
 }
 
@@ -508,5 +619,89 @@ mod tests {
         let mut values = Values::new();
         assert!(set_json("a=\"\\", &mut values).is_err());
         assert!(set_json("a=\"\\ud8", &mut values).is_err());
+    }
+
+    /// Marks what stands between `«` and `»` as data.
+    fn marked(marked: &str) -> SetText {
+        let mut found = SetText::default();
+        for part in marked.split_inclusive(['«', '»']) {
+            let start = found.text.len();
+            if let Some(data) = part.strip_suffix('»') {
+                found.text.push_str(data);
+                found.data.push(start..found.text.len());
+            } else {
+                found.text.push_str(part.trim_end_matches('«'));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn data_in_a_text_adds_no_path_list_or_escape_and_is_never_null() {
+        use serde_json::json;
+        for (text, expected) in [
+            ("", json!("")),
+            ("a", json!("a")),
+            ("{a,b}", json!(["a", "b"])),
+            ("{}", json!([""])),
+            ("a\\,b", json!("a,b")),
+            ("a,", json!("a")),
+            ("null", json!(null)),
+            ("«»null", json!(null)),
+            ("«null»", json!("null")),
+            ("«NULL»", json!("NULL")),
+            ("nu«ll»", json!("null")),
+            ("«true»", json!(true)),
+            ("tr«ue»", json!(true)),
+            ("«7»", json!(7)),
+            ("1«2»", json!(12)),
+            ("«007»", json!("007")),
+            ("«x,other=y»", json!("x,other=y")),
+            ("«{a,b}»", json!("{a,b}")),
+            ("«{»a,b«}»", json!(null)),
+            ("«{}»", json!("{}")),
+            ("a«\\»", json!("a\\")),
+            ("«\\,»", json!("\\,")),
+            ("\\«,»", json!(",")),
+            ("{a,«b,c}»,d}", json!(["a", "b,c}", "d"])),
+            ("{«»,«null»,null,«1»}", json!(["", "null", null, 1])),
+            ("{«a»}", json!(["a"])),
+            ("«a\nb: [c]»", json!("a\nb: [c]")),
+            ("é«é,é»é", json!("éé,éé")),
+        ] {
+            let mut values = Values::new();
+            let result = set_one("p.q[1]", &marked(text), true, &mut values);
+            if text == "«{»a,b«}»" {
+                assert_eq!(result, Err(SetError::AfterValue), "{text}");
+                continue;
+            }
+            assert_eq!(result, Ok(()), "{text}");
+            let wanted = json!({"p": {"q": [null, expected]}});
+            assert_eq!(Value::from(values), wanted, "{text}");
+        }
+        let mut values = Values::new();
+        set_one("p", &marked("{1,«true»,null}"), false, &mut values).unwrap();
+        assert_eq!(values["p"], json!(["1", "true", "null"]));
+    }
+
+    #[test]
+    fn text_of_one_path_sets_no_other() {
+        for text in ["a,b", "a,b=c", "{a}b", "{a},b=c", "{a}},", "«x»,y=z"] {
+            let mut values = Values::new();
+            let result = set_one("p", &marked(text), true, &mut values);
+            assert_eq!(result, Err(SetError::AfterValue), "{text}");
+        }
+        for path in ["a=b", "a,b", "a=1,b", "a[0],b"] {
+            let mut values = Values::new();
+            let result = set_one(path, &SetText::from("x"), true, &mut values);
+            assert_eq!(result, Err(SetError::NotOnePath(path.to_owned())));
+        }
+        let mut values = Values::new();
+        set_one(r"a\.b\,c\=d", &SetText::from("x"), true, &mut values).unwrap();
+        assert_eq!(values["a.b,c=d"], "x");
+        assert_eq!(
+            set_one("a", &SetText::from("{x"), true, &mut Values::new()),
+            Err(SetError::OpenList)
+        );
     }
 }

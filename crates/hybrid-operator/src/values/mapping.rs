@@ -1,14 +1,13 @@
 //! Evaluates templates in `watches.yaml`. Their data is `.Object`, the custom resource, and
 //! `.Spec`, its spec, and `.Env`, the environment variables of the operator.
 
-use std::sync::Arc;
-
-use go_template::{Buffer, Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
+use go_template::{List, Map, Str, Value as GoValue};
 use helm_core::Values;
+use helm_core::values::SetText;
 use serde_json::{Number, Value};
 
 use super::{Inputs, ValuesError};
-use crate::watches::template::FUNCS;
+use crate::watches::template;
 
 /// Evaluates the templates in all strings of a tree.
 pub(super) fn evaluate(tree: &Value, inputs: &Inputs<'_>) -> Result<Values, ValuesError> {
@@ -53,28 +52,30 @@ fn pipeline(text: &str) -> Option<&str> {
 /// Evaluates a pipeline and keeps the type of its result.
 fn typed(pipeline: &str, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesError> {
     let json = render(&format!("{{{{ toRawJson ({pipeline}) }}}}"), inputs, field)?;
-    serde_json::from_slice(&json).map_err(|_| ValuesError::Result {
+    serde_json::from_str(&json.text).map_err(|_| ValuesError::Result {
         field: field.to_owned(),
     })
 }
 
 /// Evaluates the templates in a text.
 pub(super) fn text(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<String, ValuesError> {
-    if !text.contains("{{") {
-        return Ok(text.to_owned());
-    }
-    String::from_utf8(render(text, inputs, field)?).map_err(|_| ValuesError::Result {
-        field: field.to_owned(),
-    })
+    Ok(set_text(text, inputs, field)?.text)
 }
 
-fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, ValuesError> {
-    let mut set = TemplateSet::new(field, Arc::clone(&FUNCS));
-    set.parse(field, text)
-        .map_err(|source| ValuesError::Parse {
-            field: field.to_owned(),
-            source: Box::new(source),
-        })?;
+/// Evaluates the templates in a text. What their actions print is data in the result.
+pub(super) fn set_text(
+    text: &str,
+    inputs: &Inputs<'_>,
+    field: &str,
+) -> Result<SetText, ValuesError> {
+    if text.contains("{{") {
+        render(text, inputs, field)
+    } else {
+        Ok(SetText::from(text))
+    }
+}
+
+fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<SetText, ValuesError> {
     let spec = inputs.object.get("spec").unwrap_or(&Value::Null);
     let data: Map = [
         ("Object", go_value(inputs.object)),
@@ -83,14 +84,12 @@ fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, Value
     ]
     .into_iter()
     .collect();
-    let mut out = Buffer::new();
-    Session::new(Limits::default())
-        .execute(&set, field, &GoValue::Map(data), &mut out)
-        .map_err(|source| ValuesError::Render {
-            field: field.to_owned(),
-            source: Box::new(source),
-        })?;
-    Ok(out.into_vec())
+    let field = field.to_owned();
+    template::render(&field, text, &GoValue::Map(data)).map_err(|failure| match failure {
+        template::Failure::Parse(source) => ValuesError::Parse { field, source },
+        template::Failure::Render(source) => ValuesError::Render { field, source },
+        template::Failure::NotText => ValuesError::Result { field },
+    })
 }
 
 fn go_value(value: &Value) -> GoValue {

@@ -218,6 +218,142 @@ mod tests {
         assert_eq!(computed(&watch, spec).unwrap().values["debug"], "true");
     }
 
+    /// Returns the values that `overrideValues` with these texts gives for a spec. The variable `BASE`
+    /// of the environment is `base`.
+    fn overridden(texts: &[(&str, &str)], spec: &Value, base: &str) -> Result<Value, ValuesError> {
+        let mut watch = watch();
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        watch.override_values = texts.iter().map(owned).collect();
+        let inputs = Inputs {
+            object: &json!({"metadata": {"name": "cr"}, "spec": spec}),
+            env: &Environment::new([("BASE".to_owned(), base.to_owned())]),
+            references: &BTreeMap::new(),
+        };
+        let mut values = compute(&watch, &inputs)?.values;
+        values.remove("in");
+        Ok(Value::Object(values))
+    }
+
+    /// Texts that would mean something to `--set`, templates, or YAML.
+    const INSERTED: &[&str] = &[
+        "a,b",
+        "x,registry.host=evil",
+        "dc=a,dc=b",
+        "{a,b}",
+        "{",
+        "a}",
+        "x[0]=y",
+        "a.b=c",
+        "back\\slash\\,",
+        "null",
+        "NULL",
+        "{}",
+        "[]",
+        "a\nb: c\n- d",
+        "say \"x\" and `y`",
+        "{{ .Spec }}",
+        "}}",
+        "$BASE ${BASE}",
+        "007",
+        "1.10",
+        " spaces ",
+        "",
+    ];
+
+    #[test]
+    fn text_that_an_action_or_a_variable_inserts_is_data() {
+        for inserted in INSERTED {
+            let spec = json!({"in": inserted});
+            for text in [
+                "{{ .Spec.in }}",
+                "{{ print .Spec.in }}",
+                "{{ with .Spec.in }}{{ . }}{{ end }}",
+                "{{ .Env.BASE }}",
+                "$BASE",
+                "${BASE}",
+                "{{ $BASE }}",
+                "{{ \"$BASE\" }}",
+                "{{ `$BASE` }}",
+                "{{/* $BASE */}}{{ .Spec.in }}",
+            ] {
+                let texts = [("registry.host", "fixed"), ("note", text)];
+                let found = overridden(&texts, &spec, inserted).unwrap();
+                let expected = json!({"registry": {"host": "fixed"}, "note": inserted});
+                assert_eq!(found, expected, "{text} with {inserted:?}");
+            }
+            for (text, expected) in [
+                ("{a,{{ .Spec.in }},$BASE}", json!(["a", inserted, inserted])),
+                ("{ {{- .Spec.in }},b}", json!([inserted, "b"])),
+                ("{$BASE}", json!([inserted])),
+                ("a\\,{{ .Spec.in }}", json!(format!("a,{inserted}"))),
+                (
+                    "{{ if .Spec }}a\\,{{ end }}$BASE",
+                    json!(format!("a,{inserted}")),
+                ),
+                (
+                    "{{ len .Spec }}{{ .Spec.in }}.",
+                    json!(format!("1{inserted}.")),
+                ),
+                (
+                    "{{ list \"$BASE\" | first }}!",
+                    json!(format!("{inserted}!")),
+                ),
+            ] {
+                let found = overridden(&[("note", text)], &spec, inserted).unwrap();
+                assert_eq!(found, json!({"note": expected}), "{text} with {inserted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn structures_that_an_action_prints_are_text() {
+        let spec = json!({"in": {"map": {"a": [1, null]}, "list": ["a", "b"], "none": null}});
+        for (text, expected) in [
+            ("{{ toJson .Spec.in.map }}", json!("{\"a\":[1,null]}")),
+            ("{{ toJson .Spec.in.none }}", json!("null")),
+            ("{{ .Spec.in.list }}", json!("[a b]")),
+            ("{{ .Spec.in.none }}", json!("<no value>")),
+            ("{{ join \",\" .Spec.in.list }}", json!("a,b")),
+            // The commas of the author make a list.
+            (
+                "{ {{- range .Spec.in.list }}{{ . }},{{ end }}c}",
+                json!(["a", "b", "c"]),
+            ),
+            (
+                "{{ if .Spec.in.none }}x{{ else }}null{{ end }}",
+                json!(null),
+            ),
+            (
+                "{{ if .Spec.in.none }}{a,b}{{ else }}{c}{{ end }}",
+                json!(["c"]),
+            ),
+        ] {
+            let found = overridden(&[("note", text)], &spec, "").unwrap();
+            assert_eq!(found, json!({"note": expected}), "{text}");
+        }
+    }
+
+    #[test]
+    fn type_of_an_override_is_that_of_the_whole_text() {
+        let spec = json!({"in": {"on": true, "size": 3, "text": "7", "zero": "0"}});
+        for (text, expected) in [
+            ("{{ .Spec.in.on }}", json!(true)),
+            ("{{ .Spec.in.size }}", json!(3)),
+            ("{{ .Spec.in.text }}", json!(7)),
+            ("{{ .Spec.in.zero }}{{ .Spec.in.text }}", json!("07")),
+            ("{{ .Spec.in.size }}$BASE", json!(35)),
+            ("$BASE", json!(5)),
+            ("v$BASE", json!("v5")),
+            ("{{ add $BASE 1 }}", json!(6)),
+            ("{{ if eq $BASE 5 }}true{{ end }}", json!(true)),
+            ("null", json!(null)),
+            ("{{ \"\" }}null", json!(null)),
+        ] {
+            let found = overridden(&[("note", text)], &spec, "5").unwrap();
+            assert_eq!(found, json!({"note": expected}), "{text}");
+        }
+    }
+
     #[test]
     fn referenced_objects_are_values_files_or_single_values() {
         let mut watch = watch();

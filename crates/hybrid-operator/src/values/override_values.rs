@@ -1,7 +1,10 @@
-//! `overrideValues`: sets values as Helm's `--set` does.
+//! `overrideValues`: sets values in the syntax of Helm's `--set`, one path each.
+//!
+//! Only what the author of `watches.yaml` wrote has a meaning. What an action prints, and what a variable
+//! of the environment holds, is data: it adds no path, list or escape, and is never null.
 
 use helm_core::Values;
-use helm_core::values::{set, set_string};
+use helm_core::values::set_one;
 use serde_json::Value;
 
 use super::{Inputs, ValuesError, mapping};
@@ -14,18 +17,14 @@ pub(super) fn apply(
     inputs: &Inputs<'_>,
     values: &mut Values,
 ) -> Result<Vec<String>, ValuesError> {
+    let is_typed = watch.override_values_type == OverrideValuesType::Typed;
     let mut overridden = Vec::new();
     for (path, text) in &watch.override_values {
         let field = || format!("overrideValues.{path}");
-        let expanded = expand(text, &|name| inputs.env.get(name));
-        let text = mapping::text(&expanded, inputs, &field())?;
+        let template = expand(text, &|name| inputs.env.get(name));
+        let text = mapping::set_text(&template, inputs, &field())?;
         let before = Value::Object(values.clone());
-        let flag = format!("{path}={text}");
-        match watch.override_values_type {
-            OverrideValuesType::Typed => set(&flag, values),
-            OverrideValuesType::String => set_string(&flag, values),
-        }
-        .map_err(|source| ValuesError::Set {
+        set_one(path, &text, is_typed, values).map_err(|source| ValuesError::Set {
             field: field(),
             source: Box::new(source),
         })?;

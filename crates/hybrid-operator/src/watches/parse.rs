@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use go_yaml::tree::{self, Node};
 use helm_core::Values;
-use helm_core::values::set;
+use helm_core::values::{SetText, set_one};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.override_values = fields
         .optional("overrideValues", override_values)
         .unwrap_or_default();
-    fields.check_strings("overrideValues", template::check_expanded);
+    fields.check_strings("overrideValues", template::check_override);
     watch.override_values_type = fields
         .optional("overrideValuesType", |node| {
             choice(
@@ -341,7 +341,7 @@ fn override_values(node: &Node) -> Result<BTreeMap<String, String>, String> {
     let values = string_map(node)?;
     for path in values.keys() {
         let mut set_values = Values::new();
-        let why = match set(&format!("{path}=x"), &mut set_values) {
+        let why = match set_one(path, &SetText::from("x"), true, &mut set_values) {
             Err(error) => format!(": {error}"),
             // An unclosed bracket.
             Ok(()) if set_values.is_empty() => String::new(),

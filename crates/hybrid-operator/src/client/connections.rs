@@ -21,6 +21,7 @@ use tower::Service;
 
 use super::connector::{Connector, Http};
 use super::is_watch;
+use super::leader_gate::TimelyBody;
 
 /// Maximum number of watches per connection.
 ///
@@ -138,7 +139,7 @@ impl Service<Request<Body>> for Connections {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (http, take_slot) = self.of(request.uri());
-        let answer = http.request(request);
+        let answer = http.request(TimelyBody::of(request));
         Box::pin(async move {
             let response = answer.await?;
             Ok(response.map(|inner| WithSlot {
@@ -209,6 +210,8 @@ mod tests {
     struct Http2Server {
         address: SocketAddr,
         connections: Arc<AtomicUsize>,
+        /// Queries of the writes to Pods.
+        writes: Arc<Mutex<Vec<String>>>,
     }
 
     impl Http2Server {
@@ -216,11 +219,14 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let connections = Arc::new(AtomicUsize::new(0));
-            let counted = Arc::clone(&connections);
+            let writes = Arc::<Mutex<Vec<String>>>::default();
+            let (counted, written) = (Arc::clone(&connections), Arc::clone(&writes));
             tokio::spawn(async move {
                 loop {
                     let (stream, _) = listener.accept().await.unwrap();
                     counted.fetch_add(1, Ordering::SeqCst);
+                    let written = Arc::clone(&written);
+                    let answer = move |request| answer(request, Arc::clone(&written));
                     let serving = http2::Builder::new(TokioExecutor::new())
                         .timer(TokioTimer::new())
                         .max_concurrent_streams(100)
@@ -231,18 +237,23 @@ mod tests {
             Self {
                 address,
                 connections,
+                writes,
             }
         }
 
         fn client(&self) -> Client {
+            self.client_behind(&LeaderGate::default())
+        }
+
+        fn client_behind(&self, gate: &LeaderGate) -> Client {
             let mut config = Config::new(format!("http://{}", self.address).parse().unwrap());
             config.default_namespace = "default".to_owned();
             let deadlines = Deadlines {
                 answer: Duration::from_secs(5),
                 ..Deadlines::default()
             };
-            let (counts, gate) = (Counts::default(), LeaderGate::default());
-            connect_by(&config, &counts, &gate, deadlines, Protocol::Http2).unwrap()
+            let counts = Counts::default();
+            connect_by(&config, &counts, gate, deadlines, Protocol::Http2).unwrap()
         }
 
         fn connections(&self) -> usize {
@@ -252,7 +263,20 @@ mod tests {
 
     async fn answer(
         request: Request<Incoming>,
+        writes: Arc<Mutex<Vec<String>>>,
     ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+        if request.uri().path().contains("/pods/") {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let mut writes = writes.lock().unwrap();
+            writes.push(query);
+            let mut response = Response::new(BodyExt::boxed(Full::default()));
+            if writes.len() == 1 {
+                *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+                let second = http::HeaderValue::from_static("1");
+                response.headers_mut().insert("Retry-After", second);
+            }
+            return Ok(response);
+        }
         let body = if is_watch(request.uri()) {
             let end = json!({"type": "BOOKMARK", "object": {
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -307,6 +331,32 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(server.connections(), 6);
+    }
+
+    #[tokio::test]
+    async fn retried_write_tells_the_server_the_time_that_is_left() {
+        let server = Http2Server::start().await;
+        let gate = LeaderGate::default();
+        let now = tokio::time::Instant::now();
+        let seconds = Duration::from_secs;
+        gate.open_until(now + seconds(10), now + seconds(15));
+        let request = Request::delete("/api/v1/namespaces/n/pods/p");
+        let request = request.body(Body::empty()).unwrap();
+        let client = server.client_behind(&gate);
+        let response = client.send(request).await.unwrap();
+        assert_eq!(response.status(), http::StatusCode::OK);
+        let elapsed = now.elapsed();
+        let writes = server.writes.lock().unwrap().clone();
+        let left = |query: &String| -> u64 {
+            let timeout = query.strip_prefix("timeout=").unwrap();
+            timeout.strip_suffix('s').unwrap().parse().unwrap()
+        };
+        let left: Vec<u64> = writes.iter().map(left).collect();
+        assert!(
+            left.len() == 2 && left[1] < left[0],
+            "{left:?} in {elapsed:?}"
+        );
+        assert!(left[1] + elapsed.as_secs() < 15, "{left:?} in {elapsed:?}");
     }
 
     #[tokio::test]

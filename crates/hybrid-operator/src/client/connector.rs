@@ -8,6 +8,8 @@ use kube::Config;
 use kube::client::{Body, ConfigExt};
 use std::time::Duration;
 
+use super::leader_gate::TimelyBody;
+
 /// Flow-control window of a stream, large enough for lists of thousands of objects.
 const WINDOW: u32 = 1 << 20;
 
@@ -18,7 +20,7 @@ pub(super) fn install_crypto() {
 }
 
 /// A client that sends requests over one HTTP/2 connection, which is opened lazily.
-pub(super) type Http = HttpClient<HttpsConnector<HttpConnector>, Body>;
+pub(super) type Http = HttpClient<HttpsConnector<HttpConnector>, TimelyBody<Body>>;
 
 /// How the client knows whether the server supports HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,14 +4,25 @@
 //! its write it can only trust the local monotonic clock, so the gate is part of the client. A
 //! write that passes the gate ends before the lease expires, both here and at the API server, which
 //! gets a timeout with the request.
+//!
+//! That timeout begins when the server has the request. It is therefore computed each time a request is
+//! sent, also again after a rejection, and is shorter than the rest of the lease by [`MARGIN`]. A
+//! request that a connection takes later than that ([`SendBy`]) is not sent.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Uri};
+use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, Layer, Service};
+
+/// The part of the rest of a lease that is left for a write to reach the API server: connecting, waiting
+/// for a free stream, and half of it for the way.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// Lets writes pass until a deadline, or always in a process without leader election.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +43,11 @@ enum GateState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not sent: the leader election lease has expired")]
 pub(crate) struct GateClosed;
+
+/// The write was not sent, because it would reach the API server too late for its timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not sent: too little is left of the leader election lease")]
+pub(crate) struct TooLate;
 
 /// The lease expired before the API server responded. The result of the write is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -147,12 +163,74 @@ where
             let answer = self.inner.call(request);
             return Box::pin(async move { answer.await.map_err(Into::into) });
         };
-        let seconds = expiry.saturating_duration_since(now).as_secs().max(1);
-        if let Some(uri) = with_timeout(request.uri(), seconds) {
-            *request.uri_mut() = uri;
-        }
+        let left = expiry.saturating_duration_since(now);
+        let seconds = left.saturating_sub(MARGIN).as_secs();
+        let uri = with_timeout(request.uri(), seconds).filter(|_| seconds > 0);
+        let latest = expiry.checked_sub(Duration::from_secs(seconds) + MARGIN / 2);
+        let (Some(uri), Some(latest)) = (uri, latest) else {
+            return Box::pin(async { Err(TooLate.into()) });
+        };
+        *request.uri_mut() = uri;
+        request.extensions_mut().insert(SendBy(latest));
         let answer = timeout_at(expiry, self.inner.call(request));
         Box::pin(async move { answer.await.map_err(|_| LeaseExpired)?.map_err(Into::into) })
+    }
+}
+
+/// When a connection must take a request at the latest, as an extension of the request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendBy(Instant);
+
+/// The body of a request that fails with [`TooLate`] if a connection takes it after its [`SendBy`]. The
+/// API server then gets a request without its end, which it does not execute.
+///
+/// A connection takes the body of a request after its head, once it is established and has a free
+/// stream. That the client sends a request again by itself, because a connection was closed before it
+/// took the request, is covered by this as well.
+#[derive(Debug)]
+pub(super) struct TimelyBody<B> {
+    inner: B,
+    latest: Option<Instant>,
+}
+
+impl<B> TimelyBody<B> {
+    /// Wraps the body of a request that may have a [`SendBy`].
+    pub(super) fn of(request: Request<B>) -> Request<Self> {
+        let latest = request.extensions().get().map(|SendBy(latest)| *latest);
+        request.map(|inner| Self { inner, latest })
+    }
+}
+
+impl<B> Body for TimelyBody<B>
+where
+    B: Body + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        if self
+            .latest
+            .take()
+            .is_some_and(|latest| Instant::now() > latest)
+        {
+            return Poll::Ready(Some(Err(TooLate.into())));
+        }
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // An empty body ends the request only after it was asked for, too.
+        self.latest.is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 
@@ -160,11 +238,15 @@ where
 mod tests {
     use std::time::Duration;
 
-    use http::Request;
+    use http::{Request, Response};
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+    use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::Instant;
     use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired};
+    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired, TimelyBody, TooLate};
+    use crate::client::RetryLayer;
 
     /// Sends a request to a server that responds after `takes` seconds. Returns the query that the
     /// server gets.
@@ -196,7 +278,7 @@ mod tests {
         let renewed = Instant::now();
         gate.open_until(renewed + seconds(10), renewed + seconds(15));
         let answer = send(&gate, "PATCH", &format!("{POD}?force=true"), 9).await;
-        assert_eq!(answer.unwrap().as_deref(), Some("force=true&timeout=15s"));
+        assert_eq!(answer.unwrap().as_deref(), Some("force=true&timeout=13s"));
         let error = send(&gate, "PATCH", POD, 7).await.unwrap_err();
         assert!(error.is::<LeaseExpired>());
         assert_eq!(renewed.elapsed(), seconds(15));
@@ -209,5 +291,103 @@ mod tests {
         assert_eq!(send(&gate, "PUT", lease, 0).await.unwrap(), None);
         let error = send(&gate, "DELETE", POD, 0).await.unwrap_err();
         assert!(error.is::<GateClosed>());
+    }
+
+    /// Returns the timeout that a request tells the API server.
+    fn timeout_of<B>(request: &Request<B>) -> Duration {
+        let query = request.uri().query().unwrap_or_default();
+        let timeouts: Vec<&str> = query
+            .split('&')
+            .filter_map(|pair| pair.strip_prefix("timeout="))
+            .collect();
+        assert_eq!(timeouts.len(), 1, "{query}");
+        let seconds = timeouts[0].strip_suffix('s').unwrap().parse().unwrap();
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_retry_of_a_write_ends_before_the_lease_expires() {
+        let seconds = Duration::from_secs;
+        for status in [429, 503] {
+            for wait in 0..10 {
+                let renewed = Instant::now();
+                let gate = LeaderGate::default();
+                gate.open_until(renewed + seconds(10), renewed + seconds(15));
+                let (sent, mut seen) = unbounded_channel();
+                let service = ServiceBuilder::new()
+                    .layer(RetryLayer::default())
+                    .layer(LeaderGateLayer::new(gate))
+                    .service(service_fn(move |request: Request<Body>| {
+                        sent.send((renewed.elapsed(), timeout_of(&request)))
+                            .unwrap();
+                        async move {
+                            // Some of the time goes by before the server rejects the request.
+                            tokio::time::sleep(Duration::from_millis(900)).await;
+                            let response = Response::builder().status(status);
+                            let response = response.header("Retry-After", wait.to_string());
+                            Ok::<_, BoxError>(response.body(())?)
+                        }
+                    }));
+                let request = Request::patch("/api/v1/namespaces/n/pods/p?force=true");
+                let request = request.body(Body::from(b"{}".to_vec())).unwrap();
+                let answer = service.oneshot(request).await;
+                // The time for retries ends with the right to write.
+                match answer {
+                    Ok(response) => assert_eq!((response.status().as_u16(), wait), (status, 0)),
+                    Err(error) => assert!(error.is::<GateClosed>(), "{error}"),
+                }
+                let mut sends = 0;
+                while let Ok((at, timeout)) = seen.try_recv() {
+                    sends += 1;
+                    assert!(at < seconds(10), "sent {at:?} after the renewal");
+                    assert!(at + timeout < seconds(15), "{at:?} + {timeout:?}");
+                }
+                // A retry waits up to a quarter longer than it is asked to.
+                assert!(sends > 1 || wait > 7, "{sends} sends with {wait}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn write_with_too_little_time_for_its_way_is_refused() {
+        let seconds = Duration::from_secs;
+        let renewed = Instant::now();
+        let gate = LeaderGate::default();
+        gate.open_until(renewed + seconds(15), renewed + seconds(15));
+        tokio::time::advance(Duration::from_millis(12_100)).await;
+        let error = send(&gate, "PATCH", "/api/v1/pods", 0).await.unwrap_err();
+        assert!(error.is::<TooLate>(), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_a_connection_takes_late_ends_the_request() {
+        for (connects, bytes, arrives) in [
+            (0, "{}", true),
+            (900, "", true),
+            (3_000, "{}", false),
+            (3_000, "", false),
+        ] {
+            let renewed = Instant::now();
+            let gate = LeaderGate::default();
+            let expiry = renewed + Duration::from_secs(15);
+            gate.open_until(expiry, expiry);
+            let service = ServiceBuilder::new()
+                .layer(LeaderGateLayer::new(gate))
+                .service(service_fn(move |request: Request<Body>| async move {
+                    let timeout = timeout_of(&request);
+                    let request = TimelyBody::of(request);
+                    assert!(!http_body::Body::is_end_stream(request.body()));
+                    tokio::time::sleep(Duration::from_millis(connects)).await;
+                    let body = request.into_body().collect().await?.to_bytes();
+                    assert!(Instant::now() + timeout < expiry);
+                    Ok::<_, BoxError>(body)
+                }));
+            let request = Request::delete("/api/v1/namespaces/n/pods/p");
+            let request = request.body(Body::from(bytes.as_bytes().to_vec())).unwrap();
+            match service.oneshot(request).await {
+                Ok(body) => assert!(arrives && body == bytes, "{connects}"),
+                Err(error) => assert!(!arrives && error.is::<TooLate>(), "{connects}: {error}"),
+            }
+        }
     }
 }

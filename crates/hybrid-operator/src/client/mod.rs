@@ -1,7 +1,7 @@
 //! The API server client that the whole process shares.
 //!
-//! The layers, outermost first: counting → leader gate → authentication → retry → deadlines → base
-//! address → `connections`. Requests, watches and leader election use separate HTTP/2 connections,
+//! The layers, outermost first: counting → authentication → retry → leader gate → deadlines → base
+//! address → `connections`. What is sent again passes the gate again. Requests, watches and leader election use separate HTTP/2 connections,
 //! so that none of them waits for the others.
 
 mod connections;
@@ -119,9 +119,9 @@ fn connect_by(
     let connector = Connector::new(config, protocol).map_err(setup)?;
     let service = ServiceBuilder::new()
         .layer(CountLayer::new(counts.clone()))
-        .layer(LeaderGateLayer::new(gate.clone()))
         .option_layer(auth)
         .layer(RetryLayer::default())
+        .layer(LeaderGateLayer::new(gate.clone()))
         .layer(DeadlineLayer(deadlines))
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer().map_err(setup)?)

@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "manager",
         &[
             "webhook",
+            "diagnosis",
             "controller",
             "leader",
             "release",
@@ -62,6 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "duration",
             "naming",
             "reasons",
+            "withheld",
         ],
     ),
     ("native", &["controller", "cluster", "telemetry"]),
@@ -79,12 +81,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "reasons",
         ],
     ),
+    ("diagnosis", &["controller", "cluster", "reasons"]),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
     ("render_pool", &[]),
-    ("diagnosis", &["cluster", "reasons"]),
-    ("cluster", &["client", "watches"]),
+    ("cluster", &["client", "watches", "withheld"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
     ("values", &["watches"]),
@@ -94,6 +96,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("duration", &[]),
     ("naming", &[]),
     ("reasons", &[]),
+    ("withheld", &[]),
 ];
 
 /// Exceptions to that direction, each with its reason.
@@ -156,7 +159,7 @@ const HOLD_A_CLIENT: &[&str] = &[
     "webhook/changes.rs",
     "webhook/start.rs",
     // Reads Pods, events and logs, which no watch shows.
-    "diagnosis/evidence.rs",
+    "diagnosis/reading.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
     // Holds the connections of a chart controller and publishes its events.

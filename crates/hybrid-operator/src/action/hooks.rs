@@ -215,7 +215,7 @@ async fn explained(
     let Some(object) = object else {
         return message;
     };
-    match diagnosis::cause(context.cluster, &[object], context.crash_logs).await {
+    match diagnosis::of_ended(context.cluster, &object, context.crash_logs).await {
         Some(cause) => format!("{message}: {}", cause.message),
         None => message,
     }

@@ -1,28 +1,42 @@
-//! Finds why an object does not become ready: what a person would look up in its Pods, their events
-//! and their logs.
+//! Finds why objects do not become ready: what a person would look up in their Pods, the events and the
+//! logs.
 //!
 //! ```text
-//! unready objects -> Pods, events, log (read now, not watched) -> finding per object -> cause
+//! unready objects of a namespace -> Pods, events, claims, logs -> finding per object -> cause per release
 //! ```
 //!
-//! Only [`evidence`] sends requests. What it reads is judged by [`pod`] and [`creation`], which are
-//! pure. Texts of the kubelet and the scheduler are shortened for people; nothing else depends on
-//! them.
+//! | module | does |
+//! |---|---|
+//! | [`rounds`] | when: at most once a minute for all releases of a namespace, in the background |
+//! | [`examine`] | which requests, and what they tell of which object |
+//! | [`reading`] | the requests |
+//! | [`pod`], [`creation`], [`event`] | judge what was read; pure |
 //!
-//! RBAC: `get` on the workloads, `list` on `pods` and `events`, and `get` on `pods/log` for the last
+//! Texts of the kubelet and the scheduler are shortened for people; nothing else depends on them.
+//!
+//! RBAC: `list` on `pods`, `events` and `persistentvolumeclaims`, and `get` on `pods/log` for the last
 //! lines of a crashed container. What may not be read is left out.
 
 mod creation;
-mod evidence;
+mod event;
+mod examine;
 mod pod;
+mod reading;
+mod rounds;
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use helm_core::manifest::ObjectKey;
 
 use crate::cluster::Cluster;
 use crate::reasons::Reason;
-use evidence::Evidence;
+use examine::{Case, Place, examine};
+use reading::{Reader, Selection};
 
-/// Maximum number of unready objects that are examined.
+pub(crate) use rounds::{Patient, Rounds};
+
+/// Maximum number of unready objects of a release that are examined.
 const MAX_EXAMINED: usize = 3;
 /// Maximum length of a text from elsewhere in a message, in bytes.
 const MAX_TEXT: usize = 300;
@@ -36,12 +50,115 @@ pub(crate) struct Cause {
     pub(crate) message: String,
 }
 
+impl Cause {
+    /// Returns the cause that a condition names; `None` if nobody has looked for it yet.
+    pub(crate) fn of_condition(reason: &str, message: &str) -> Option<Self> {
+        let reason = CAUSES.iter().find(|cause| cause.as_str() == reason)?;
+        Some(Self {
+            reason: *reason,
+            message: message.to_owned(),
+        })
+    }
+}
+
+/// The reasons of causes.
+const CAUSES: &[Reason] = &[
+    Reason::ImagePullFailed,
+    Reason::SecretMissing,
+    Reason::ConfigMapMissing,
+    Reason::ContainerNotStarted,
+    Reason::CrashLoop,
+    Reason::OOMKilled,
+    Reason::ProbeFailed,
+    Reason::ContainerNotReady,
+    Reason::ContainerCreating,
+    Reason::Unschedulable,
+    Reason::SchedulingGated,
+    Reason::VolumePending,
+    Reason::SandboxFailed,
+    Reason::PodFailed,
+    Reason::QuotaExceeded,
+    Reason::PodSecurityViolation,
+    Reason::ServiceAccountMissing,
+    Reason::AdmissionDenied,
+    Reason::PodsNotCreated,
+];
+
 /// What was found about one object. The most severe finding is the cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
     reason: Reason,
+    /// The explanation without the numbers that grow.
     message: String,
+    repeats: Repeats,
+    /// The end of the log of a crash.
+    log: Option<String>,
+}
+
+/// How often something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeats {
+    Once,
+    Times(i32),
+    Restarts(i32),
+}
+
+impl Repeats {
+    /// Returns the order of magnitude: the number of times that it has doubled.
+    fn magnitude(self) -> u32 {
+        match self {
+            Self::Once => 0,
+            Self::Times(count) | Self::Restarts(count) => count.max(1).ilog2(),
+        }
+    }
+}
+
+impl fmt::Display for Repeats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Times(count) if *count > 1 => write!(f, " ({count} times)"),
+            Self::Restarts(1) => f.write_str(", 1 restart"),
+            Self::Restarts(count) if *count > 1 => write!(f, ", {count} restarts"),
+            Self::Once | Self::Times(_) | Self::Restarts(_) => Ok(()),
+        }
+    }
+}
+
+impl Finding {
+    fn new(severity: Severity, reason: Reason, message: String) -> Self {
+        Self {
+            severity,
+            reason,
+            message,
+            repeats: Repeats::Once,
+            log: None,
+        }
+    }
+
+    /// Names the object that the finding is about.
+    fn within(self, object: &str) -> Self {
+        Self {
+            message: format!("{object}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// Returns the whole text.
+    fn text(&self) -> String {
+        let text = format!("{}{}", self.message, self.repeats);
+        match &self.log {
+            Some(log) => format!("{text}; its log ends with:\n{log}"),
+            None => text,
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        Cause {
+            reason: self.reason,
+            message: self.text(),
+        }
+    }
 }
 
 /// How likely a finding is the cause of the others: a crash may follow from another Pod that did not
@@ -58,31 +175,46 @@ enum Severity {
     CannotRun,
 }
 
-/// Returns why these objects are not ready, or `None` if that cannot be told. Sends a few requests
-/// for each object; objects after the third are not examined. `logs` tells whether
-/// logs of containers are read.
-pub(crate) async fn cause(cluster: &Cluster, unready: &[ObjectKey], logs: bool) -> Option<Cause> {
-    let mut worst: Option<Finding> = None;
-    for key in unready.iter().take(MAX_EXAMINED) {
-        let evidence = Evidence::new(cluster, key, logs);
-        let Some(finding) = evidence.finding().await else {
-            continue;
-        };
-        // The first of equally severe findings is kept.
-        if worst
-            .as_ref()
-            .is_none_or(|known| known.severity < finding.severity)
-        {
-            worst = Some(Finding {
-                message: format!("{}/{}: {}", key.kind, key.name, finding.message),
-                ..finding
-            });
+/// Returns the most severe finding about these objects, the first of equally severe ones.
+fn worst<'a>(found: impl Iterator<Item = (&'a ObjectKey, &'a Finding)>) -> Option<Finding> {
+    let worst = found.reduce(|known, next| {
+        if known.1.severity < next.1.severity {
+            next
+        } else {
+            known
         }
+    });
+    let (key, finding) = worst?;
+    let object = format!("{}/{}", key.kind, key.name);
+    Some(finding.clone().within(&object))
+}
+
+/// Returns why a Job or Pod did not do its work, from what is left of its Pods now; `None` if that
+/// cannot be told. `logs` tells whether logs of containers are read.
+pub(crate) async fn of_ended(cluster: &Cluster, object: &ObjectKey, logs: bool) -> Option<Cause> {
+    let place = Place::of(object)?;
+    let pods = match object.kind.as_str() {
+        "Job" => Selection {
+            labels: Some(format!("job-name={}", object.name)),
+            fields: None,
+        },
+        _ => Selection::fields(format!("metadata.name={}", object.name)),
+    };
+    let reader = Reader {
+        client: cluster.client(),
+        namespace: object.namespace.as_deref().unwrap_or_default(),
+    };
+    let case = Case {
+        logs,
+        ..Case::default()
+    };
+    let mut cases = BTreeMap::from([(place.clone(), case)]);
+    if let Err(error) = examine(&reader, &pods, &mut cases).await {
+        let error: &dyn std::error::Error = &error;
+        tracing::debug!(%object, error, "cannot read why an object failed");
     }
-    worst.map(|finding| Cause {
-        reason: finding.reason,
-        message: finding.message,
-    })
+    let finding = cases.remove(&place)?.finding?;
+    Some(worst(std::iter::once((object, &finding)))?.cause())
 }
 
 /// Shortens a text from elsewhere to one line of a limited length.
@@ -95,15 +227,6 @@ fn shortened(text: &str) -> String {
     let end = (0..=MAX_TEXT).rev().find(|end| line.is_char_boundary(*end));
     let kept = end.and_then(|end| line.get(..end)).unwrap_or_default();
     format!("{kept}…")
-}
-
-/// Says how often something happened, if more than once.
-fn times(count: i32) -> String {
-    if count > 1 {
-        format!(" ({count} times)")
-    } else {
-        String::new()
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use k8s_openapi::api::core::v1::{
     PodCondition, PodStatus,
 };
 
-use super::evidence::count_of;
-use super::{Finding, Severity, shortened, times};
+use super::event::count_of;
+use super::{Finding, Repeats, Severity, shortened};
 use crate::reasons::Reason;
 
 /// What is known of a Pod, and what else would tell more.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Symptom {
     pub(super) finding: Finding,
     pub(super) clue: Clue,
@@ -31,11 +31,13 @@ pub(super) enum Clue {
         container: String,
         /// Whether the log is that of its previous run.
         previous: bool,
+        /// The number of its restarts.
+        restarts: i32,
     },
 }
 
 /// Events that explain a symptom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Expected {
     /// An image cannot be pulled.
     Pull,
@@ -99,11 +101,7 @@ fn unscheduled(pod: &Pod, status: &PodStatus) -> Option<Symptom> {
         .collect();
     let words = scheduled.message.as_deref().unwrap_or("no node fits");
     Some(Symptom {
-        finding: Finding {
-            severity: Severity::CannotRun,
-            reason,
-            message: shortened(words),
-        },
+        finding: Finding::new(Severity::CannotRun, reason, shortened(words)),
         clue: if claims.is_empty() {
             Clue::None
         } else {
@@ -117,14 +115,14 @@ fn failed(status: &PodStatus) -> Symptom {
     let reason = status.reason.as_deref().unwrap_or("it failed");
     let message = status.message.as_deref().map(shortened);
     Symptom {
-        finding: Finding {
-            severity: Severity::Crashes,
-            reason: Reason::PodFailed,
-            message: match message.filter(|text| !text.is_empty()) {
+        finding: Finding::new(
+            Severity::Crashes,
+            Reason::PodFailed,
+            match message.filter(|text| !text.is_empty()) {
                 Some(message) => format!("{reason}: {message}"),
                 None => reason.to_owned(),
             },
-        },
+        ),
         clue: Clue::None,
     }
 }
@@ -147,11 +145,11 @@ fn container(container: &ContainerStatus) -> Option<Symptom> {
     }
     let started = state.is_some_and(|state: &ContainerState| state.running.is_some());
     started.then(|| Symptom {
-        finding: Finding {
-            severity: Severity::NotReady,
-            reason: Reason::ContainerNotReady,
-            message: format!("container {} is running but not ready", container.name),
-        },
+        finding: Finding::new(
+            Severity::NotReady,
+            Reason::ContainerNotReady,
+            format!("container {} is running but not ready", container.name),
+        ),
         clue: Clue::Events(Expected::Probe),
     })
 }
@@ -165,11 +163,7 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let text = waiting.message.as_deref().unwrap_or_default();
     let cannot_run = |reason: Reason, message: String, clue: Clue| Symptom {
-        finding: Finding {
-            severity: Severity::CannotRun,
-            reason,
-            message,
-        },
+        finding: Finding::new(Severity::CannotRun, reason, message),
         clue,
     };
     let image = container.image.as_str();
@@ -177,11 +171,11 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
         "CrashLoopBackOff" => match last_end(container) {
             Some(ended) => crashed(container, ended, true),
             None => Symptom {
-                finding: Finding {
-                    severity: Severity::Crashes,
-                    reason: Reason::CrashLoop,
-                    message: format!("container {} crashes", container.name),
-                },
+                finding: Finding::new(
+                    Severity::Crashes,
+                    Reason::CrashLoop,
+                    format!("container {} crashes", container.name),
+                ),
                 clue: log(container, true),
             },
         },
@@ -210,11 +204,11 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
             cannot_run(reason, message, Clue::None)
         }
         _ => Symptom {
-            finding: Finding {
-                severity: Severity::Starting,
-                reason: Reason::ContainerCreating,
-                message: format!("container {} is being created", container.name),
-            },
+            finding: Finding::new(
+                Severity::Starting,
+                Reason::ContainerCreating,
+                format!("container {} is being created", container.name),
+            ),
             clue: Clue::Events(Expected::Setup),
         },
     }
@@ -237,16 +231,10 @@ fn crashed(
             format!("container {name} exited with code {}", ended.exit_code),
         ),
     };
-    let restarts = match container.restart_count {
-        0 => String::new(),
-        1 => ", 1 restart".to_owned(),
-        many => format!(", {many} restarts"),
-    };
     Symptom {
         finding: Finding {
-            severity: Severity::Crashes,
-            reason,
-            message: format!("{how}{restarts}"),
+            repeats: Repeats::Restarts(container.restart_count),
+            ..Finding::new(Severity::Crashes, reason, how)
         },
         clue: log(container, previous),
     }
@@ -256,6 +244,7 @@ fn log(container: &ContainerStatus, previous: bool) -> Clue {
     Clue::Log {
         container: container.name.clone(),
         previous,
+        restarts: container.restart_count,
     }
 }
 
@@ -303,72 +292,38 @@ fn missing_reference(text: &str) -> Option<(Reason, String)> {
     })
 }
 
-/// Explains a symptom with the events of the Pod, newest first.
-pub(super) fn explained(
-    finding: Finding,
-    expected: Expected,
-    pod: &Pod,
-    events: &[Event],
-) -> Finding {
-    let with = |reasons: &[&str]| {
-        events.iter().find(|event| {
-            let reason = event.reason.as_deref().unwrap_or_default();
-            reasons.contains(&reason)
-        })
-    };
-    let text = |event: &Event| event.message.clone().unwrap_or_default();
+/// Explains a symptom with the newest event of the Pod that was expected.
+pub(super) fn explained(finding: Finding, expected: Expected, pod: &Pod, event: &Event) -> Finding {
+    let text = event.message.as_deref().unwrap_or_default();
+    let repeats = Repeats::Times(count_of(event));
     match expected {
         Expected::Pull => {
-            let failed = events.iter().find(|event| {
-                event.reason.as_deref() == Some("Failed")
-                    && event
-                        .message
-                        .as_deref()
-                        .is_some_and(|text| text.contains("pull"))
-            });
-            let Some(failed) = failed else { return finding };
             let vague = finding.message.ends_with("cannot be pulled");
-            let message = match image_of(&finding, pod).filter(|_| vague) {
-                Some(image) => pull(image, &text(failed)),
-                None => finding.message.clone(),
-            };
+            let image = image_of(&finding, pod).filter(|_| vague);
+            let message = image.map(|image| pull(image, text));
             Finding {
-                message: format!("{message}{}", times(count_of(failed))),
+                message: message.unwrap_or_else(|| finding.message.clone()),
+                repeats,
                 ..finding
             }
         }
         Expected::Setup => {
-            let Some(event) = with(&[
-                "FailedMount",
-                "FailedAttachVolume",
-                "FailedCreatePodSandBox",
-            ]) else {
-                return finding;
-            };
-            let text = text(event);
-            let (reason, message) = missing_reference(&text).unwrap_or_else(|| {
+            let (reason, message) = missing_reference(text).unwrap_or_else(|| {
                 let reason = match event.reason.as_deref() {
                     Some("FailedCreatePodSandBox") => Reason::SandboxFailed,
                     _ => Reason::VolumePending,
                 };
-                (reason, shortened(&text))
+                (reason, shortened(text))
             });
             Finding {
-                severity: Severity::CannotRun,
-                reason,
-                message: format!("{message}{}", times(count_of(event))),
+                repeats,
+                ..Finding::new(Severity::CannotRun, reason, message)
             }
         }
-        Expected::Probe => {
-            let Some(event) = with(&["Unhealthy", "ProbeError"]) else {
-                return finding;
-            };
-            Finding {
-                reason: Reason::ProbeFailed,
-                message: format!("{}{}", shortened(&text(event)), times(count_of(event))),
-                ..finding
-            }
-        }
+        Expected::Probe => Finding {
+            repeats,
+            ..Finding::new(finding.severity, Reason::ProbeFailed, shortened(text))
+        },
     }
 }
 

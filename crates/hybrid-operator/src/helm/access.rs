@@ -13,6 +13,7 @@ use super::resources::Resources;
 use crate::client::{ImpersonateError, impersonate, refusing};
 use crate::cluster::{AccountName, Cluster};
 use crate::controller::{Key, QueueHandle, Registry};
+use crate::diagnosis::Rounds;
 use crate::manager::ControllerContext;
 use crate::native::Readers;
 use crate::release::{RecordStore, ReleaseIndex};
@@ -113,11 +114,13 @@ pub(super) struct Access {
     pub(super) readers: Readers,
     /// Watches of the objects that custom resources refer to, by the operator itself.
     pub(super) interests: Arc<Interests>,
-    queue: QueueHandle,
+    pub(super) queue: QueueHandle,
     stop: CancellationToken,
     pub(super) events: EventSink,
     /// Threads that render charts.
     pub(super) pool: RenderPool,
+    /// Examines releases that are not ready.
+    pub(super) rounds: Rounds,
     /// Sends traces.
     pub(super) tracer: Tracer,
 }
@@ -147,6 +150,7 @@ impl Access {
             stop: context.stop.clone(),
             events: EventSink::new(connection.events.clone()),
             pool: context.limits.pool.clone(),
+            rounds: context.rounds.clone(),
             tracer: context.tracer.clone(),
             client: client.clone(),
             cluster: cluster.clone(),

@@ -42,6 +42,7 @@ use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::definitions::follow_definitions;
 use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
+use crate::diagnosis::Rounds;
 use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
@@ -81,6 +82,8 @@ pub struct ControllerContext {
     pub(crate) metrics: Metrics,
     /// Sends traces of releases.
     pub(crate) tracer: Tracer,
+    /// Examines releases that are not ready.
+    pub(crate) rounds: Rounds,
     /// Cancelled when the controllers must stop.
     pub stop: CancellationToken,
 }
@@ -473,6 +476,7 @@ impl Manager {
             namespace_filter,
             metrics,
             tracer,
+            rounds: Rounds::new(stop.child_token()),
             stop: stop.child_token(),
         };
         let flush_within = options.graceful_shutdown_timeout.min(FLUSH_WITHIN);

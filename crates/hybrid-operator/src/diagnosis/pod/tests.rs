@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::diagnosis::event::{Told, told};
 
 /// Returns a Pod with this status. Conditions and container statuses are as the kubelet and the
 /// scheduler write them.
@@ -134,7 +135,7 @@ fn what_a_waiting_container_waits_for_is_named() {
         let pod = with_container("Pending", &container(&waiting(reason, message), &json!({})));
         let found = symptom(&pod).unwrap();
         assert_eq!(found.finding.reason.as_str(), expected, "{message}");
-        assert_eq!(found.finding.message, text);
+        assert_eq!(found.finding.text(), text);
         assert_eq!(found.clue, clue, "{message}");
     }
 }
@@ -143,9 +144,10 @@ fn what_a_waiting_container_waits_for_is_named() {
 fn a_crashed_container_is_shown_with_its_exit_code_restarts_and_log() {
     let ended =
         |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason}});
-    let log = |previous| Clue::Log {
+    let log = |previous, restarts| Clue::Log {
         container: "db".to_owned(),
         previous,
+        restarts,
     };
     for (state, more, reason, message, clue) in [
         (
@@ -156,7 +158,7 @@ fn a_crashed_container_is_shown_with_its_exit_code_restarts_and_log() {
             json!({"restartCount": 7, "lastState": ended(3, "Error")}),
             "CrashLoop",
             "container db exited with code 3, 7 restarts",
-            log(true),
+            log(true, 7),
         ),
         // Between two crashes it runs.
         (
@@ -164,26 +166,26 @@ fn a_crashed_container_is_shown_with_its_exit_code_restarts_and_log() {
             json!({"restartCount": 1, "lastState": ended(3, "Error")}),
             "CrashLoop",
             "container db exited with code 3, 1 restart",
-            log(true),
+            log(true, 1),
         ),
         (
             ended(1, "Error"),
             json!({}),
             "CrashLoop",
             "container db exited with code 1",
-            log(false),
+            log(false, 0),
         ),
         (
             waiting("CrashLoopBackOff", ""),
             json!({"restartCount": 2, "lastState": ended(137, "OOMKilled")}),
             "OOMKilled",
             "container db ran out of memory, 2 restarts",
-            log(true),
+            log(true, 2),
         ),
     ] {
         let found = symptom(&with_container("Running", &container(&state, &more))).unwrap();
         assert_eq!(found.finding.reason.as_str(), reason);
-        assert_eq!(found.finding.message, message);
+        assert_eq!(found.finding.text(), message);
         assert_eq!(found.clue, clue);
     }
 }
@@ -200,7 +202,7 @@ fn an_init_container_comes_before_the_containers_that_wait_for_it() {
     }));
     let found = symptom(&pod).unwrap();
     assert_eq!(
-        found.finding.message,
+        found.finding.text(),
         "container migrate exited with code 1, 2 restarts"
     );
 }
@@ -211,10 +213,7 @@ fn the_schedulers_words_are_shown_and_unbound_claims_are_looked_at() {
     let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}]);
     let found = symptom(&pod(&json!({"phase": "Pending", "conditions": condition}))).unwrap();
     assert_eq!(
-        (
-            found.finding.reason.as_str(),
-            found.finding.message.as_str()
-        ),
+        (found.finding.reason.as_str(), found.finding.text().as_str()),
         ("Unschedulable", words)
     );
     assert_eq!(found.clue, Clue::Claims(vec!["data-db-0".to_owned()]));
@@ -226,11 +225,11 @@ fn an_evicted_pod_is_shown_with_the_reason() {
     let found = symptom(&pod(&status)).unwrap();
     assert_eq!(found.finding.reason.as_str(), "PodFailed");
     assert_eq!(
-        found.finding.message,
+        found.finding.text(),
         "Evicted: The node was low on resource: memory."
     );
     let unknown = symptom(&pod(&json!({"phase": "Failed"}))).unwrap();
-    assert_eq!(unknown.finding.message, "it failed");
+    assert_eq!(unknown.finding.text(), "it failed");
 }
 
 /// Explains the symptom of a container in this state with events.
@@ -240,7 +239,13 @@ fn explain(state: &Value, events: &[Event]) -> Finding {
     let Clue::Events(expected) = found.clue else {
         panic!("{found:?}")
     };
-    explained(found.finding, expected, &pod, events)
+    let event = events
+        .iter()
+        .find(|event| told(event) == Some(Told::Of(expected)));
+    match event {
+        Some(event) => explained(found.finding, expected, &pod, event),
+        None => found.finding,
+    }
 }
 
 #[test]
@@ -330,7 +335,7 @@ fn events_tell_what_the_status_does_not() {
     ] {
         let found = explain(state, &events);
         assert_eq!(
-            (found.reason.as_str(), found.message.as_str()),
+            (found.reason.as_str(), found.text().as_str()),
             (reason, message)
         );
     }

@@ -27,13 +27,42 @@ pub enum Fault {
     Unreachable,
     /// The server executes the request, but the response is lost.
     AnswerLost,
-    /// The server does not execute the request and responds with this HTTP status.
+    /// The server does not execute the request and responds with this HTTP status, as an API server
+    /// does: a 500 has no reason.
     Status(u16),
+    /// The request does not reach the server; a proxy responds with this HTTP status and page.
+    Proxy(u16, Page),
     /// The server does not execute the request, and the client never gets a response.
     Hang,
     /// The server executes the request. After the first piece of the response nothing more arrives
     /// and the response does not end, as for a watch on a half-open connection.
     Silence,
+}
+
+/// What a proxy responds with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// A line of text.
+    Text,
+    /// A page for people.
+    Html,
+    /// JSON that is not a `Status`.
+    Json,
+    /// Nothing.
+    Empty,
+    /// A `Status` whose second half is missing; the connection is closed.
+    CutOff,
+}
+
+impl Page {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Text,
+        Self::Html,
+        Self::Json,
+        Self::Empty,
+        Self::CutOff,
+    ];
 }
 
 /// The error of a request with an injected fault.
@@ -287,6 +316,7 @@ where
                 std::future::ready(Err(injected(Fault::Unreachable))).boxed()
             }
             Some(Fault::Status(code)) => std::future::ready(status(code)).boxed(),
+            Some(Fault::Proxy(code, page)) => std::future::ready(proxy(code, page)).boxed(),
             Some(Fault::Hang) => std::future::pending().boxed(),
         }
     }
@@ -302,17 +332,78 @@ where
     StreamBody::new(first.chain(stream::pending())).boxed_unsync()
 }
 
+/// Returns the `Status` of an API server that rejects a request. That of an internal error has neither
+/// reason nor details, such as those of etcd.
+fn status_of(code: u16) -> serde_json::Value {
+    let reason = match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        409 => "Conflict",
+        410 => "Expired",
+        413 => "RequestEntityTooLarge",
+        415 => "UnsupportedMediaType",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    };
+    let mut status = serde_json::json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "metadata": {},
+        "message": "fault injected", "code": code,
+    });
+    if reason.is_empty() {
+        status["message"] = "etcdserver: leader changed".into();
+    } else {
+        status["reason"] = reason.into();
+    }
+    status
+}
+
 /// Builds the response of an API server that rejects a request.
 fn status(code: u16) -> Result<Response<AnswerBody>, BoxError> {
-    let status = serde_json::json!({
-        "apiVersion": "v1", "kind": "Status", "status": "Failure",
-        "reason": "InjectedFault", "message": "fault injected", "code": code,
-    });
-    let body = Full::from(serde_json::to_vec(&status)?)
-        .map_err(Into::into)
-        .boxed_unsync();
-    Ok(Response::builder()
-        .status(code)
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(body)?)
+    let body = serde_json::to_vec(&status_of(code))?;
+    let body = Full::from(body).map_err(Into::into).boxed_unsync();
+    response(code, "application/json", body)
+}
+
+/// Builds the response of a proxy.
+fn proxy(code: u16, page: Page) -> Result<Response<AnswerBody>, BoxError> {
+    let full = |text: &str| {
+        let body = Full::from(text.to_owned());
+        body.map_err(Into::into).boxed_unsync()
+    };
+    match page {
+        Page::Text => response(code, "text/plain", full("upstream connect error\n")),
+        Page::Html => {
+            let text = "<html>\n<head><title>Error</title></head>\n<body>nginx</body>\n</html>\n";
+            response(code, "text/html", full(text))
+        }
+        Page::Json => response(code, "application/json", full(r#"{"error":"upstream"}"#)),
+        Page::Empty => response(code, "text/plain", full("")),
+        Page::CutOff => {
+            let text = status_of(code).to_string();
+            let half = Bytes::from(text).slice(..40);
+            let closed = BoxError::from("connection closed before message completed");
+            let pieces = stream::iter([Ok(http_body::Frame::data(half)), Err(closed)]);
+            response(
+                code,
+                "application/json",
+                StreamBody::new(pieces).boxed_unsync(),
+            )
+        }
+    }
+}
+
+fn response(
+    code: u16,
+    content_type: &str,
+    body: AnswerBody,
+) -> Result<Response<AnswerBody>, BoxError> {
+    let response = Response::builder().status(code);
+    let response = response.header(http::header::CONTENT_TYPE, content_type);
+    Ok(response.body(body)?)
 }

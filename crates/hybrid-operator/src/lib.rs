@@ -25,6 +25,7 @@ pub mod telemetry;
 mod values;
 pub mod watches;
 pub mod webhook;
+mod withheld;
 
 #[cfg(test)]
 mod real_cluster;

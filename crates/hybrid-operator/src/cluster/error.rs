@@ -79,7 +79,7 @@ pub enum ApiError {
         /// The server's status.
         status: Box<Status>,
     },
-    /// The server rejects it permanently (other 4xx).
+    /// The server rejects it permanently (400 with a reason, and other 4xx that depend on the request alone).
     #[error("{target}: {}", status.message)]
     Rejected {
         /// The request.
@@ -87,7 +87,7 @@ pub enum ApiError {
         /// The server's status.
         status: Box<Status>,
     },
-    /// The server cannot serve it now (429, 5xx).
+    /// The server, or a proxy before it, cannot serve it now (429, 5xx, and everything else).
     #[error("{target}: {}", status.message)]
     Unavailable {
         /// The request.
@@ -138,11 +138,17 @@ impl ApiError {
             StatusCode::FORBIDDEN => Self::Forbidden { target, status },
             StatusCode::NOT_FOUND => Self::NotFound { target, status },
             StatusCode::CONFLICT => Self::Conflict { target, status },
-            // An expired token is renewed by the client, so the next attempt may succeed.
-            StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS => {
-                Self::Unavailable { target, status }
+            // The API server gives a reason; a proxy does not.
+            StatusCode::BAD_REQUEST if !status.reason.is_empty() => {
+                Self::Rejected { target, status }
             }
-            code if code.is_client_error() => Self::Rejected { target, status },
+            StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_ACCEPTABLE
+            | StatusCode::GONE
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY => Self::Rejected { target, status },
+            // Among others 401: an expired token is renewed by the client.
             _ => Self::Unavailable { target, status },
         }
     }
@@ -163,12 +169,30 @@ impl ApiError {
     /// Returns whether the same request may succeed later without any change.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Conflict { .. } | Self::Unavailable { .. } | Self::Transport { .. } => true,
+            Self::Conflict { .. }
+            | Self::Unavailable { .. }
+            | Self::Transport { .. }
+            // It may have been cut off.
+            | Self::Decode { .. } => true,
             Self::Forbidden { .. }
             | Self::NotFound { .. }
             | Self::Rejected { .. }
-            | Self::Decode { .. }
             | Self::Path(_) => false,
+        }
+    }
+
+    /// Returns whether the answer does not tell whether another attempt may succeed: a 500 or 400
+    /// without reason and details, or no readable object. Server-side apply answers like this to an object
+    /// that does not match its schema, and so does a server whose etcd changes its leader.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        match self {
+            Self::Unavailable { status, .. } => {
+                matches!(status.code, 400 | 500)
+                    && status.reason.is_empty()
+                    && status.details.is_none()
+            }
+            Self::Decode { .. } => true,
+            _ => false,
         }
     }
 
@@ -177,10 +201,34 @@ impl ApiError {
         matches!(self, Self::NotFound { .. })
     }
 
+    /// Returns whether the server does not know the path at all: it does not serve the kind. An object
+    /// that does not exist has a status with a reason.
+    pub(crate) fn is_unserved(&self) -> bool {
+        matches!(self, Self::NotFound { status, .. }
+            if status.reason != "NotFound" && status.details.is_none())
+    }
+
     /// Returns whether the server's status has this cause, such as `NamespaceTerminating`.
     pub(crate) fn has_cause(&self, reason: &str) -> bool {
         self.status()
             .is_some_and(|status| has_cause(status, reason))
+    }
+
+    /// Replaces the messages of the server's status.
+    #[must_use]
+    pub(crate) fn map_messages(mut self, replace: impl Fn(&str) -> String) -> Self {
+        if let Self::Forbidden { status, .. }
+        | Self::NotFound { status, .. }
+        | Self::Conflict { status, .. }
+        | Self::Rejected { status, .. }
+        | Self::Unavailable { status, .. } = &mut self
+        {
+            status.message = replace(&status.message);
+            for cause in status.details.iter_mut().flat_map(|it| &mut it.causes) {
+                cause.message = replace(&cause.message);
+            }
+        }
+        self
     }
 
     /// Returns the server's status, if there is one.
@@ -232,6 +280,9 @@ mod tests {
     fn only_errors_that_may_pass_without_a_change_are_transient() {
         for (code, reason, transient) in [
             (400, "Rejected", false),
+            (405, "Rejected", false),
+            (408, "Unavailable", true),
+            (413, "Rejected", false),
             (401, "Unavailable", true),
             (403, "Forbidden", false),
             (404, "NotFound", false),
@@ -240,6 +291,8 @@ mod tests {
             (422, "Rejected", false),
             (429, "Unavailable", true),
             (500, "Unavailable", true),
+            (502, "Unavailable", true),
+            (504, "Unavailable", true),
             (503, "Unavailable", true),
             (0, "Unavailable", true),
         ] {
@@ -255,6 +308,37 @@ mod tests {
                 (reason, transient),
                 "{code}"
             );
+        }
+    }
+
+    #[test]
+    fn only_bare_answers_are_unexplained() {
+        for (code, reason, details, unexplained) in [
+            (500, "", false, true),
+            (500, "InternalError", false, false),
+            (500, "", true, false),
+            (400, "", false, true),
+            (400, "BadRequest", false, false),
+            (502, "", false, false),
+            (422, "", false, false),
+        ] {
+            let target = Target {
+                verb: "patch",
+                resource: "pods".to_owned(),
+                namespace: None,
+                name: None,
+            };
+            let mut status = Status::failure("m", reason).with_code(code);
+            if details {
+                status.details = serde_json::from_str("{}").unwrap();
+            }
+            let error = ApiError::of_status(target, status);
+            assert_eq!(
+                error.is_unexplained(),
+                unexplained,
+                "{code} {reason} {details}"
+            );
+            assert!(!unexplained || error.is_transient());
         }
     }
 }

@@ -3,9 +3,11 @@
 use helm_core::manifest::ObjectKey;
 use kube::core::Status;
 use kube::core::response::StatusCause;
+use serde_json::Value;
 
 use super::error::has_cause;
 use super::{ApiError, DiscoveryError, ForeignOwner};
+use crate::withheld::Withheld;
 
 /// Maximum length of a server's message in an error, in characters.
 const MESSAGE_MAX: usize = 600;
@@ -72,6 +74,15 @@ pub(crate) enum ApplyError {
         /// The server's message.
         message: String,
     },
+    /// The server's answer does not tell whether another attempt may succeed, see
+    /// [`ApiError::is_unexplained`].
+    #[error("{key}: {message}")]
+    Unexplained {
+        /// The object.
+        key: Box<ObjectKey>,
+        /// The server's message.
+        message: String,
+    },
     /// Its namespace is being deleted, so nothing can be created in it.
     #[error("{key}: the namespace is being deleted")]
     NamespaceTerminating {
@@ -108,6 +119,7 @@ impl ApplyError {
             Self::Terminating { .. } => "ObjectTerminating",
             Self::Immutable { .. } | Self::Kept { .. } => "ImmutableField",
             Self::Invalid { .. } => "InvalidObject",
+            Self::Unexplained { .. } => "UnexplainedFailure",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
             Self::NamespaceMissing { .. } => "NamespaceMissing",
             Self::Contended { .. } => "Contended",
@@ -119,7 +131,10 @@ impl ApplyError {
     /// Returns whether the same apply may succeed later without any change.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Exists { .. } | Self::Terminating { .. } | Self::Contended { .. } => true,
+            Self::Exists { .. }
+            | Self::Terminating { .. }
+            | Self::Contended { .. }
+            | Self::Unexplained { .. } => true,
             Self::Discovery(error) => error.is_transient(),
             Self::Api(error) => error.is_transient(),
             Self::Incomplete { .. }
@@ -129,6 +144,16 @@ impl ApplyError {
             | Self::Invalid { .. }
             | Self::NamespaceTerminating { .. }
             | Self::NamespaceMissing { .. } => false,
+        }
+    }
+
+    /// Returns whether it is not known if another attempt may succeed. What comes back the same several
+    /// times is permanent.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        match self {
+            Self::Unexplained { .. } => true,
+            Self::Api(error) => error.is_unexplained(),
+            _ => false,
         }
     }
 }
@@ -163,12 +188,21 @@ pub(super) fn conflict(error: &ApiError) -> Option<Conflict> {
     }
 }
 
-/// Classifies the failure of a write.
-pub(super) fn classify(key: &ObjectKey, error: ApiError) -> ApplyError {
+/// Classifies the failure of a write. The server's message quotes values of the object; those of a Secret
+/// are removed.
+pub(super) fn classify(key: &ObjectKey, object: &Value, error: ApiError) -> ApplyError {
     let boxed = || Box::new(key.clone());
+    let mut withheld = Withheld::default();
+    withheld.add_secret(object);
+    let error = error.map_messages(|message| withheld.clean(message));
     let status = match &error {
         ApiError::Rejected { status, .. } => status,
-        ApiError::Unavailable { status, .. } if is_malformed(status) => status,
+        ApiError::Unavailable { status, .. } if error.is_unexplained() => {
+            return ApplyError::Unexplained {
+                key: boxed(),
+                message: message_of(status),
+            };
+        }
         ApiError::Forbidden { status, .. } if has_cause(status, "NamespaceTerminating") => {
             return ApplyError::NamespaceTerminating { key: boxed() };
         }
@@ -188,20 +222,16 @@ pub(super) fn classify(key: &ObjectKey, error: ApiError) -> ApplyError {
         };
     }
     let fields = distinct(causes(status).map(|cause| &cause.field));
-    let message = if key.group.is_empty() && key.kind == "Secret" {
-        // The server's message quotes values.
-        format!(
-            "the server rejected {}",
-            non_empty_or(&fields.join(", "), "the object")
-        )
-    } else {
-        status.message.chars().take(MESSAGE_MAX).collect()
-    };
+    let message = message_of(status);
     ApplyError::Invalid {
         key: boxed(),
         fields,
         message,
     }
+}
+
+fn message_of(status: &Status) -> String {
+    status.message.chars().take(MESSAGE_MAX).collect()
 }
 
 /// Returns whether a 404 means that the kind itself is no longer served.
@@ -240,12 +270,6 @@ fn explanation(message: &str) -> String {
         .collect()
 }
 
-/// Returns whether a 500 is permanent: server-side apply fails like this, without reason and
-/// details, for objects that do not match their schema.
-fn is_malformed(status: &Status) -> bool {
-    status.code == 500 && status.reason.is_empty() && status.details.is_none()
-}
-
 fn is_quota(status: &Status) -> bool {
     is_about(status, "resourcequotas")
 }
@@ -269,10 +293,6 @@ fn distinct<'a>(fields: impl Iterator<Item = &'a String>) -> Vec<String> {
         }
     }
     distinct
-}
-
-fn non_empty_or<'a>(text: &'a str, other: &'a str) -> &'a str {
-    if text.is_empty() { other } else { text }
 }
 
 #[cfg(test)]
@@ -338,7 +358,7 @@ mod tests {
             ),
         ] {
             let error = failed(422, "Invalid", "long", &cause(reason, message, field));
-            match classify(&key("X"), error) {
+            match classify(&key("X"), &Value::Null, error) {
                 ApplyError::Immutable {
                     fields, message, ..
                 } => {
@@ -366,10 +386,11 @@ mod tests {
                 "InvalidObject",
                 false,
             ),
+            (failed(400, "", "m", &none), "UnexplainedFailure", true),
             (
                 failed(500, "", "failed to create typed patch object", &none),
-                "InvalidObject",
-                false,
+                "UnexplainedFailure",
+                true,
             ),
             (
                 failed(500, "InternalError", "m", &json!({})),
@@ -403,7 +424,7 @@ mod tests {
             ),
         ] {
             let text = format!("{error:?}");
-            let error = classify(&key("X"), error);
+            let error = classify(&key("X"), &Value::Null, error);
             assert_eq!(
                 (error.reason(), error.is_transient()),
                 (reason, transient),
@@ -413,21 +434,39 @@ mod tests {
     }
 
     #[test]
-    fn messages_about_secrets_quote_nothing() {
+    fn messages_about_secrets_say_why_and_quote_no_content() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
+                            "stringData": {"password": "s3cret"}});
         let details = cause(
-            "FieldValueTypeInvalid",
+            "FieldValueInvalid",
             "Invalid value: s3cret",
             "data.password",
         );
-        for (details, expected) in [
-            (details, "Secret a: the server rejected data.password"),
-            (Value::Null, "Secret a: the server rejected the object"),
+        let why = "data.password: expected string, got s3cret";
+        for (code, reason, details, expected) in [
+            (
+                422,
+                "Invalid",
+                details,
+                "Secret a: data.password: expected string, got [redacted]",
+            ),
+            (
+                500,
+                "",
+                Value::Null,
+                "Secret a: data.password: expected string, got [redacted]",
+            ),
+            (
+                403,
+                "Forbidden",
+                Value::Null,
+                "cannot patch x: data.password: expected string, got [redacted]",
+            ),
         ] {
-            let error = classify(
-                &key("Secret"),
-                failed(422, "Invalid", "got s3cret", &details),
-            );
+            let error = failed(code, reason, why, &details);
+            let error = classify(&key("Secret"), &secret, error);
             assert_eq!(error.to_string(), expected);
+            assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
         }
     }
 

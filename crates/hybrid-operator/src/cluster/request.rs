@@ -183,19 +183,29 @@ pub(crate) async fn send(
             target,
         });
     }
-    let answer: Status = serde_json::from_slice(&body).unwrap_or_else(|_| {
-        // Proxies and unknown paths respond with plain text.
-        let text: String = String::from_utf8_lossy(&body)
-            .trim()
-            .chars()
-            .take(200)
-            .collect();
-        Status::failure(&text, "")
+    Err(ApiError::of_status(target, failure(status, &body)))
+}
+
+/// Reason of an answer that is not the API server's: proxies and unknown paths answer with text, HTML or
+/// other JSON, and a body may be empty or cut off.
+const NO_STATUS: &str = "NoStatus";
+
+/// Returns the status of a failure.
+fn failure(code: StatusCode, body: &[u8]) -> Status {
+    let status = serde_json::from_slice(body).ok();
+    let status = status.filter(|status: &Status| status.is_failure());
+    let status = status.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(body);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text: String = words.join(" ").chars().take(200).collect();
+        let text = if text.is_empty() {
+            code.to_string()
+        } else {
+            format!("{code}: {text}")
+        };
+        Status::failure(&text, NO_STATUS)
     });
-    Err(ApiError::of_status(
-        target,
-        answer.with_code(status.as_u16()),
-    ))
+    status.with_code(code.as_u16())
 }
 
 /// Sends a [`Call`].
@@ -274,5 +284,43 @@ mod tests {
             query_value("owner=helm,name!=a b"),
             "owner%3Dhelm%2Cname%21%3Da%20b"
         );
+    }
+
+    #[test]
+    fn answers_of_proxies_are_not_those_of_the_api_server() {
+        let own = r#"{"kind": "Status", "status": "Failure", "message": "m", "code": 500}"#;
+        let of = |code: u16, body: &str| {
+            let code = StatusCode::from_u16(code).unwrap();
+            let status = failure(code, body.as_bytes());
+            assert_eq!(status.code, code.as_u16());
+            (status.reason, status.message)
+        };
+        assert_eq!(of(500, own), (String::new(), "m".to_owned()));
+        for (code, body, message) in [
+            (500, "", "500 Internal Server Error"),
+            (
+                500,
+                "etcdserver: leader changed\n",
+                "500 Internal Server Error: etcdserver: leader changed",
+            ),
+            (
+                502,
+                "<html>\n <h1>Bad</h1>",
+                "502 Bad Gateway: <html> <h1>Bad</h1>",
+            ),
+            (
+                500,
+                r#"{"error": "x"}"#,
+                "500 Internal Server Error: {\"error\": \"x\"}",
+            ),
+            (
+                500,
+                &own[..40],
+                "500 Internal Server Error: {\"kind\": \"Status\", \"status\": \"Failure\",",
+            ),
+        ] {
+            let (reason, found) = of(code, body);
+            assert_eq!((reason.as_str(), found.as_str()), (NO_STATUS, message));
+        }
     }
 }

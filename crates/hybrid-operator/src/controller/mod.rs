@@ -34,7 +34,7 @@ pub(crate) use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
 pub(crate) use queue::{Priority, Queue};
 pub(crate) use registry::{Change, Owners, Registry, Route, WatchGuard, WatchKey};
 pub(crate) use source::Source;
-pub(crate) use worker::{QueueHandle, WorkerOptions, Workers};
+pub(crate) use worker::{QueueHandle, WeakQueueHandle, WorkerOptions, Workers};
 
 /// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

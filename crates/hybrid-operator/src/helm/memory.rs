@@ -19,6 +19,7 @@ use super::redact::Redactor;
 use super::references::Read;
 use super::reload::Verdict;
 use super::repairs::RepairBudget;
+use super::repetition::Repetition;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
 use crate::cluster::OperatorId;
@@ -174,6 +175,8 @@ pub(super) struct Memory {
     pub(super) redactor: Redactor,
     /// Why the release is not ready, as last found.
     pub(super) diagnosis: Diagnosis,
+    /// The last failure of which is not known whether it is permanent.
+    pub(super) repetition: Repetition,
     /// Attempts as last traced.
     pub(super) traced: History,
 }

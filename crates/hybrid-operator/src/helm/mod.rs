@@ -53,6 +53,7 @@ mod reload;
 mod remote;
 mod render;
 mod repairs;
+mod repetition;
 mod report;
 mod resources;
 mod router;

@@ -11,7 +11,7 @@ use kube::runtime::events::Event;
 
 use super::access::Access;
 use super::act::ActError;
-use super::diagnose;
+use super::diagnose::{self, Diagnosis};
 use super::events::{Notice, Notices};
 use super::extend::ReleaseContext;
 use super::finalizer;
@@ -397,12 +397,18 @@ pub(super) async fn publish(
         own
     };
     let mut objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
-    let mut diagnose_in = None;
-    if let Ok(report) = &result
-        && report.outcome.waits_for_objects()
-    {
-        diagnose_in = diagnose::update(subject, memory, &status, setup.watch.crash_logs).await;
-        objects.cause = memory.diagnosis.cause.clone();
+    match &result {
+        Ok(report) if report.outcome.waits_for_objects() => {
+            let logs = setup.watch.crash_logs;
+            objects.cause = diagnose::update(access, subject, memory, &status, logs);
+        }
+        // What it waits for is not known.
+        Ok(Report {
+            outcome: StepOutcome::Silent,
+            ..
+        })
+        | Err(_) => {}
+        Ok(_) => memory.diagnosis = Diagnosis::default(),
     }
     let redactor = memory.redactor.clone();
     let deployed = result.as_ref().is_ok_and(|report| report.outcome.deploys());
@@ -473,13 +479,13 @@ pub(super) async fn publish(
     Ok(match ended? {
         Next::Gone => controller::Outcome::Done,
         Next::Now => controller::Outcome::After(Duration::ZERO),
-        Next::After(delay) => controller::Outcome::After(diagnose_in.unwrap_or(delay).min(delay)),
+        Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
             let asked = subject.annotations.options.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource.
             let read = memory.live.read_in();
-            match period.into_iter().chain(read).chain(diagnose_in).min() {
+            match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
             }

@@ -194,7 +194,7 @@ async fn ignored_fields_stay_as_others_set_them() {
 }
 
 #[tokio::test]
-async fn duplicate_keys_are_merged_and_misfits_are_final() {
+async fn duplicate_keys_are_merged_and_misfits_are_unexplained() {
     let Some(stage) = Stage::new("duplicates").await else {
         return;
     };
@@ -222,7 +222,7 @@ async fn duplicate_keys_are_merged_and_misfits_are_final() {
         let error = stage.apply(object, Claim::Unproven).await.unwrap_err();
         assert_eq!(
             (error.reason(), error.is_transient()),
-            ("InvalidObject", false),
+            ("UnexplainedFailure", true),
             "{error}"
         );
     }

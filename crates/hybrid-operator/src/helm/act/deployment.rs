@@ -125,6 +125,9 @@ pub(super) async fn continue_deployment(
         stored: &mut stored,
     };
     let ended = Box::pin(deploy(&action, &mut memory.live, deployment)).await;
+    if ended.is_ok() {
+        memory.repetition.forget();
+    }
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, kind, &stored).await,
         Ok(ActionProgress::Waiting { why }) => Report::new(
@@ -135,7 +138,9 @@ pub(super) async fn continue_deployment(
             Next::After(POLL_INTERVAL),
         ),
         // On a transient error the record stays pending and is resumed.
-        Err(error) if error.is_transient() => return Err(error.into()),
+        Err(error) if error.is_transient() && !is_permanent(context, memory, &error) => {
+            return Err(error.into());
+        }
         Err(error) => failed(context, memory, kind, &mut stored, &error).await?,
     };
     report.handled = Some(revision);
@@ -175,6 +180,12 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
     }
 }
 
+/// Returns whether an error that may be transient has come back so often that it is permanent.
+fn is_permanent(context: &ActContext<'_>, memory: &mut Memory, error: &ActionError) -> bool {
+    let now = context.subject.now;
+    error.is_unexplained() && memory.repetition.failed(&chain(error), now)
+}
+
 /// Records a failure.
 async fn failed(
     context: &ActContext<'_>,
@@ -193,6 +204,7 @@ async fn failed(
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.reported = Some(stored.release.revision);
+    memory.repetition.forget();
     memory.obstacles = obstacle::of(context, error).await;
     let delay = retry_delay(failures.attempts);
     let failure = Failure {

@@ -1,0 +1,80 @@
+//! Tells a permanent failure from one that passes, where the answer of the API server does not: what
+//! comes back the same [`TIMES`] times with pauses between is permanent. Pure.
+//!
+//! The count belongs to the memory of a custom resource: after a restart the failure has to come back as
+//! often again.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// How often an unexplained failure must come back until it is permanent.
+const TIMES: u32 = 3;
+/// The least time between two failures that count. A change of the leader of etcd takes a few seconds,
+/// and events trigger further attempts in between.
+const BETWEEN: SignedDuration = SignedDuration::from_secs(5);
+
+/// The last unexplained failure of a release.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Repetition(Option<Failed>);
+
+#[derive(Debug, Clone)]
+struct Failed {
+    what: String,
+    times: u32,
+    counted: Timestamp,
+}
+
+impl Repetition {
+    /// Records an unexplained failure. Returns whether it is permanent.
+    pub(super) fn failed(&mut self, what: &str, now: Timestamp) -> bool {
+        match &mut self.0 {
+            Some(known) if known.what == what => {
+                if now.duration_since(known.counted) >= BETWEEN {
+                    known.times = known.times.saturating_add(1);
+                    known.counted = now;
+                }
+                known.times >= TIMES
+            }
+            other => {
+                *other = Some(Failed {
+                    what: what.to_owned(),
+                    times: 1,
+                    counted: now,
+                });
+                false
+            }
+        }
+    }
+
+    /// Forgets the failure, because something else happened since.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn failure_is_permanent_when_it_has_come_back_three_times_with_pauses() {
+        let mut known = Repetition::default();
+        let seen = |second| known.failed("etcd", at(second));
+        let permanent: Vec<bool> = [0, 1, 2, 5, 6, 9, 10].map(seen).to_vec();
+        let expected = [false, false, false, false, false, false, true];
+        assert_eq!(permanent, expected);
+    }
+
+    #[test]
+    fn another_failure_or_a_success_begins_anew() {
+        let mut known = Repetition::default();
+        for (second, what) in [(0, "a"), (5, "a"), (10, "b"), (15, "a"), (20, "a")] {
+            assert!(!known.failed(what, at(second)), "{second}");
+        }
+        known.forget();
+        assert!(!known.failed("a", at(25)));
+    }
+}

@@ -35,6 +35,7 @@ mod extensions;
 mod helm_cli;
 mod hooks;
 mod image;
+mod kinds;
 mod lifecycle;
 mod manager;
 mod names;

@@ -134,6 +134,8 @@ names! {
         ListEntriesMerged,
         /// An object of an earlier revision stays in the cluster.
         ObjectLeft,
+        /// The chart renders an object twice; the last one was applied.
+        RenderedTwice,
         /// Objects are not as the chart renders them for more than one reason.
         SeveralReasons,
         /// The record is stored in several Secrets, of which the `helm` command reads only the first.
@@ -205,6 +207,8 @@ names! {
         /// An object stays after an upgrade or an uninstall, with the cause: `helm.sh/resource-policy: keep`,
         /// another owner, created anew by somebody, or it holds objects of others.
         ObjectLeft,
+        /// The chart renders an object twice; the last one was applied, and the message names both templates.
+        RenderedTwice,
         /// A record was not written by this operator, so that nothing is applied from it.
         UnprovenRecord,
         /// A record cannot be read.

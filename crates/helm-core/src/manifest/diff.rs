@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{ManifestObject, ObjectKey};
+use super::{ManifestObject, ObjectIdentity, ObjectKey};
 
 /// The change of one object between two manifests.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +28,9 @@ pub enum ChangeKind {
 }
 
 /// Returns the changes from `old` to `new`: objects of the new manifest in its order, then the
-/// removed ones in the order of the old. Objects in different versions of one group are the same
-/// object. `namespace` applies to objects without one. JSON pointers for which `skip` returns true
-/// are left out, with everything below them.
+/// removed ones in the order of the old. Objects are the same if their [`ObjectIdentity`] is; of several
+/// in one manifest, the last counts. JSON pointers for which `skip` returns true are left out, with
+/// everything below them.
 ///
 /// ```
 /// use helm_core::manifest::{diff::diff, parse_objects, ChangeKind};
@@ -38,7 +38,7 @@ pub enum ChangeKind {
 /// let new = parse_objects(
 ///     r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"type":"Opaque"}"#,
 /// )?;
-/// let changes = diff(&old, &new, "default", |_| false);
+/// let changes = diff(&old, &new, "default", &|_| false, |_| false);
 /// assert_eq!(changes[0].kind, ChangeKind::Changed(vec!["/type".to_owned()]));
 /// # Ok::<(), helm_core::manifest::ManifestError>(())
 /// ```
@@ -46,12 +46,17 @@ pub fn diff(
     old: &[ManifestObject],
     new: &[ManifestObject],
     namespace: &str,
+    is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
     skip: impl Fn(&str) -> bool,
 ) -> Vec<Change> {
-    let mut before = by_identity(old, namespace);
+    let (after, order) = by_identity(new, namespace, is_cluster_scoped);
+    let (mut before, order_before) = by_identity(old, namespace, is_cluster_scoped);
     let mut changes = Vec::new();
-    for object in new {
-        let kind = match before.remove(&object.key().identity(namespace)) {
+    for identity in order {
+        let Some(object) = after.get(&identity) else {
+            continue;
+        };
+        let kind = match before.remove(&identity) {
             None => ChangeKind::Added,
             Some(earlier) => {
                 let mut paths = Vec::new();
@@ -73,9 +78,9 @@ pub fn diff(
             kind,
         });
     }
-    let removed = old
-        .iter()
-        .filter(|object| before.remove(&object.key().identity(namespace)).is_some());
+    let removed = order_before
+        .into_iter()
+        .filter_map(|identity| before.remove(&identity));
     changes.extend(removed.map(|object| Change {
         key: object.key().clone(),
         kind: ChangeKind::Removed,
@@ -84,22 +89,48 @@ pub fn diff(
 }
 
 /// Returns whether both manifests describe the same objects, regardless of order and formatting.
-pub fn same_meaning(old: &[ManifestObject], new: &[ManifestObject], namespace: &str) -> bool {
-    let mut before = by_identity(old, namespace);
-    let same = new.iter().all(|object| {
-        let earlier = before.remove(&object.key().identity(namespace));
-        earlier.is_some_and(|earlier| is_same(earlier.object(), object.object()))
-    });
-    same && before.is_empty()
+pub fn same_meaning(
+    old: &[ManifestObject],
+    new: &[ManifestObject],
+    namespace: &str,
+    is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
+) -> bool {
+    let (before, _) = by_identity(old, namespace, is_cluster_scoped);
+    let (after, _) = by_identity(new, namespace, is_cluster_scoped);
+    before.len() == after.len()
+        && after.iter().all(|(identity, object)| {
+            let earlier = before.get(identity);
+            earlier.is_some_and(|earlier| is_same(earlier.object(), object.object()))
+        })
 }
 
-/// Maps objects by identity; of duplicates, the last one wins.
+/// An identity, and the number of an object among those whose name the API server generates.
+type Place<'o> = (ObjectIdentity<'o>, usize);
+
+/// Maps objects by identity; of several, the last one counts. Also returns their places in order.
 fn by_identity<'o>(
     objects: &'o [ManifestObject],
     namespace: &'o str,
-) -> HashMap<(&'o str, &'o str, &'o str, &'o str), &'o ManifestObject> {
-    let with_identity = |object: &'o ManifestObject| (object.key().identity(namespace), object);
-    objects.iter().map(with_identity).collect()
+    is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
+) -> (HashMap<Place<'o>, &'o ManifestObject>, Vec<Place<'o>>) {
+    let mut generated: HashMap<ObjectIdentity<'o>, usize> = HashMap::new();
+    let mut found = HashMap::with_capacity(objects.len());
+    let mut order = Vec::with_capacity(objects.len());
+    for object in objects {
+        let key = object.key();
+        let identity = ObjectIdentity::of(key, namespace, is_cluster_scoped);
+        let number = if key.name.is_empty() {
+            let next = generated.entry(identity).or_default();
+            *next += 1;
+            *next
+        } else {
+            0
+        };
+        if found.insert((identity, number), object).is_none() {
+            order.push((identity, number));
+        }
+    }
+    (found, order)
 }
 
 /// Returns whether two values mean the same: a null equals a missing field. Visits each value once.
@@ -202,14 +233,14 @@ mod tests {
         for old in values {
             for new in values {
                 let (before, after) = (object(old), object(new));
-                let changes = diff(&before, &after, "ns", |_| false);
-                let same = same_meaning(&before, &after, "ns");
+                let changes = diff(&before, &after, "ns", &|_| false, |_| false);
+                let same = same_meaning(&before, &after, "ns", &|_| false);
                 assert_eq!(same, changes.is_empty(), "{old} and {new}: {changes:?}");
             }
         }
-        assert!(!same_meaning(&object("1"), &[], "ns"));
-        assert!(!same_meaning(&[], &object("1"), "ns"));
-        assert!(same_meaning(&[], &[], "ns"));
+        assert!(!same_meaning(&object("1"), &[], "ns", &|_| false));
+        assert!(!same_meaning(&[], &object("1"), "ns", &|_| false));
+        assert!(same_meaning(&[], &[], "ns", &|_| false));
     }
 
     #[test]
@@ -219,12 +250,12 @@ mod tests {
             let head = "apiVersion: v1, kind: Secret, metadata: {name: a}";
             parse_objects(&format!("{{{head}, data: {nested}}}")).unwrap()
         };
-        let changes = diff(&deep("1"), &deep("2"), "ns", |_| false);
+        let changes = diff(&deep("1"), &deep("2"), "ns", &|_| false, |_| false);
         let ChangeKind::Changed(paths) = &changes[0].kind else {
             panic!("{:?}", changes[0].kind)
         };
         assert_eq!(paths, &["/data".to_owned() + &"/2".repeat(400)]);
-        assert!(!same_meaning(&deep("1"), &deep("2"), "ns"));
+        assert!(!same_meaning(&deep("1"), &deep("2"), "ns", &|_| false));
     }
 
     #[test]
@@ -243,7 +274,7 @@ mod tests {
 {"apiVersion":"v1","kind":"Secret","metadata":{"name":"fresh"}}"#,
         )
         .unwrap();
-        let changes = diff(&old, &new, "default", |path| {
+        let changes = diff(&old, &new, "default", &|_| false, |path| {
             path == "/apiVersion" || path == "/metadata/namespace"
         });
         let kinds: Vec<_> = changes
@@ -261,5 +292,51 @@ mod tests {
         assert_eq!(found, paths);
         assert_eq!(kinds[1], ("fresh", &ChangeKind::Added));
         assert_eq!(kinds[2], ("gone", &ChangeKind::Removed));
+    }
+    #[test]
+    fn objects_without_a_name_are_compared_in_order() {
+        let of = |values: &[&str]| {
+            let documents = values.iter().map(|value| {
+                format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"generateName":"a-"}},"data":"{value}"}}"#)
+            });
+            parse_objects(&documents.collect::<Vec<_>>().join("\n---\n")).unwrap()
+        };
+        let changes = |old: &[&str], new: &[&str]| {
+            diff(&of(old), &of(new), "ns", &|_| false, |_| false).len()
+        };
+        for (old, new, expected) in [
+            (&["1", "2"][..], &["1", "2"][..], 0),
+            (&["1", "2"], &["3", "2"], 1),
+            (&["1"], &["1", "2"], 1),
+            (&["1", "2"], &["1"], 1),
+        ] {
+            assert_eq!(changes(old, new), expected, "{old:?} {new:?}");
+            let same = same_meaning(&of(old), &of(new), "ns", &|_| false);
+            assert_eq!(same, expected == 0, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn of_an_object_that_is_there_twice_the_last_counts() {
+        let of = |data: &[(&str, &str)]| {
+            let documents = data.iter().map(|(namespace, value)| {
+                format!(
+                    r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"a","namespace":"{namespace}"}},"data":"{value}"}}"#
+                )
+            });
+            parse_objects(&documents.collect::<Vec<_>>().join("\n---\n")).unwrap()
+        };
+        let (once, twice) = (of(&[("x", "2")]), of(&[("y", "1"), ("x", "2")]));
+        let is_cluster_scoped = |key: &ObjectKey| key.kind == "Node";
+        for (old, new) in [(&once, &twice), (&twice, &once), (&twice, &twice)] {
+            assert!(same_meaning(old, new, "ns", &is_cluster_scoped));
+            assert_eq!(diff(old, new, "ns", &is_cluster_scoped, |_| false), []);
+        }
+        let other = of(&[("x", "2"), ("x", "1")]);
+        assert!(!same_meaning(&once, &other, "ns", &is_cluster_scoped));
+        assert_eq!(
+            diff(&once, &other, "ns", &is_cluster_scoped, |_| false).len(),
+            1
+        );
     }
 }

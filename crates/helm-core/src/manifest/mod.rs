@@ -12,9 +12,9 @@
 
 pub mod diff;
 mod dropped;
-mod duplicate;
 mod head;
 pub mod hook;
+mod identity;
 mod kind_order;
 mod object_key;
 mod split;
@@ -26,11 +26,11 @@ use serde_json::Value;
 pub use diff::{Change, ChangeKind};
 pub use dropped::{DropCause, Dropped};
 pub(crate) use dropped::{after_end, kind_in};
-pub use duplicate::first_duplicate;
 pub(crate) use head::{Head, HeadError};
 pub use hook::{
     DeletePolicy, EventRun, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy,
 };
+pub use identity::{ObjectIdentity, replaced};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
 pub use object_key::ObjectKey;
 pub use split::split;
@@ -119,6 +119,7 @@ pub struct ManifestObject {
     position: usize,
     key: Arc<ObjectKey>,
     object: Arc<Value>,
+    kept: bool,
 }
 
 impl ManifestObject {
@@ -133,7 +134,7 @@ impl ManifestObject {
         self.position
     }
 
-    /// Returns its identity.
+    /// Returns what its document calls it.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -152,11 +153,10 @@ impl ManifestObject {
             .as_str()
     }
 
-    /// Returns whether the object stays when the release no longer has it
-    /// (`helm.sh/resource-policy: keep`).
+    /// Returns whether the object stays when the release no longer has it: it, or a list that it is an
+    /// item of, is annotated with `helm.sh/resource-policy: keep`.
     pub fn is_kept(&self) -> bool {
-        self.annotation("helm.sh/resource-policy")
-            .is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+        self.kept
     }
 }
 
@@ -185,6 +185,14 @@ fn parse_document(
         error,
     })?;
     push_object(object, document, source.map(Arc::from).as_ref(), objects)
+}
+
+/// Returns whether an object or a list is annotated with `helm.sh/resource-policy: keep`.
+fn is_annotated_to_be_kept(object: &Value) -> bool {
+    object
+        .pointer("/metadata/annotations/helm.sh~1resource-policy")
+        .and_then(Value::as_str)
+        .is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
 /// Returns the template named in the `# Source:` line at the head of a document.
@@ -224,14 +232,18 @@ pub(crate) fn push_object(
         .get("kind")
         .and_then(Value::as_str)
         .is_some_and(|k| k.ends_with("List"));
+    let kept = is_annotated_to_be_kept(&object);
     match object {
         Value::Object(mut map) if is_list && map.get("items").is_some_and(Value::is_array) => {
             let Some(Value::Array(items)) = map.remove("items") else {
                 return Ok(());
             };
+            let first = objects.len();
             for item in items {
                 push_object(item, document, source, objects)?;
             }
+            let items = objects.get_mut(first..).unwrap_or_default();
+            items.iter_mut().for_each(|item| item.kept |= kept);
         }
         object => {
             check_count(objects.len())?;
@@ -242,6 +254,7 @@ pub(crate) fn push_object(
                 position: objects.len(),
                 key: Arc::new(key),
                 object: Arc::new(object),
+                kept,
             });
         }
     }
@@ -297,5 +310,12 @@ mod tests {
         let manifest = r#"{"apiVersion": "v1", "kind": "Secret", "metadata":
             {"name": "a", "annotations": {"helm.sh/resource-policy": " Keep"}}}"#;
         assert!(parse_objects(manifest).unwrap()[0].is_kept());
+        let list = r#"{"apiVersion": "v1", "kind": "List",
+            "metadata": {"annotations": {"helm.sh/resource-policy": "keep"}},
+            "items": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}]}
+---
+{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b"}}"#;
+        let kept = parse_objects(list).unwrap();
+        assert_eq!([kept[0].is_kept(), kept[1].is_kept()], [true, false]);
     }
 }

@@ -1,10 +1,11 @@
-//! `ObjectKey`: the identity of the object that a document describes.
+//! `ObjectKey`: what a document calls the object that it describes.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The identity of an object.
+/// What a document calls an object. Two documents with different keys may describe one object; see
+/// [`ObjectIdentity`](super::ObjectIdentity).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The API group; empty for the core group.
@@ -57,22 +58,6 @@ impl ObjectKey {
         } else {
             format!("{}/{}", self.group, self.version)
         }
-    }
-
-    /// Returns whether both refer to the same object of a cluster, regardless of version. A missing
-    /// namespace counts as `namespace`.
-    pub fn is_same_object(&self, other: &Self, namespace: &str) -> bool {
-        self.identity(namespace) == other.identity(namespace)
-    }
-
-    /// Returns what identifies an object in a cluster: group, kind, namespace and name. A missing
-    /// namespace counts as `namespace`.
-    pub(crate) fn identity<'k>(
-        &'k self,
-        namespace: &'k str,
-    ) -> (&'k str, &'k str, &'k str, &'k str) {
-        let namespace = self.namespace.as_deref().unwrap_or(namespace);
-        (&self.group, &self.kind, namespace, &self.name)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helm_core::chart::Chart;
-use helm_core::manifest::{DropCause, Dropped, ManifestObject, first_duplicate, hook};
+use helm_core::manifest::{DropCause, Dropped, ManifestObject, ObjectKey, hook, replaced};
 use serde_json::Value;
 
 use super::api_versions::fate;
@@ -142,16 +142,18 @@ impl Rules<'_> {
             .collect();
         let manifest: Vec<ManifestObject> =
             objects.iter().map(|found| found.object.clone()).collect();
-        if let Some((first, second)) = first_duplicate(&manifest, NAMESPACE)
-            && let (Some(first), Some(second)) = (objects.get(first), objects.get(second))
-        {
-            let (file, line) = self.places.of(first, Line::Name);
-            let key = self.named(second);
+        let is_cluster_scoped = |key: &ObjectKey| !self.is_namespaced(key);
+        for (earlier, last) in replaced(&manifest, NAMESPACE, &is_cluster_scoped) {
+            let (Some(earlier), Some(last)) = (objects.get(earlier), objects.get(last)) else {
+                continue;
+            };
+            let (file, line) = self.places.of(last, Line::Name);
+            let key = self.named(earlier);
             self.find(
-                second,
+                earlier,
                 Line::Name,
-                ("duplicate-object", Severity::Error),
-                format!("{key} is rendered twice ({}); the other is in {file}:{line}: the operator refuses the release", render.label),
+                ("duplicate-object", Severity::Warning),
+                format!("{key} is rendered twice ({}); the operator applies only the last one, which is in {file}:{line}", render.label),
                 "give one of them another name, or render only one",
             );
         }
@@ -227,7 +229,7 @@ impl Rules<'_> {
             && !render.label.contains("example")
             && kind != "CustomResourceDefinition"
         {
-            let where_ = if self.is_namespaced(found) {
+            let where_ = if self.is_namespaced(found.object.key()) {
                 "one namespace"
             } else {
                 "one cluster"
@@ -247,8 +249,7 @@ impl Rules<'_> {
         }
     }
 
-    fn is_namespaced(&self, found: &Found) -> bool {
-        let key = found.object.key();
+    fn is_namespaced(&self, key: &ObjectKey) -> bool {
         let kind = GroupKind::new(&key.group, &key.kind);
         let defined = self.survey.definitions.defined(&kind);
         defined
@@ -273,7 +274,7 @@ impl Rules<'_> {
             );
             return;
         }
-        if !self.is_namespaced(found) {
+        if !self.is_namespaced(found.object.key()) {
             let message = format!(
                 "{} is cluster-scoped: the operator needs a ClusterRole, finds the object by annotations instead of an owner reference if the custom resource is in a namespace, and garbage collection does not delete it",
                 self.named(found)

@@ -211,7 +211,7 @@ fn names() {
     template(
         "duplicate-object",
         &twice("a"),
-        &["error templates/a.yaml:4"],
+        &["warning templates/a.yaml:4"],
         &twice("b"),
     );
 }

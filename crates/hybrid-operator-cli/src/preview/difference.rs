@@ -1,10 +1,11 @@
 //! Compares two sets of objects.
 
 use anyhow::Context as _;
-use helm_core::manifest::ObjectKey;
+use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey, replaced};
 use serde_json::Value;
 
 use super::{Deployed, mask};
+use crate::rbac::kinds::{GroupKind, Kinds};
 
 /// How an object differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +37,12 @@ pub(crate) fn compare(
     new: &[Deployed],
     namespace: &str,
 ) -> anyhow::Result<Vec<ObjectDifference>> {
+    let scopes = Scopes::of(old.iter().chain(new));
     let same = |a: &Deployed, b: &Deployed| {
-        a.hook == b.hook && a.object.key().is_same_object(b.object.key(), namespace)
+        a.hook == b.hook && scopes.identity(a, namespace) == scopes.identity(b, namespace)
     };
     let mut differences = Vec::new();
-    for after in new {
+    for after in scopes.applied(new, namespace) {
         let before = old.iter().find(|before| same(before, after));
         let before = before.map(|before| before.object.object());
         let object = after.object.object();
@@ -53,6 +55,55 @@ pub(crate) fn compare(
         }
     }
     Ok(differences)
+}
+
+/// The scopes of the kinds of some objects: those that their definitions have, and those of Kubernetes'
+/// own kinds.
+pub(crate) struct Scopes(Kinds);
+
+impl Scopes {
+    pub(crate) fn of<'o>(objects: impl IntoIterator<Item = &'o Deployed>) -> Self {
+        let mut kinds = Kinds::default();
+        for object in objects {
+            if object.object.key().kind == "CustomResourceDefinition" {
+                kinds.add_definition(object.object.object());
+            }
+        }
+        Self(kinds)
+    }
+
+    fn is_cluster_scoped(&self, key: &ObjectKey) -> bool {
+        let kind = GroupKind::new(&key.group, &key.kind);
+        !self.0.resource(&kind).namespaced
+    }
+
+    /// Returns the identity of an object.
+    pub(crate) fn identity<'o>(
+        &self,
+        object: &'o Deployed,
+        namespace: &'o str,
+    ) -> ObjectIdentity<'o> {
+        let is_cluster_scoped = |key: &ObjectKey| self.is_cluster_scoped(key);
+        ObjectIdentity::of(object.object.key(), namespace, &is_cluster_scoped)
+    }
+
+    /// Returns the hooks, and the objects that are applied: of several with one identity, the last.
+    pub(crate) fn applied<'o>(&self, new: &'o [Deployed], namespace: &str) -> Vec<&'o Deployed> {
+        let objects: Vec<&Deployed> = new.iter().filter(|object| !object.hook).collect();
+        let manifest: Vec<ManifestObject> =
+            objects.iter().map(|object| object.object.clone()).collect();
+        let is_cluster_scoped = |key: &ObjectKey| self.is_cluster_scoped(key);
+        let replaced = replaced(&manifest, namespace, &is_cluster_scoped);
+        let earlier = replaced
+            .iter()
+            .filter_map(|(earlier, _)| objects.get(*earlier));
+        let earlier: Vec<&Deployed> = earlier.copied().collect();
+        let is_earlier = |object: &Deployed| {
+            let mut earlier = earlier.iter();
+            earlier.any(|known| std::ptr::eq(*known, object))
+        };
+        new.iter().filter(|object| !is_earlier(object)).collect()
+    }
 }
 
 /// Compares two versions of one object. Returns `None` if they mean the same.
@@ -133,6 +184,23 @@ mod tests {
         assert_eq!(found, expected);
         let again = compare(&objects(old), &objects(old), "prod").unwrap();
         assert_eq!(again, []);
+    }
+
+    #[test]
+    fn an_object_is_the_same_whatever_its_version_and_a_meaningless_namespace() {
+        let role = |namespace: &str| {
+            format!(
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: a, namespace: {namespace}}}\n"
+            )
+        };
+        let kinds = |old: &str, new: &str| {
+            let found = compare(&objects(old), &objects(new), "prod").unwrap();
+            found.iter().map(|found| found.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&role("x"), &role("y")), [Kind::Changed]);
+        // Of two, the last is applied.
+        let twice = format!("{}---\n{}", role("y"), role("x"));
+        assert_eq!(kinds(&role("x"), &twice), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
+use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
 use super::live::{
@@ -22,13 +22,14 @@ use super::scaling::Autoscalers;
 use super::{
     ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,
 };
-use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{
     self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
 };
 use crate::cluster::delete::{Propagation, Verdict, delete, verify};
 use crate::cluster::ownership::mark;
+use crate::cluster::{DiscoveryError, Scope};
 use crate::controller::WatchState;
+use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 use crate::telemetry::traces;
 
@@ -89,7 +90,8 @@ pub(crate) async fn deploy(
         return Ok(waiting);
     }
     if live.revision != Some(revision) || !live.complete {
-        let wanted = objects(&stored.release.manifest, revision)?;
+        let manifest = &stored.release.manifest;
+        let (wanted, replaced) = context.applied_objects(manifest, revision).await?;
         let before = match &previous {
             Some(previous) => objects(&previous.release.manifest, previous.release.revision.0)?,
             None => Vec::new(),
@@ -100,6 +102,9 @@ pub(crate) async fn deploy(
             left.push((number, objects(&leftover.release.manifest, number)?));
         }
         live.begin(revision);
+        for note in replaced {
+            live.remark(EventReason::RenderedTwice, note);
+        }
         let earlier = before
             .iter()
             .chain(left.iter().flat_map(|(_, objects)| objects));
@@ -131,7 +136,8 @@ pub(crate) async fn deploy(
         live.finish(&wanted, context);
     } else if wait && !live.drifted().is_empty() {
         // An object that was changed or removed since it was applied might never become ready.
-        let manifest = objects(&stored.release.manifest, revision)?;
+        let manifest = &stored.release.manifest;
+        let (manifest, _) = context.applied_objects(manifest, revision).await?;
         let accepted = live.take_reapplicable();
         let only = |key: &ObjectKey| accepted.contains(key);
         let chosen = live.drifted_of(&manifest, context, &only);
@@ -283,6 +289,8 @@ pub(super) struct PlannedApply<'a> {
     claim: Claim,
     content: u64,
     run: Option<String>,
+    /// Whether the chart or somebody else has annotated it to be kept.
+    kept: bool,
 }
 
 /// Returns how an object is to be applied; `None` if nothing would change.
@@ -308,12 +316,17 @@ pub(super) async fn planned<'a>(
     let may_skip = !policy.replace && !loses_autoscaler && live.is_clean(&location.key);
     let recorded = match before {
         Before::Record(before) => {
-            let old = before
-                .iter()
-                .find(|old| old.key().is_same_object(object.key(), context.namespace));
+            let is_cluster_scoped = location.kind.scope == Scope::Cluster;
+            let identity = ObjectIdentity::in_cluster(&location.key);
+            let old = before.iter().rev().find(|old| {
+                let of = |_: &ObjectKey| is_cluster_scoped;
+                identity == ObjectIdentity::of(old.key(), context.namespace, &of)
+            });
             let same = match known {
                 Some(Content::Applied(applied)) => applied == hash,
-                Some(Content::Recorded) => old.is_some_and(|old| old.object() == object.object()),
+                Some(Content::Recorded) => old.is_some_and(|old| {
+                    old.object() == object.object() && old.is_kept() == object.is_kept()
+                }),
                 Some(Content::Unknown) | None => false,
             };
             if same && may_skip {
@@ -352,6 +365,7 @@ pub(super) async fn planned<'a>(
     if unscaled {
         policy.to_mut().unscaled = true;
     }
+    let kept = object.is_kept() || seen(&location).is_some_and(|seen| seen.kept);
     Ok(Some(PlannedApply {
         location,
         object,
@@ -359,6 +373,7 @@ pub(super) async fn planned<'a>(
         claim,
         content: hash,
         run,
+        kept,
     }))
 }
 
@@ -375,8 +390,10 @@ impl PlannedApply<'_> {
             claim,
             content,
             run,
+            kept,
         } = self;
-        let marks = context.marks(run.as_deref(), false);
+        let mut marks = context.marks(run.as_deref(), false);
+        marks.kept = kept;
         let mut body = object.object().clone();
         mark(&mut body, &marks, location.kind.scope);
         let request = Apply {
@@ -453,5 +470,6 @@ async fn recreate(
 fn content_hash(object: &ManifestObject) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.object().hash(&mut hasher);
+    object.is_kept().hash(&mut hasher);
     hasher.finish()
 }

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use helm_core::manifest::{ManifestObject, ObjectKey};
+use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::hooks::HookMemory;
-use super::names::{ManifestIndex, ObjectIdentity};
+use super::names::{ManifestIndex, identities};
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::{Applied, Merged, is_generated};
 use crate::cluster::drift::ours_hash;
@@ -412,6 +412,15 @@ impl Live {
         same.map(|(_, object)| object.uid.as_str())
     }
 
+    /// Returns the uids of the objects with these identities.
+    pub(super) fn uids_of(&self, identities: &HashSet<ObjectIdentity<'_>>) -> HashSet<String> {
+        let objects = self
+            .objects
+            .iter()
+            .filter(|(key, _)| identities.contains(&ObjectIdentity::in_cluster(key)));
+        objects.map(|(_, object)| object.uid.clone()).collect()
+    }
+
     /// Returns whether an object is known to be unchanged, and not being deleted.
     pub(crate) fn is_clean(&self, key: &ObjectKey) -> bool {
         self.objects.get(key).is_some_and(|object| {
@@ -588,8 +597,8 @@ impl Live {
                 return runs.contains(run.as_str());
             }
             let key = object.key();
-            places.contains(&ObjectIdentity::of(key, context.namespace))
-                || places.contains(&ObjectIdentity::without_namespace(key))
+            let mut possible = identities(key, context.namespace).into_iter();
+            possible.any(|identity| places.contains(&identity))
         };
         manifest.iter().filter(wanted).collect()
     }

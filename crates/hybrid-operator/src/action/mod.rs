@@ -25,15 +25,16 @@ pub(crate) mod uninstall;
 
 pub(crate) use hooks::{Interrupted, run as run_hooks};
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey};
+use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey, replaced};
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 
 use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
-use crate::cluster::{ApiError, Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
+use crate::cluster::{ApiError, Claimant, Cluster, InstanceId, Marks, OperatorId, Primary, Scopes};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
 use crate::telemetry::traces::Reason;
@@ -112,6 +113,44 @@ impl ActionContext<'_> {
         }
     }
 
+    /// Returns which of these objects' kinds are cluster-scoped.
+    async fn scopes<'o>(
+        &self,
+        objects: impl IntoIterator<Item = &'o ManifestObject>,
+    ) -> Result<Scopes, ActionError> {
+        let scopes = self.cluster.scopes(objects).await;
+        Ok(scopes.map_err(ReadError::Unproven)?)
+    }
+
+    /// Returns the objects of a recorded manifest that are applied. Of several with one identity, that is
+    /// the last; the others are described in the notes.
+    async fn applied_objects(
+        &self,
+        manifest: &str,
+        revision: u32,
+    ) -> Result<(Vec<ManifestObject>, Vec<String>), ActionError> {
+        let mut objects = objects(manifest, revision)?;
+        let scopes = self.scopes(&objects).await?;
+        let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
+        let replaced = replaced(&objects, self.namespace, &is_cluster_scoped);
+        let source = |index: usize| objects.get(index).and_then(ManifestObject::source);
+        let notes = replaced.iter().filter_map(|(earlier, last)| {
+            let key = objects.get(*last)?.key();
+            let (earlier, last) = (
+                source(*earlier).unwrap_or("?"),
+                source(*last).unwrap_or("?"),
+            );
+            Some(format!(
+                "{key} is rendered twice, by {earlier} and by {last}; the last one was applied"
+            ))
+        });
+        let notes = notes.collect();
+        let earlier: HashSet<usize> = replaced.into_iter().map(|(earlier, _)| earlier).collect();
+        let mut index = 0..;
+        objects.retain(|_| index.next().is_none_or(|index| !earlier.contains(&index)));
+        Ok((objects, notes))
+    }
+
     fn marks<'m>(&'m self, run: Option<&'m str>, hook: bool) -> Marks<'m> {
         Marks {
             primary: self.primary,
@@ -121,6 +160,7 @@ impl ActionContext<'_> {
             release_namespace: self.namespace,
             run,
             hook,
+            kept: false,
         }
     }
 }
@@ -231,6 +271,14 @@ impl ActionError {
                 false
             }
         }
+    }
+}
+
+impl ActionError {
+    /// Returns whether it is not known if another attempt may succeed, see
+    /// [`ApplyError::is_unexplained`].
+    pub(crate) fn is_unexplained(&self) -> bool {
+        matches!(self, Self::Apply(error) if error.is_unexplained())
     }
 }
 

@@ -2,48 +2,10 @@
 
 use std::collections::HashSet;
 
-use helm_core::manifest::{ManifestObject, ObjectKey};
+use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::is_generated;
-
-/// The identity of an object without its version, as the element of a set.
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct ObjectIdentity<'a> {
-    group: &'a str,
-    kind: &'a str,
-    namespace: Option<&'a str>,
-    name: &'a str,
-}
-
-impl<'a> ObjectIdentity<'a> {
-    /// Returns the name of an object as the cluster has it, without a namespace if its kind is
-    /// cluster-scoped.
-    pub(super) fn in_cluster(key: &'a ObjectKey) -> Self {
-        Self {
-            group: &key.group,
-            kind: &key.kind,
-            namespace: key.namespace.as_deref(),
-            name: &key.name,
-        }
-    }
-
-    /// Returns the name of an object of a manifest whose kind is namespaced.
-    pub(super) fn of(key: &'a ObjectKey, release_namespace: &'a str) -> Self {
-        Self {
-            namespace: Some(key.namespace.as_deref().unwrap_or(release_namespace)),
-            ..Self::in_cluster(key)
-        }
-    }
-
-    /// Returns the name of an object of a manifest whose kind is cluster-scoped.
-    pub(super) fn without_namespace(key: &'a ObjectKey) -> Self {
-        Self {
-            namespace: None,
-            ..Self::in_cluster(key)
-        }
-    }
-}
 
 /// The objects of a manifest, for looking up objects of the cluster.
 pub(super) struct ManifestIndex<'a> {
@@ -62,8 +24,7 @@ impl<'a> ManifestIndex<'a> {
             if is_generated(object.object()) {
                 runs.insert(generated_run(&context.primary.uid, revision, object));
             } else {
-                names.insert(ObjectIdentity::of(object.key(), context.namespace));
-                names.insert(ObjectIdentity::without_namespace(object.key()));
+                names.extend(identities(object.key(), context.namespace));
             }
         }
         ManifestIndex { names, runs }
@@ -77,4 +38,16 @@ impl<'a> ManifestIndex<'a> {
             None => self.names.contains(&ObjectIdentity::in_cluster(key)),
         }
     }
+}
+
+/// Returns the identity that an object of a manifest has if its kind is namespaced, and the one that it
+/// has if its kind is cluster-scoped. An object of the cluster has at most one of the two.
+pub(super) fn identities<'k>(
+    key: &'k ObjectKey,
+    release_namespace: &'k str,
+) -> [ObjectIdentity<'k>; 2] {
+    [
+        ObjectIdentity::of(key, release_namespace, &|_| false),
+        ObjectIdentity::of(key, release_namespace, &|_| true),
+    ]
 }

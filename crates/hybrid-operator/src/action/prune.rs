@@ -1,13 +1,17 @@
 //! Removes objects that a release no longer has.
 
-use helm_core::manifest::{ManifestObject, ObjectKey};
+use std::collections::HashSet;
 
-use super::live::{Live, locate};
+use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
+
+use super::live::{Live, locate_in};
 use super::{ActionContext, ActionError, generated_run};
-use crate::cluster::apply::{delete_generated, is_generated};
+use crate::cluster::apply::{is_generated, list_generated};
 use crate::cluster::delete::{
-    Propagation, Verdict, Which, delete, delete_as_seen, release_kept, verify_in,
+    Propagation, Verdict, Which, delete, delete_as_seen, judge_contents, release_kept, verify_in,
 };
+use crate::cluster::locate::locate;
+use crate::cluster::ownership::is_container;
 use crate::reasons::EventReason;
 use crate::telemetry::traces;
 
@@ -20,25 +24,43 @@ pub(super) async fn prune(
     before: &[ManifestObject],
     wanted: &[ManifestObject],
 ) -> Result<(), ActionError> {
-    let gone = before.iter().filter(|old| {
+    let scopes = context.scopes(before.iter().chain(wanted)).await?;
+    let identity = |object| scopes.identity(ManifestObject::key(object), context.namespace);
+    let stay: HashSet<ObjectIdentity<'_>> = wanted
+        .iter()
+        .filter(|object| !is_generated(object.object()))
+        .map(identity)
+        .collect();
+    let gone: Vec<&ManifestObject> = before
+        .iter()
         // Each revision creates a new object if the API server generates the name.
-        is_generated(old.object())
-            || !wanted
-                .iter()
-                .any(|new| new.key().is_same_object(old.key(), context.namespace))
-    });
-    let gone: Vec<&ManifestObject> = gone.collect();
+        .filter(|old| is_generated(old.object()) || !stay.contains(&identity(old)))
+        .collect();
     if gone.is_empty() {
         return Ok(());
     }
+    let spared = Spared {
+        uids: live.uids_of(&stay),
+        which: Which::Dropped,
+    };
     let pruning = traces::span("prune").number("objects", gone.len());
     let prune = async {
         for object in gone {
-            remove(context, live, revision, object, Which::Dropped).await?;
+            remove(context, live, revision, object, &spared).await?;
         }
         Ok(())
     };
     pruning.run(prune).await
+}
+
+/// The objects that are not deleted although a record has them.
+#[derive(Default)]
+pub(super) struct Spared {
+    /// Uids of objects that the wanted revision has. An object may have two identities: two groups may
+    /// serve it.
+    pub(super) uids: HashSet<String>,
+    /// Which of the others are deleted.
+    pub(super) which: Which,
 }
 
 /// Deletes an object of a revision if it exists, is the release's and is not to be kept. Returns
@@ -49,88 +71,107 @@ pub(super) async fn remove(
     live: &mut Live,
     revision: u32,
     object: &ManifestObject,
-    which: Which,
+    spared: &Spared,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
+    let claimant = context.claimant();
+    let mut asked = Vec::new();
     if is_generated(object.object()) {
         let run = generated_run(&context.primary.uid, revision, object);
-        let marks = context.marks(Some(&run), false);
-        let claimant = marks.claimant();
-        let asked = delete_generated(context.cluster, object.key(), &run, &claimant).await?;
+        let made = list_generated(context.cluster, object.key(), &run, &claimant).await?;
+        for (key, found) in made {
+            let rules = (None, object.is_kept(), Which::All);
+            let verdict = judge_contents(context.cluster, &key, &found, &claimant, rules).await?;
+            asked.extend(carry_out(context, live, &key, verdict, spared).await?);
+        }
         live.forget_run(&run);
         return Ok(asked);
     }
-    let location = match locate(context, object.key()).await {
-        Ok(location) => location,
-        // A kind that is no longer served has no objects.
-        Err(error) if !error.is_transient() => return Ok(Vec::new()),
-        Err(error) => return Err(crate::cluster::apply::ApplyError::from(error).into()),
+    let Some(key) = locate(context.cluster, object.key(), context.namespace).await? else {
+        return Ok(asked);
     };
-    let marks = context.marks(None, false);
-    let recorded = live.uid(&location.key).map(ToOwned::to_owned);
-    // An object that this process applied and that is unchanged need not be read again, unless it
-    // holds other objects.
-    let holds = matches!(
-        location.key.kind.as_str(),
-        "Namespace" | "CustomResourceDefinition"
-    );
-    let by_age = matches!(which, Which::CreatedSince(_));
-    let unchanged = !holds && !object.is_kept() && !by_age;
-    if let Some(uid) = recorded.as_ref().filter(|_| unchanged)
-        && live.is_clean(&location.key)
-        && let Some(seen) = location
-            .guard
-            .get(location.key.namespace.as_deref(), &location.key.name)
-        && !seen.kept
-        && delete_as_seen(
-            context.cluster,
-            &location.key,
-            uid,
-            seen.version,
-            Propagation::Background,
-        )
-        .await?
+    // It was applied in the version of the manifest, which may no longer be served.
+    let applied = ObjectKey {
+        namespace: key.namespace.clone(),
+        ..object.key().clone()
+    };
+    let recorded = live.uid(&applied).map(ToOwned::to_owned);
+    if let Some(uid) = &recorded
+        && let Some(version) = unchanged(context, live, &key, object, spared).await
+        && !spared.uids.contains(uid)
+        && delete_as_seen(context.cluster, &key, uid, version, Propagation::Background).await?
     {
-        live.forget(&location.key);
-        return Ok(vec![(location.key, uid.clone())]);
+        live.forget(&applied);
+        return Ok(vec![(key, uid.clone())]);
     }
-    let claimant = marks.claimant();
     let verdict = verify_in(
         context.cluster,
-        &location.key,
+        &key,
         &claimant,
         recorded.as_deref(),
         object.is_kept(),
-        which,
+        spared.which,
     )
     .await?;
+    asked.extend(carry_out(context, live, &key, verdict, spared).await?);
+    live.forget(&applied);
+    Ok(asked)
+}
+
+/// Returns the resource version of an object that this process applied and that is unchanged, so that
+/// it need not be read again; `None` for an object that holds others.
+async fn unchanged(
+    context: &ActionContext<'_>,
+    live: &Live,
+    key: &ObjectKey,
+    object: &ManifestObject,
+    spared: &Spared,
+) -> Option<u64> {
+    let by_age = matches!(spared.which, Which::CreatedSince(_));
+    if is_container(key) || object.is_kept() || by_age || !live.is_clean(key) {
+        return None;
+    }
+    let location = locate_in(
+        context.cluster,
+        context.registry,
+        context.operator,
+        context.namespaces,
+        key,
+        context.namespace,
+    );
+    let guard = location.await.ok()?.guard;
+    let seen = guard.get(key.namespace.as_deref(), &key.name)?;
+    (!seen.kept).then_some(seen.version)
+}
+
+/// Deletes or releases an object as the verdict says. Returns it if its deletion was requested.
+async fn carry_out(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    key: &ObjectKey,
+    verdict: Verdict,
+    spared: &Spared,
+) -> Result<Option<(ObjectKey, String)>, ActionError> {
+    let cluster = context.cluster;
     if let Some(why) = why_left(&verdict) {
-        let note = format!("{} is not deleted: {why}", location.key);
+        let note = format!("{key} is not deleted: {why}");
         live.remark(EventReason::ObjectLeft, note);
     }
-    let asked = match verdict {
-        Verdict::Delete { uid } => {
-            delete(
-                context.cluster,
-                &location.key,
-                &uid,
-                Propagation::Background,
-            )
-            .await?;
-            vec![(location.key.clone(), uid)]
+    match verdict {
+        Verdict::Delete { uid } if !spared.uids.contains(&uid) => {
+            delete(cluster, key, &uid, Propagation::Background).await?;
+            return Ok(Some((key.clone(), uid)));
         }
-        Verdict::Kept { uid } => {
-            release_kept(context.cluster, &location.key, &uid, context.primary).await?;
-            Vec::new()
+        Verdict::Kept { uid } | Verdict::Protected { uid, .. } => {
+            release_kept(cluster, key, &uid, context.primary).await?;
         }
-        Verdict::Gone
+        Verdict::Delete { .. }
+        | Verdict::Gone
         | Verdict::Foreign(_)
         | Verdict::Recreated
         | Verdict::Older
-        | Verdict::OfHook
-        | Verdict::Protected { .. } => Vec::new(),
-    };
-    live.forget(&location.key);
-    Ok(asked)
+        | Verdict::OfHook => {}
+    }
+    Ok(None)
 }
 
 /// Returns why an object of the release stays; `None` if it does not, or never was the release's.
@@ -144,9 +185,7 @@ fn why_left(verdict: &Verdict) -> Option<String> {
         Verdict::Recreated => Some(
             "somebody has deleted it and created another object with its name".to_owned(),
         ),
-        Verdict::Protected { holds } => Some(format!(
-            "it holds {holds}, which is not of this release; delete that first, or delete both by hand"
-        )),
+        Verdict::Protected { held, .. } => Some(held.to_string()),
         Verdict::Delete { .. } | Verdict::Gone | Verdict::Older | Verdict::OfHook => None,
     }
 }

@@ -7,7 +7,7 @@ use helm_core::release::Release;
 use super::deploy::{Before, planned};
 use super::live::Live;
 use super::scaling::Autoscalers;
-use super::{ActionContext, ActionError, objects};
+use super::{ActionContext, ActionError};
 use crate::cluster::apply::ApplyPolicy;
 use crate::telemetry::traces;
 
@@ -36,7 +36,7 @@ pub(crate) async fn repair(
     only: &(dyn Fn(&ObjectKey) -> bool + Sync),
 ) -> Result<Repaired, ActionError> {
     let revision = release.revision.0;
-    let manifest = objects(&release.manifest, revision)?;
+    let (manifest, _) = context.applied_objects(&release.manifest, revision).await?;
     let known = live.revision == Some(revision) && live.complete;
     let chosen: Vec<&ManifestObject> = if known {
         live.drifted_of(&manifest, context, only)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent, HookPhase};
 use helm_core::release::{Release, ReleaseName, Revision, Status};
+use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::scripted::{Script, failure};
 use jiff::Timestamp;
@@ -21,11 +22,12 @@ use serde_json::{Value, json};
 use super::deploy::{Deployment, StoredRelease, deploy};
 use super::live::Live;
 use super::uninstall::uninstall;
-use super::{ActionContext, ActionError, ActionProgress, Interrupted, run_hooks};
+use super::{ActionContext, ActionError, ActionProgress, Interrupted, prune_leftover, run_hooks};
 use crate::cluster::apply::ApplyPolicy;
 use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
 use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
+use crate::reasons::EventReason;
 use crate::release::{RecordMeta, RecordStore, ReleaseIndex};
 
 mod drift;

@@ -7,13 +7,16 @@
 //!
 //! The caller has verified with a fresh GET that the custom resource is being deleted.
 
+use std::collections::HashSet;
+
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
 use jiff::Timestamp;
 
 use super::deploy::StoredRelease;
 use super::live::Live;
-use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune};
+use super::prune::Spared;
+use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, prune};
 use crate::cluster::apply::is_generated;
 use crate::cluster::delete::{Which, is_gone};
 use crate::telemetry::traces;
@@ -72,7 +75,7 @@ pub(crate) async fn remove_objects(
     stored: &StoredRelease,
     earlier: &[StoredRelease],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
-    remove_in_scope(context, live, stored, earlier, Which::All).await
+    remove_but(context, live, stored, earlier, &Spared::default()).await
 }
 
 /// Deletes every object that the attempts of these records created, and returns the keys and uids
@@ -92,34 +95,43 @@ pub(crate) async fn remove_created(
         .map(|record| record.meta.stored_at)
         .min()
         .flatten();
-    let since = Which::CreatedSince(began.unwrap_or(Timestamp::MAX));
-    remove_in_scope(context, live, stored, earlier, since).await
+    let spared = Spared {
+        which: Which::CreatedSince(began.unwrap_or(Timestamp::MAX)),
+        ..Spared::default()
+    };
+    remove_but(context, live, stored, earlier, &spared).await
 }
 
-async fn remove_in_scope(
+async fn remove_but(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &StoredRelease,
     earlier: &[StoredRelease],
-    which: Which,
+    spared: &Spared,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let mut all: Vec<(u32, ManifestObject)> = Vec::new();
     for record in std::iter::once(stored).chain(earlier) {
         let revision = record.release.revision.0;
-        for object in objects(&record.release.manifest, revision)? {
-            let same = |(_, known): &(u32, ManifestObject)| {
-                !is_generated(object.object())
-                    && known.key().is_same_object(object.key(), context.namespace)
-            };
-            if !all.iter().any(same) {
-                all.push((revision, object));
-            }
-        }
+        let manifest = &record.release.manifest;
+        let (objects, _) = context.applied_objects(manifest, revision).await?;
+        all.extend(objects.into_iter().map(|object| (revision, object)));
     }
+    let scopes = context.scopes(all.iter().map(|(_, object)| object)).await?;
+    let mut known = HashSet::new();
+    // The newest record that has an object says whether it is to be kept.
+    let is_first: Vec<bool> = all
+        .iter()
+        .map(|(_, object)| {
+            is_generated(object.object())
+                || known.insert(scopes.identity(object.key(), context.namespace))
+        })
+        .collect();
+    let mut is_first = is_first.into_iter();
+    all.retain(|_| is_first.next().unwrap_or(true));
     KindOrder::Uninstall.sort(&mut all, |(_, object)| &object.key().kind);
     let mut asked = Vec::new();
     for (revision, object) in &all {
-        asked.extend(prune::remove(context, live, *revision, object, which).await?);
+        asked.extend(prune::remove(context, live, *revision, object, spared).await?);
     }
     Ok(asked)
 }
@@ -132,7 +144,7 @@ pub(crate) async fn remove_all(
 ) -> Result<(), ActionError> {
     KindOrder::Uninstall.sort(&mut objects, |object| &object.key().kind);
     for object in &objects {
-        prune::remove(context, live, 0, object, Which::All).await?;
+        prune::remove(context, live, 0, object, &Spared::default()).await?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ use super::{
 
 pub(crate) use super::conflict::{LeaveOut, injected_fields};
 pub(crate) use super::failure::ApplyError;
-pub(crate) use super::generated::{create_generated, delete_generated, is_generated};
+pub(crate) use super::generated::{create_generated, is_generated, list_generated};
 pub(crate) use super::prepare::{Merged, merged_lists};
 
 /// Number of attempts for one object before an apply gives up because others keep changing it.
@@ -349,7 +349,7 @@ impl ApplyOperation<'_> {
         if !rules.is_empty() || scaled_by_others || !unscaled && is_autoscaled(live) {
             let whole = super::read::get(self.cluster, &self.key).await;
             let whole = whole.map_err(|error| match error {
-                ReadError::Discovery(error) => ApplyError::from(error),
+                ReadError::Discovery(error) | ReadError::Unproven(error) => ApplyError::from(error),
                 ReadError::Api(error) => error.into(),
             })?;
             let Some(whole) = whole else {
@@ -472,7 +472,7 @@ impl ApplyOperation<'_> {
         if is_kind_gone(&error) {
             self.cluster.group_changed(&self.kind.resource.group);
         }
-        classify(&self.key, error)
+        classify(&self.key, &self.object, error)
     }
 
     /// Classifies the failure of a write to an object that has just been read.

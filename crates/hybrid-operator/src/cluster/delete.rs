@@ -4,24 +4,20 @@
 //! created again under the same name is never deleted. Deletions are not waited for; use
 //! [`is_gone`] or a watch.
 //!
-//! RBAC: `delete` and `get` on the kind; `list` on all kinds in a namespace that a chart created,
-//! and on custom resources whose definition it contains.
+//! RBAC: `delete` and `get` on the kind, `patch` on what is kept; see [`contents`](super::contents).
 
-use futures::StreamExt;
 use helm_core::manifest::ObjectKey;
 use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::ownership::{self, Claimant, ForeignOwner, Ownership, Primary, controller_of};
+use super::contents::{Held, holds_others};
+use super::locate::of_kind;
+use super::ownership::{self, Claimant, ForeignOwner, Ownership, Primary};
 use super::read::{self, ReadError};
 use super::request::{self, Call};
-use super::{ApiError, ApiKind, Cluster, DiscoveryError, FIELD_MANAGER};
-
-/// Number of kinds of a namespace that are listed concurrently.
-const LISTS_AT_ONCE: usize = 4;
+use super::{ApiError, ApiKind, Cluster, FIELD_MANAGER};
 
 /// Number of attempts to patch metadata while others keep changing the object.
 const MAX_ATTEMPTS: usize = 3;
@@ -57,9 +53,10 @@ pub(crate) enum Deletion {
 }
 
 /// Which of the objects of a release are deleted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Which {
     /// All.
+    #[default]
     All,
     /// Those that the release no longer has. An object that a hook has created under the name of a
     /// former one stays: the label of its run tells them apart, also after a restart.
@@ -91,10 +88,12 @@ pub(crate) enum Verdict {
     Older,
     /// A hook has created it in the place of the release's.
     OfHook,
-    /// It holds objects that are not of this release.
+    /// It holds objects that must not be deleted with it.
     Protected {
-        /// An object that it holds, for messages.
-        holds: String,
+        /// The uid of the live object.
+        uid: String,
+        /// What it holds.
+        held: Held,
     },
 }
 
@@ -105,23 +104,18 @@ pub(crate) async fn delete(
     uid: &str,
     propagation: Propagation,
 ) -> Result<Deletion, ReadError> {
-    let Some(kind) = served(cluster, key).await? else {
-        return Ok(Deletion::Gone);
-    };
-    let namespace = key.namespace.as_deref();
-    let preconditions = json!({"uid": uid});
-    let conflict = match send(cluster, &kind, key, &preconditions, propagation).await {
-        Ok(()) => return Ok(Deletion::Requested),
-        Err(error) if error.is_not_found() => return Ok(Deletion::Gone),
-        Err(error @ ApiError::Conflict { .. }) => error,
-        Err(error) => return Err(error.into()),
+    let conflict = match send(cluster, key, json!({"uid": uid}), propagation).await {
+        Ok(Some(())) => return Ok(Deletion::Requested),
+        Ok(None) => return Ok(Deletion::Gone),
+        Err(error @ ReadError::Api(ApiError::Conflict { .. })) => error,
+        Err(error) => return Err(error),
     };
     // The conflict is another uid, or a namespace that is already being deleted.
-    match read::metadata(cluster, &kind, namespace, &key.name).await? {
+    match metadata(cluster, key).await? {
         None => Ok(Deletion::Gone),
         Some(live) if live.uid.as_deref() != Some(uid) => Ok(Deletion::Recreated),
         Some(live) if live.deletion_timestamp.is_some() => Ok(Deletion::Requested),
-        Some(_) => Err(conflict.into()),
+        Some(_) => Err(conflict),
     }
 }
 
@@ -134,44 +128,62 @@ pub(crate) async fn delete_as_seen(
     version: u64,
     propagation: Propagation,
 ) -> Result<bool, ReadError> {
-    let Some(kind) = served(cluster, key).await? else {
-        return Ok(true);
-    };
     let preconditions = json!({"uid": uid, "resourceVersion": version.to_string()});
-    match send(cluster, &kind, key, &preconditions, propagation).await {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_not_found() => Ok(true),
-        Err(ApiError::Conflict { .. }) => Ok(false),
-        Err(error) => Err(error.into()),
+    match send(cluster, key, preconditions, propagation).await {
+        Ok(_) => Ok(true),
+        Err(ReadError::Api(ApiError::Conflict { .. })) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
-/// Sends a DELETE with these preconditions.
+/// Sends a DELETE with these preconditions; `None` if the object does not exist.
 async fn send(
     cluster: &Cluster,
-    kind: &ApiKind,
     key: &ObjectKey,
-    preconditions: &Value,
+    preconditions: Value,
     propagation: Propagation,
-) -> Result<(), ApiError> {
-    let namespace = key.namespace.as_deref();
-    let uri = request::path(kind, namespace, Some(&key.name))?;
+) -> Result<Option<()>, ReadError> {
     let options = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": propagation.as_str(),
         "preconditions": preconditions,
     });
-    let target = request::target("delete", kind, namespace, Some(&key.name));
-    let call = Call::with_body(
-        Method::DELETE,
-        uri,
-        request::METADATA_ONLY,
-        request::JSON,
-        options.to_string().into_bytes(),
-    );
-    request::call(cluster.client(), target, call).await?;
-    Ok(())
+    let options = options.to_string().into_bytes();
+    let sent = of_kind(cluster, key, |kind| {
+        let options = options.clone();
+        Box::pin(async move {
+            let namespace = key.namespace.as_deref();
+            let uri = request::path(&kind, namespace, Some(&key.name))?;
+            let target = request::target("delete", &kind, namespace, Some(&key.name));
+            let call = Call::with_body(
+                Method::DELETE,
+                uri,
+                request::METADATA_ONLY,
+                request::JSON,
+                options,
+            );
+            match request::call(cluster.client(), target, call).await {
+                Ok(_) => Ok(Some(())),
+                Err(error) if error.is_not_found() && !error.is_unserved() => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    });
+    Ok(sent.await?.flatten())
+}
+
+/// Reads the metadata of an object; `None` if it does not exist.
+pub(crate) async fn metadata(
+    cluster: &Cluster,
+    key: &ObjectKey,
+) -> Result<Option<ObjectMeta>, ReadError> {
+    let read = of_kind(cluster, key, |kind| {
+        Box::pin(async move {
+            read::metadata(cluster, &kind, key.namespace.as_deref(), &key.name).await
+        })
+    });
+    Ok(read.await?.flatten())
 }
 
 /// Returns whether the object with this uid is gone.
@@ -180,10 +192,7 @@ pub(crate) async fn is_gone(
     key: &ObjectKey,
     uid: &str,
 ) -> Result<bool, ReadError> {
-    let Some(kind) = served(cluster, key).await? else {
-        return Ok(true);
-    };
-    let live = read::metadata(cluster, &kind, key.namespace.as_deref(), &key.name).await?;
+    let live = metadata(cluster, key).await?;
     Ok(live.is_none_or(|live| live.uid.as_deref() != Some(uid)))
 }
 
@@ -237,59 +246,40 @@ pub(crate) async fn verify_in(
     kept: bool,
     which: Which,
 ) -> Result<Verdict, ReadError> {
-    let Some(kind) = served(cluster, key).await? else {
+    let Some(live) = metadata(cluster, key).await? else {
         return Ok(Verdict::Gone);
     };
-    let live = read::metadata(cluster, &kind, key.namespace.as_deref(), &key.name).await?;
-    let Some(live) = live else {
-        return Ok(Verdict::Gone);
-    };
-    let verdict = judge(&live, claimant, recorded, kept);
+    judge_contents(cluster, key, &live, claimant, (recorded, kept, which)).await
+}
+
+/// Decides whether a live object may be deleted, by its metadata and by what it holds. The arguments are
+/// those of [`verify_in`].
+pub(crate) async fn judge_contents(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    live: &ObjectMeta,
+    claimant: &Claimant<'_>,
+    (recorded, kept, which): (Option<&str>, bool, Which),
+) -> Result<Verdict, ReadError> {
+    let verdict = judge(live, claimant, recorded, kept);
     if matches!(which, Which::Dropped)
         && matches!(verdict, Verdict::Delete { .. } | Verdict::Recreated)
-        && ownership::run_of(&live).is_some()
+        && ownership::run_of(live).is_some()
     {
         return Ok(Verdict::OfHook);
     }
-    if !matches!(verdict, Verdict::Delete { .. }) {
+    let Verdict::Delete { uid } = verdict else {
         return Ok(verdict);
-    }
+    };
     if let Which::CreatedSince(since) = which
-        && !is_created_since(&live, since)
+        && !is_created_since(live, since)
     {
         return Ok(Verdict::Older);
     }
     Ok(match holds_others(cluster, key, claimant).await? {
-        Some(holds) => Verdict::Protected { holds },
-        None => verdict,
+        Some(held) => Verdict::Protected { uid, held },
+        None => Verdict::Delete { uid },
     })
-}
-
-/// Returns an object of others in a namespace or of a custom resource definition, for messages;
-/// `None` for every other kind.
-pub(crate) async fn holds_others(
-    cluster: &Cluster,
-    key: &ObjectKey,
-    claimant: &Claimant<'_>,
-) -> Result<Option<String>, ReadError> {
-    match (key.group.as_str(), key.kind.as_str()) {
-        ("", "Namespace") => foreign_in_namespace(cluster, &key.name, claimant).await,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            let Some((plural, group)) = key.name.split_once('.') else {
-                return Ok(None);
-            };
-            let Some(kind) = cluster.kind_of_plural(group, plural).await? else {
-                return Ok(None);
-            };
-            let foreign = |live: &ObjectMeta| is_foreign(live, claimant);
-            let objects = read::list_metadata(cluster, &kind, None, None, Some(&foreign)).await?;
-            Ok(objects
-                .iter()
-                .find(|live| foreign(live))
-                .map(|live| describe(&kind, live)))
-        }
-        _ => Ok(None),
-    }
 }
 
 /// Removes the owner reference to a custom resource from an object that outlives its release, so
@@ -300,149 +290,71 @@ pub(crate) async fn release_kept(
     uid: &str,
     primary: &Primary,
 ) -> Result<(), ReadError> {
-    let Some(kind) = served(cluster, key).await? else {
-        return Ok(());
-    };
-    let namespace = key.namespace.as_deref();
-    let mut last = None;
-    for _ in 0..MAX_ATTEMPTS {
-        let Some(live) = read::metadata(cluster, &kind, namespace, &key.name).await? else {
-            return Ok(());
-        };
-        if live.uid.as_deref() != Some(uid) {
-            return Ok(());
-        }
-        let Some(patch) = without_reference(&live, primary) else {
-            return Ok(());
-        };
-        let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
-        let target = request::target("patch", &kind, namespace, Some(&key.name));
-        let call = Call::with_body(
-            Method::PATCH,
-            format!("{uri}?fieldManager={FIELD_MANAGER}"),
-            request::METADATA_ONLY,
-            request::MERGE_PATCH,
-            patch.to_string().into_bytes(),
-        );
-        match request::call(cluster.client(), target, call).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error @ ApiError::Conflict { .. }) => last = Some(error),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    last.map_or(Ok(()), |error| Err(error.into()))
+    set_reference(cluster, key, uid, primary, false).await?;
+    Ok(())
 }
 
-/// Returns the merge patch that removes references to a custom resource; `None` if there are none.
-/// The uid may differ, because restoring a backup changes it.
-fn without_reference(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
-    let references = live.owner_references.as_deref()?;
-    let is_primary = |reference: &&_| {
-        let reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference = reference;
-        let group = reference
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        reference.uid == primary.uid
-            || (group == primary.gvk.group
-                && reference.kind == primary.gvk.kind
-                && reference.name == primary.name)
-    };
-    let rest: Vec<_> = references
-        .iter()
-        .filter(|reference| !is_primary(reference))
-        .collect();
-    if rest.len() == references.len() {
-        return None;
-    }
-    Some(json!({"metadata": {
-        "uid": live.uid,
-        "resourceVersion": live.resource_version,
-        "ownerReferences": if rest.is_empty() { Value::Null } else { json!(rest) },
-    }}))
-}
-
-async fn foreign_in_namespace(
-    cluster: &Cluster,
-    namespace: &str,
-    claimant: &Claimant<'_>,
-) -> Result<Option<String>, ReadError> {
-    let kinds = cluster.listable().await?;
-    let kinds = kinds.into_iter().filter(|kind| !is_derived(kind));
-    let mut lists = futures::stream::iter(kinds)
-        .map(|kind| async move {
-            let foreign = |live: &ObjectMeta| {
-                !is_in_every_namespace(&kind, live) && is_foreign(live, claimant)
-            };
-            let objects =
-                read::list_metadata(cluster, &kind, Some(namespace), None, Some(&foreign)).await?;
-            let found = objects
-                .iter()
-                .find(|live| foreign(live))
-                .map(|live| describe(&kind, live));
-            Ok::<_, ApiError>(found)
-        })
-        .buffer_unordered(LISTS_AT_ONCE);
-    while let Some(found) = lists.next().await {
-        if let Some(found) = found? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns whether an object belongs neither to the release nor to a controller, whose own object
-/// is checked instead.
-fn is_foreign(live: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
-    let is_record = live.labels.as_ref().is_some_and(|labels| {
-        labels.get("owner").is_some_and(|owner| owner == "helm")
-            && labels
-                .get("name")
-                .is_some_and(|name| name == claimant.release_name)
-    });
-    let foreign = matches!(ownership::ownership(live, claimant), Ownership::Foreign(_));
-    foreign && !is_record && controller_of(live).is_none()
-}
-
-/// Returns whether the cluster derives the objects of this kind from others.
-fn is_derived(kind: &ApiKind) -> bool {
-    let resource = &kind.resource;
-    matches!(
-        (resource.group.as_str(), resource.kind.as_str()),
-        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event") | ("metrics.k8s.io", _)
-    )
-}
-
-/// Returns whether every namespace has this object.
-fn is_in_every_namespace(kind: &ApiKind, live: &ObjectMeta) -> bool {
-    let name = live.name.as_deref().unwrap_or_default();
-    kind.resource.group.is_empty()
-        && matches!(
-            (kind.resource.kind.as_str(), name),
-            ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt")
-        )
-}
-
-fn describe(kind: &ApiKind, live: &ObjectMeta) -> String {
-    let name = live.name.as_deref().unwrap_or_default();
-    match &live.namespace {
-        Some(namespace) => format!("{} {namespace}/{name}", kind.resource.kind),
-        None => format!("{} {name}", kind.resource.kind),
-    }
-}
-
-/// Resolves the kind of an object; `None` if the cluster no longer serves it, so that no object can
-/// be left.
-async fn served(
+/// Adds or removes the owner reference to a custom resource. Returns the metadata of the object, `None`
+/// if it is gone or has another uid. Sends no patch if the object is as wanted.
+pub(crate) async fn set_reference(
     cluster: &Cluster,
     key: &ObjectKey,
-) -> Result<Option<std::sync::Arc<ApiKind>>, ReadError> {
-    let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
-    match cluster.resolve(&gvk).await {
-        Ok(kind) => Ok(Some(kind)),
-        Err(DiscoveryError::UnknownKind { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+    uid: &str,
+    primary: &Primary,
+    wanted: bool,
+) -> Result<Option<ObjectMeta>, ReadError> {
+    let mut attempts = 1;
+    loop {
+        let Some(live) = metadata(cluster, key).await? else {
+            return Ok(None);
+        };
+        if live.uid.as_deref() != Some(uid) {
+            return Ok(None);
+        }
+        let Some(references) = ownership::references(&live, primary, wanted) else {
+            return Ok(Some(live));
+        };
+        let patch = json!({"metadata": {
+            "uid": live.uid,
+            "resourceVersion": live.resource_version,
+            "ownerReferences": references,
+        }});
+        let body = patch.to_string().into_bytes();
+        let patched = of_kind(cluster, key, |kind| {
+            let body = body.clone();
+            Box::pin(async move { patch_metadata(cluster, &kind, key, body).await })
+        });
+        match patched.await {
+            Ok(patched) => return Ok(patched.flatten()),
+            Err(ReadError::Api(ApiError::Conflict { .. })) if attempts < MAX_ATTEMPTS => {
+                attempts += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends a merge patch, and returns the metadata of the object; `None` if it does not exist.
+async fn patch_metadata(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    key: &ObjectKey,
+    body: Vec<u8>,
+) -> Result<Option<ObjectMeta>, ApiError> {
+    let namespace = key.namespace.as_deref();
+    let uri = request::path(kind, namespace, Some(&key.name))?;
+    let target = request::target("patch", kind, namespace, Some(&key.name));
+    let call = Call::with_body(
+        Method::PATCH,
+        format!("{uri}?fieldManager={FIELD_MANAGER}"),
+        request::METADATA_ONLY,
+        request::MERGE_PATCH,
+        body,
+    );
+    match request::call(cluster.client(), target, call).await {
+        Ok(answer) => Ok(Some(answer.decode::<read::Metadata>()?.metadata)),
+        Err(error) if error.is_not_found() && !error.is_unserved() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::request::{self, Call};
 use super::{ApiError, Target};
-use responses::{CoreVersions, GroupDiscoveryList, GroupList, ResourceList, VersionInfo};
+use responses::{CoreVersions, GroupDiscoveryList, GroupList, ListForm, ResourceList, VersionInfo};
 
 /// Minimum time between two requests for the same group version.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -134,6 +134,20 @@ pub(crate) enum DiscoveryError {
     /// The API server did not report its version.
     #[error("the API server does not report its version")]
     NoVersion,
+    /// The response is not a list of what the API server serves.
+    #[error("the API server's response to {path} does not list what it serves")]
+    Unreadable {
+        /// The path of the request.
+        path: &'static str,
+    },
+    /// The API server lists a kind but does not know its path: it has just been added or removed.
+    #[error("the API server lists {kind} in {api_version}, but does not serve it")]
+    Unsettled {
+        /// Group and version.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -146,6 +160,8 @@ impl DiscoveryError {
             Self::UnknownKind { .. } => "UnknownKind",
             Self::GroupUnavailable { .. } => "GroupUnavailable",
             Self::NoVersion => "NoVersion",
+            Self::Unreadable { .. } => "UnreadableAnswer",
+            Self::Unsettled { .. } => "Unsettled",
             Self::Api(error) => error.reason(),
         }
     }
@@ -154,7 +170,9 @@ impl DiscoveryError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::UnknownKind { .. } | Self::NoVersion => false,
-            Self::GroupUnavailable { .. } => true,
+            Self::GroupUnavailable { .. } | Self::Unreadable { .. } | Self::Unsettled { .. } => {
+                true
+            }
             Self::Api(error) => error.is_transient(),
         }
     }
@@ -194,6 +212,20 @@ struct Versions {
     changed: bool,
 }
 
+impl Versions {
+    /// Returns a group version of which no kinds are known.
+    fn empty(version: GroupVersion, asked: Instant) -> Self {
+        Self {
+            version,
+            kinds: Vec::new(),
+            names: BTreeSet::new(),
+            asked,
+            unavailable: false,
+            changed: false,
+        }
+    }
+}
+
 impl DiscoveryCache {
     fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         let versions = self.groups.get(&gvk.api_version())?;
@@ -206,6 +238,49 @@ impl DiscoveryCache {
             .find(|kind| kind.resource.kind == gvk.kind)
             .cloned()
     }
+
+    /// Returns a kind in any version of its group.
+    fn kind_in_group(&self, group: &str, kind: &str) -> Option<Arc<ApiKind>> {
+        let in_group = |versions: &&Versions| versions.version.group == group && !versions.changed;
+        let mut kinds = self
+            .groups
+            .values()
+            .filter(in_group)
+            .flat_map(|versions| &versions.kinds);
+        kinds.find(|known| known.resource.kind == kind).cloned()
+    }
+
+    /// Returns the first version of a group whose server is not available.
+    fn unavailable(&self, group: &str) -> Option<String> {
+        let mut versions = self.groups.values();
+        let down = versions.find(|known| known.unavailable && known.version.group == group)?;
+        Some(down.version.api_version())
+    }
+}
+
+/// Kinds of a group that another group has taken over: the same objects, under both names.
+const MOVED: &[(&str, &[&str], &str)] = &[
+    (
+        "extensions",
+        &["DaemonSet", "Deployment", "ReplicaSet"],
+        "apps",
+    ),
+    (
+        "extensions",
+        &["Ingress", "NetworkPolicy"],
+        "networking.k8s.io",
+    ),
+    ("extensions", &["PodSecurityPolicy"], "policy"),
+];
+
+/// Returns the groups that serve the objects of a kind.
+fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
+    let moved = MOVED
+        .iter()
+        .filter(|(from, kinds, _)| *from == group && kinds.contains(&kind));
+    std::iter::once(group)
+        .chain(moved.map(|(_, _, to)| *to))
+        .collect()
 }
 
 impl Discovery {
@@ -349,29 +424,72 @@ impl Discovery {
         });
     }
 
-    /// Returns the kind with this plural, in any version; `None` if there is none.
-    pub(crate) async fn kind_of_plural(
+    /// Returns the kind that serves the objects of a group and kind now: in this version, or else in
+    /// another one. `None` is proof that there is no such object: the API server was asked for
+    /// everything that it serves, and answered completely.
+    ///
+    /// # Errors
+    /// When the answer is not complete: a request fails, or the server of the group is not available.
+    pub(crate) async fn find(
         &self,
-        group: &str,
-        plural: &str,
+        gvk: &GroupVersionKind,
     ) -> Result<Option<Arc<ApiKind>>, DiscoveryError> {
-        self.complete().await?;
-        Ok(self.read(|known| {
-            let versions = known
-                .groups
-                .values()
-                .filter(|known| known.version.group == group);
-            let mut kinds = versions.flat_map(|versions| &versions.kinds);
-            kinds.find(|kind| kind.resource.plural == plural).cloned()
-        }))
+        match self.resolve(gvk).await {
+            Err(DiscoveryError::UnknownKind { .. }) => {}
+            answer => return answer.map(Some),
+        }
+        self.refresh().await?;
+        let groups = groups_of(&gvk.group, &gvk.kind);
+        self.read(|known| {
+            for group in &groups {
+                let found = known
+                    .kind(gvk)
+                    .or_else(|| known.kind_in_group(group, &gvk.kind));
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
+            match groups.iter().find_map(|group| known.unavailable(group)) {
+                Some(api_version) => Err(DiscoveryError::GroupUnavailable { api_version }),
+                None => Ok(None),
+            }
+        })
     }
 
-    /// Returns all namespaced kinds that can be listed, each in one version.
-    pub(crate) async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
-        self.complete().await?;
+    /// Returns the scope of a kind, in any version; `None` if the kind is not served.
+    ///
+    /// # Errors
+    /// When a request fails.
+    pub(crate) async fn scope(
+        &self,
+        gvk: &GroupVersionKind,
+    ) -> Result<Option<Scope>, DiscoveryError> {
+        match self.resolve(gvk).await {
+            Ok(kind) => Ok(Some(kind.scope)),
+            Err(DiscoveryError::UnknownKind { .. }) => {
+                let other = self.read(|known| known.kind_in_group(&gvk.group, &gvk.kind));
+                Ok(other.map(|kind| kind.scope))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the API server for everything that it serves, and returns the namespaced kinds that can be
+    /// listed, each in one version. Groups that `left_out` accepts are left out.
+    ///
+    /// # Errors
+    /// When the answer is not complete: a request fails, or the server of a group is not available.
+    pub(crate) async fn listable(
+        &self,
+        left_out: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
+        self.refresh().await?;
         self.read(|known| {
             let mut chosen: BTreeMap<(String, String), Arc<ApiKind>> = BTreeMap::new();
             for (api_version, versions) in &known.groups {
+                if left_out(&versions.version.group) {
+                    continue;
+                }
                 if versions.unavailable {
                     let api_version = api_version.clone();
                     return Err(DiscoveryError::GroupUnavailable { api_version });
@@ -385,18 +503,6 @@ impl Discovery {
             }
             Ok(chosen.into_values().collect())
         })
-    }
-
-    /// Fetches all groups unless they are cached.
-    async fn complete(&self) -> Result<(), DiscoveryError> {
-        let _fetching = self.fetching.lock().await;
-        if self.read(|known| known.complete.is_none()) {
-            self.fetch_all().await?;
-            if self.read(|known| known.piecemeal) {
-                self.fetch_each_group().await?;
-            }
-        }
-        Ok(())
     }
 
     /// Fetches the parts that are older than `max_age`.
@@ -443,10 +549,12 @@ impl Discovery {
         let (core, groups) =
             futures::join!(self.get("/api", AGGREGATED), self.get("/apis", AGGREGATED));
         let (core, groups): (GroupDiscoveryList, GroupDiscoveryList) = (core?, groups?);
-        let aggregated = |list: &GroupDiscoveryList| list.kind == "APIGroupDiscoveryList";
-        if !aggregated(&core) || !aggregated(&groups) {
-            self.write(|known| known.piecemeal = true);
-            return Ok(());
+        match (core.form("/api")?, groups.form("/apis")?) {
+            (ListForm::Aggregated, ListForm::Aggregated) => {}
+            _ => {
+                self.write(|known| known.piecemeal = true);
+                return Ok(());
+            }
         }
         let now = Instant::now();
         let mut seen = BTreeMap::new();
@@ -476,6 +584,12 @@ impl Discovery {
     async fn fetch_each_group(&self) -> Result<(), DiscoveryError> {
         let core: CoreVersions = self.get("/api", request::JSON).await?;
         let list: GroupList = self.get("/apis", request::JSON).await?;
+        if core.kind != "APIVersions" || core.versions.is_empty() {
+            return Err(DiscoveryError::Unreadable { path: "/api" });
+        }
+        if list.kind != "APIGroupList" || list.groups.is_empty() {
+            return Err(DiscoveryError::Unreadable { path: "/apis" });
+        }
         let mut versions: Vec<GroupVersion> = core
             .versions
             .iter()
@@ -487,7 +601,14 @@ impl Discovery {
         }
         for version in &versions {
             match self.fetch_group(version).await {
-                Ok(()) | Err(DiscoveryError::GroupUnavailable { .. }) => {}
+                Ok(()) => {}
+                Err(DiscoveryError::GroupUnavailable { .. }) => self.update(|known| {
+                    let group = known
+                        .groups
+                        .entry(version.api_version())
+                        .or_insert_with(|| Versions::empty(version.clone(), Instant::now()));
+                    group.unavailable = true;
+                }),
                 Err(error) => return Err(error),
             }
         }
@@ -508,7 +629,7 @@ impl Discovery {
             format!("/apis/{}/{}", version.group, version.version)
         };
         let resources: ResourceList = match self.get(&path, request::JSON).await {
-            Ok(resources) => resources,
+            Ok(resources) => ResourceList::checked(resources)?,
             Err(DiscoveryError::Api(error)) if error.is_not_found() => ResourceList::default(),
             Err(DiscoveryError::Api(ApiError::Unavailable { status, .. }))
                 if status.code == 503 && !version.group.is_empty() =>

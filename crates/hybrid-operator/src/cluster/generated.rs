@@ -2,16 +2,17 @@
 
 use helm_core::manifest::ObjectKey;
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::apply::{
     Applied, Apply, WriteResponse, applied, bytes, gvk_of, incomplete, set_namespace,
 };
-use super::delete::{Propagation, delete};
 use super::failure::{ApplyError, classify};
+use super::locate::{locate, of_kind};
 use super::ownership::{self, RUN_LABEL, placed};
 use super::prepare::prepare;
-use super::read::ReadError;
+use super::read::{self, ReadError};
 use super::request::{self, Call};
 use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
@@ -48,8 +49,7 @@ pub(crate) async fn create_generated(
     if resumed {
         let selector = format!("{RUN_LABEL}={run}");
         let namespace = key.namespace.as_deref();
-        let made =
-            super::read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
+        let made = read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
         let found = made.into_iter().find(|live| {
             live.generate_name.as_deref() == Some(&prefix)
                 && live.deletion_timestamp.is_none()
@@ -77,36 +77,39 @@ pub(crate) async fn create_generated(
             let WriteResponse { metadata } = answer.decode()?;
             Ok(applied(&key, metadata, true, Vec::new(), merged))
         }
-        Err(error) => Err(classify(&key, error)),
+        Err(error) => Err(classify(&key, &object, error)),
     }
 }
 
-/// Deletes the objects that a run created for a custom resource. Returns their keys and uids.
-pub(crate) async fn delete_generated(
+/// Returns the objects that a run created for a custom resource, with their keys.
+pub(crate) async fn list_generated(
     cluster: &Cluster,
     key: &ObjectKey,
     run: &str,
     claimant: &Claimant<'_>,
-) -> Result<Vec<(ObjectKey, String)>, ReadError> {
-    let kind = cluster.resolve(&gvk_of(key)).await?;
-    let key = placed(key, kind.scope, claimant.release_namespace);
+) -> Result<Vec<(ObjectKey, ObjectMeta)>, ReadError> {
+    // Without the kind there are no objects.
+    let Some(key) = locate(cluster, key, claimant.release_namespace).await? else {
+        return Ok(Vec::new());
+    };
     let selector = format!("{RUN_LABEL}={run}");
-    let namespace = key.namespace.as_deref();
-    let made = super::read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
-    let mut asked = Vec::new();
-    for live in made {
-        if ownership::cr_of(&live) != Some(claimant.primary.identity()) {
-            continue;
-        }
+    let made = of_kind(cluster, &key, |kind| {
+        let (namespace, selector) = (key.namespace.as_deref(), selector.as_str());
+        Box::pin(async move {
+            read::list_metadata(cluster, &kind, namespace, Some(selector), None).await
+        })
+    });
+    let mut found = made.await?.unwrap_or_default();
+    found.retain(|live| ownership::cr_of(live) == Some(claimant.primary.identity()));
+    let with_key = |live: ObjectMeta| {
+        let name = live.name.clone().unwrap_or_default();
         let key = ObjectKey {
-            name: live.name.unwrap_or_default(),
+            name,
             ..key.clone()
         };
-        let uid = live.uid.unwrap_or_default();
-        delete(cluster, &key, &uid, Propagation::Background).await?;
-        asked.push((key, uid));
-    }
-    Ok(asked)
+        (key, live)
+    };
+    Ok(found.into_iter().map(with_key).collect())
 }
 
 /// Returns whether the server generates the name of an object.

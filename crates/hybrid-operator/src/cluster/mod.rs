@@ -12,7 +12,9 @@
 //! * [`discovery`]: kinds, scopes and capabilities, cached for the whole process.
 //! * [`apply`]: server-side apply that never takes over objects that are not proven to be the
 //!   release's.
+//! * [`locate`]: objects whatever has become of their version.
 //! * [`delete`]: deletion of exactly the recorded objects.
+//! * [`contents`]: what namespaces and custom resource definitions hold.
 //! * [`read`]: single objects and lists.
 //! * [`drift`] (pure): hashes of the fields that the operator owns.
 //!
@@ -22,6 +24,7 @@
 mod any_object;
 pub(crate) mod apply;
 mod conflict;
+pub(crate) mod contents;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod drift;
@@ -30,15 +33,18 @@ pub(crate) mod events;
 mod failure;
 mod generated;
 mod identity;
+pub(crate) mod locate;
 pub(crate) mod ownership;
 mod prepare;
 pub(crate) mod read;
 pub(crate) mod request;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::Capabilities;
+use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 use kube::Client;
 use kube::core::GroupVersionKind;
 
@@ -134,18 +140,59 @@ impl Cluster {
         &self.discovery
     }
 
-    /// Returns the kind with this plural, in any of its versions.
-    pub(crate) async fn kind_of_plural(
+    /// Returns which of these objects' kinds are cluster-scoped. A kind that is not served has the scope
+    /// of its definition, if that is among the objects, and else counts as namespaced.
+    pub(crate) async fn scopes<'o>(
         &self,
-        group: &str,
-        plural: &str,
-    ) -> Result<Option<Arc<ApiKind>>, DiscoveryError> {
-        self.discovery.kind_of_plural(group, plural).await
+        objects: impl IntoIterator<Item = &'o ManifestObject>,
+    ) -> Result<Scopes, DiscoveryError> {
+        let objects: Vec<&ManifestObject> = objects.into_iter().collect();
+        let mut scopes = Scopes::default();
+        let mut asked = HashSet::new();
+        for key in objects.iter().map(|object| object.key()) {
+            let name = (key.group.clone(), key.kind.clone());
+            if !asked.insert(name.clone()) {
+                continue;
+            }
+            let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+            let is_cluster_scoped = match self.discovery.scope(&gvk).await? {
+                Some(scope) => scope == Scope::Cluster,
+                None => objects.iter().any(|object| defines(object, key)),
+            };
+            if is_cluster_scoped {
+                scopes.0.insert(name);
+            }
+        }
+        Ok(scopes)
+    }
+}
+
+/// Returns whether an object is the definition of a cluster-scoped kind.
+fn defines(object: &ManifestObject, key: &ObjectKey) -> bool {
+    let text = |pointer| object.object().pointer(pointer).and_then(|v| v.as_str());
+    object.key().kind == "CustomResourceDefinition"
+        && text("/spec/group") == Some(&key.group)
+        && text("/spec/names/kind") == Some(&key.kind)
+        && text("/spec/scope") == Some("Cluster")
+}
+
+/// The cluster-scoped kinds of some objects, by group and kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scopes(HashSet<(String, String)>);
+
+impl Scopes {
+    /// Returns whether a kind is cluster-scoped.
+    pub(crate) fn is_cluster_scoped(&self, key: &ObjectKey) -> bool {
+        self.0.contains(&(key.group.clone(), key.kind.clone()))
     }
 
-    /// Returns all namespaced kinds that can be listed.
-    async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
-        self.discovery.listable().await
+    /// Returns the identity of an object of a manifest.
+    pub(crate) fn identity<'k>(
+        &self,
+        key: &'k ObjectKey,
+        release_namespace: &'k str,
+    ) -> ObjectIdentity<'k> {
+        ObjectIdentity::of(key, release_namespace, &|key| self.is_cluster_scoped(key))
     }
 }
 

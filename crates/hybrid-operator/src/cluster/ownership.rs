@@ -58,6 +58,8 @@ pub(crate) struct Marks<'a> {
     pub run: Option<&'a str>,
     /// Whether the object is a hook. Helm leaves its own metadata off hooks.
     pub hook: bool,
+    /// Whether the object in the cluster is annotated with `helm.sh/resource-policy: keep`.
+    pub kept: bool,
 }
 
 impl Marks<'_> {
@@ -74,14 +76,23 @@ impl Marks<'_> {
 /// Adds the ownership metadata of an object of a release before it is sent: that of
 /// [`mark_owned`], and Helm's.
 ///
+/// An object that is annotated to be kept has no owner reference, nor has a namespace or a custom resource
+/// definition: garbage collection does not ask what they hold.
+///
 /// A namespaced object without a namespace gets the namespace of the release.
 pub(crate) fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
-    mark_owned(
+    let reference = if marks.kept || ObjectKey::of(object).is_some_and(|key| is_container(&key)) {
+        Reference::Never
+    } else {
+        Reference::IfPossible
+    };
+    mark_with(
         object,
         marks.primary,
         marks.operator,
         marks.release_namespace,
         scope,
+        reference,
     );
     let Some(metadata) = entry_map(object, "metadata") else {
         return;
@@ -114,6 +125,25 @@ pub(crate) fn mark_owned(
     namespace: &str,
     scope: Scope,
 ) {
+    let reference = Reference::IfPossible;
+    mark_with(object, primary, operator, namespace, scope, reference);
+}
+
+/// Whether an object gets an owner reference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reference {
+    IfPossible,
+    Never,
+}
+
+fn mark_with(
+    object: &mut Value,
+    primary: &Primary,
+    operator: &OperatorId,
+    namespace: &str,
+    scope: Scope,
+    reference: Reference,
+) {
     let Some(metadata) = entry_map(object, "metadata") else {
         return;
     };
@@ -130,7 +160,7 @@ pub(crate) fn mark_owned(
         (OPERATOR_LABEL, operator.to_string()),
         (CR_LABEL, primary.identity().to_string()),
     ];
-    let kept = is_kept_value(metadata.get("annotations"));
+    let kept = reference == Reference::Never || is_kept_value(metadata.get("annotations"));
     if !kept && primary.can_be_referenced(scope, namespace.as_deref()) {
         add_owner_reference(metadata, primary);
     } else {
@@ -302,6 +332,14 @@ pub(crate) fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_
         && annotation(metadata, RELEASE_NAMESPACE_ANNOTATION) == Some(claimant.release_namespace)
 }
 
+/// Returns whether a kind's objects are deleted together with objects that they hold.
+pub(crate) fn is_container(key: &ObjectKey) -> bool {
+    matches!(
+        (key.group.as_str(), key.kind.as_str()),
+        ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+}
+
 /// Returns whether a live object is excluded from deletion.
 pub(crate) fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
@@ -438,6 +476,40 @@ fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
     references.push(reference);
 }
 
+/// Returns the owner references of an object with or without the one to a custom resource, for a merge
+/// patch; `None` if the object has them already. The uid of the present one may differ, because
+/// restoring a backup changes it.
+pub(super) fn references(live: &ObjectMeta, primary: &Primary, wanted: bool) -> Option<Value> {
+    let present = json!(live.owner_references.as_deref().unwrap_or_default());
+    let mut metadata = Map::new();
+    metadata.insert("ownerReferences".to_owned(), present.clone());
+    if wanted {
+        add_owner_reference(&mut metadata, primary);
+    } else if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
+        references.retain(|reference| !refers_to(reference, primary));
+    }
+    let references = metadata.remove("ownerReferences").unwrap_or_default();
+    let is_empty = references.as_array().is_none_or(Vec::is_empty);
+    (references != present).then(|| if is_empty { Value::Null } else { references })
+}
+
+/// Returns whether an owner reference names the custom resource that an object's label names.
+pub(crate) fn is_referenced(metadata: &ObjectMeta) -> bool {
+    let Some(label) = cr_of(metadata) else {
+        return false;
+    };
+    let references = metadata.owner_references.as_deref().unwrap_or_default();
+    references.iter().any(|reference| {
+        let group = group_of(&reference.api_version);
+        [metadata.namespace.as_deref(), None]
+            .into_iter()
+            .any(|namespace| {
+                let owner = CrIdentity::of(group, &reference.kind, namespace, &reference.name);
+                label == owner || label.component_of(&owner).is_some()
+            })
+    })
+}
+
 /// Returns whether an owner reference names the custom resource.
 fn refers_to(reference: &Value, primary: &Primary) -> bool {
     let text = |field| reference.get(field).and_then(Value::as_str);
@@ -473,6 +545,7 @@ mod tests {
             release_namespace: "prod",
             run: None,
             hook: false,
+            kept: false,
         };
         mark(&mut object, &marks, scope);
         object
@@ -582,6 +655,7 @@ mod tests {
             release_namespace: "prod",
             run: Some("r1"),
             hook: true,
+            kept: false,
         };
         mark(&mut object, &marks, Scope::Namespaced);
         assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);

@@ -26,13 +26,16 @@ pub(crate) enum ReadError {
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// It is not known whether its kind is served, because the API server does not say so.
+    #[error("cannot tell which kinds the cluster serves")]
+    Unproven(#[source] DiscoveryError),
 }
 
 impl ReadError {
     /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Discovery(error) => error.reason(),
+            Self::Discovery(error) | Self::Unproven(error) => error.reason(),
             Self::Api(error) => error.reason(),
         }
     }
@@ -42,14 +45,17 @@ impl ReadError {
         match self {
             Self::Discovery(error) => error.is_transient(),
             Self::Api(error) => error.is_transient(),
+            // Whatever keeps the API server from saying what it serves does not concern the object.
+            Self::Unproven(_) => true,
         }
     }
 }
 
+/// An object of which only the metadata is decoded.
 #[derive(Deserialize)]
-struct Metadata {
+pub(super) struct Metadata {
     #[serde(default)]
-    metadata: ObjectMeta,
+    pub(super) metadata: ObjectMeta,
 }
 
 #[derive(Deserialize)]
@@ -68,12 +74,24 @@ struct MetadataList {
 pub(crate) async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, ReadError> {
     let kind = cluster.resolve(&gvk_of(key)).await?;
     let namespace = namespace_of(&kind, key.namespace.as_deref());
-    let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
-    let target = request::target("get", &kind, namespace, Some(&key.name));
+    let answer = whole(cluster, &kind, namespace, &key.name).await;
+    answer.or_else(|error| unserved(cluster, &kind, error))
+}
+
+/// Reads an object of a kind; `None` if it does not exist.
+pub(crate) async fn whole(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<Value>, ApiError> {
+    let uri = request::path(kind, namespace, Some(name))?;
+    let target = request::target("get", kind, namespace, Some(name));
     let call = Call::get(uri, request::JSON);
     match request::call(cluster.client(), target, call).await {
         Ok(answer) => Ok(Some(answer.decode()?)),
-        Err(error) => Ok(absent(cluster, &kind, error)?),
+        Err(error) if error.is_not_found() && !error.is_unserved() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -94,9 +112,10 @@ pub(crate) async fn list(
     }
     let target = request::target("list", &kind, namespace, None);
     let call = Call::get(uri, request::JSON);
-    Ok(request::call(cluster.client(), target, call)
-        .await?
-        .decode()?)
+    match request::call(cluster.client(), target, call).await {
+        Ok(answer) => Ok(answer.decode()?),
+        Err(error) => unserved(cluster, &kind, error),
+    }
 }
 
 /// Reads the metadata of an object; `None` if it does not exist.
@@ -106,9 +125,11 @@ pub(crate) async fn get_metadata(
 ) -> Result<Option<ObjectMeta>, ReadError> {
     let kind = cluster.resolve(&gvk_of(key)).await?;
     let namespace = namespace_of(&kind, key.namespace.as_deref());
-    Ok(metadata(cluster, &kind, namespace, &key.name).await?)
+    let answer = metadata(cluster, &kind, namespace, &key.name).await;
+    answer.or_else(|error| unserved(cluster, &kind, error))
 }
 
+/// Reads the metadata of an object of a kind; `None` if it does not exist.
 pub(crate) async fn metadata(
     cluster: &Cluster,
     kind: &ApiKind,
@@ -120,7 +141,7 @@ pub(crate) async fn metadata(
     let call = Call::get(uri, request::METADATA_ONLY);
     match request::call(cluster.client(), target, call).await {
         Ok(answer) => Ok(Some(answer.decode::<Metadata>()?.metadata)),
-        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) if error.is_not_found() && !error.is_unserved() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -158,21 +179,16 @@ pub(crate) async fn list_metadata(
     }
 }
 
-/// Converts a 404 to `None` if the object does not exist, or to an error if the kind is not served.
-fn absent(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> Result<Option<Value>, ReadError> {
-    match &error {
-        ApiError::NotFound { status, .. } => {
-            if status.details.is_some() {
-                return Ok(None);
-            }
-            cluster.group_changed(&kind.resource.group);
-            Err(ReadError::Discovery(DiscoveryError::UnknownKind {
-                api_version: kind.resource.api_version.clone(),
-                kind: kind.resource.kind.clone(),
-            }))
-        }
-        _ => Err(error.into()),
+/// Converts the error of a kind that is not served; the kind is looked for anew when it is next needed.
+fn unserved<T>(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> Result<T, ReadError> {
+    if !error.is_unserved() {
+        return Err(error.into());
     }
+    cluster.group_changed(&kind.resource.group);
+    Err(ReadError::Discovery(DiscoveryError::UnknownKind {
+        api_version: kind.resource.api_version.clone(),
+        kind: kind.resource.kind.clone(),
+    }))
 }
 
 fn namespace_of<'a>(kind: &ApiKind, namespace: Option<&'a str>) -> Option<&'a str> {

@@ -202,7 +202,7 @@ mod tests {
             json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "example.com"},
                 "versions": [{"version": "v1", "resources": resources}]}]})
         };
-        let none = json!({"kind": "APIGroupDiscoveryList", "items": []});
+        let none = served(&[]);
         let script = Script::default()
             .in_any_order()
             .on("GET /api", 200, none.clone())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use helm_core::chart::File;
 use helm_core::manifest::diff::same_meaning;
-use helm_core::manifest::{ManifestObject, first_duplicate, parse_objects};
+use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use helm_core::release::{Release as Record, Revision, Status as ReleaseStatus, StoredFile};
 use helm_core::values::CoalesceError;
 use helm_core::{Coalesced, Digest, RenderError, Rendered};
@@ -87,16 +87,6 @@ pub(super) enum DesiredError {
     /// A patch of `watches.yaml` cannot be applied.
     #[error(transparent)]
     Patch(#[from] super::patches::PatchError),
-    /// The manifest contains an object twice.
-    #[error("{object} is rendered twice, by {first} and by {second}")]
-    Duplicate {
-        /// The object.
-        object: String,
-        /// Template of the first occurrence.
-        first: String,
-        /// Template of the second occurrence.
-        second: String,
-    },
     /// Each render looks up further objects.
     #[error("the templates look up new objects in each of {LOOKUP_ROUNDS} renders")]
     TooManyLookups,
@@ -128,7 +118,6 @@ impl DesiredError {
             | Self::Deleted
             | Self::Patch(_)
             | Self::Lookup { .. }
-            | Self::Duplicate { .. }
             | Self::TooManyLookups => Reason::ReconcileError,
         }
     }
@@ -147,7 +136,6 @@ impl DesiredError {
             | Self::Limit(..)
             | Self::Deleted
             | Self::Patch(_)
-            | Self::Duplicate { .. }
             | Self::TooManyLookups => false,
         }
     }
@@ -163,7 +151,6 @@ impl DesiredError {
                 | Self::Render(_)
                 | Self::Limit(..)
                 | Self::Patch(_)
-                | Self::Duplicate { .. }
         )
     }
 
@@ -283,7 +270,6 @@ pub(super) async fn desired(
         let wanted = rendered
             .objects()
             .map_err(|error| DesiredError::from(RenderError::Object(error)))?;
-        reject_duplicates(&wanted, &subject.namespace)?;
         let deployed = history
             .iter()
             .rev()
@@ -302,7 +288,12 @@ pub(super) async fn desired(
             desired.unchanged = setup.watch.lookup_is_input
                 && meta.proof.is_some()
                 && same_inputs(setup, &desired.inputs, &before)
-                && same_meaning(&objects, &wanted, &subject.namespace);
+                && {
+                    let all = objects.iter().chain(&wanted);
+                    let scopes = subject.cluster.scopes(all).await?;
+                    let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
+                    same_meaning(&objects, &wanted, &subject.namespace, &is_cluster_scoped)
+                };
         }
     }
     desired.content = Some(content);
@@ -498,31 +489,6 @@ fn same_values(a: &Value, b: &Value) -> bool {
         }
         _ => a == b,
     }
-}
-
-/// Rejects a manifest that contains an object twice: one of the two would be lost.
-pub(super) fn reject_duplicates(
-    wanted: &[ManifestObject],
-    namespace: &str,
-) -> Result<(), DesiredError> {
-    let Some((first, second)) = first_duplicate(wanted, namespace) else {
-        return Ok(());
-    };
-    let source = |index: usize| {
-        let object = wanted.get(index);
-        object
-            .and_then(ManifestObject::source)
-            .unwrap_or("?")
-            .to_owned()
-    };
-    Err(DesiredError::Duplicate {
-        object: wanted
-            .get(second)
-            .map(|object| object.key().to_string())
-            .unwrap_or_default(),
-        first: source(first),
-        second: source(second),
-    })
 }
 
 /// Returns the event for a record that cannot be read.

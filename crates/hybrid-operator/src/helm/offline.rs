@@ -14,7 +14,7 @@ use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
 use serde_json::Value;
 
 use super::chart::Chart;
-use super::desired::{DesiredError, reject_duplicates};
+use super::desired::DesiredError;
 use super::digest::DigestInputs;
 use super::environment::environment;
 use super::references::{Contents, data_of, key_of, references_of};
@@ -215,10 +215,9 @@ pub(super) fn finish(
     if let Some(latest) = input.latest {
         rendered = render(first.upgrade_to(latest.revision.next()))?;
     }
-    let objects = rendered
+    rendered
         .objects()
         .map_err(|error| PreviewError::Render(RenderError::Object(error)))?;
-    reject_duplicates(&objects, &namespace)?;
     Ok(Preview {
         name,
         namespace,

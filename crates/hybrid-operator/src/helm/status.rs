@@ -480,6 +480,7 @@ impl Status {
             None => return self.remove(ConditionType::NotAsRendered),
             Some(EventReason::ListEntriesMerged) if reasons.len() == 1 => Reason::ListEntriesMerged,
             Some(EventReason::ObjectLeft) if reasons.len() == 1 => Reason::ObjectLeft,
+            Some(EventReason::RenderedTwice) if reasons.len() == 1 => Reason::RenderedTwice,
             Some(_) => Reason::SeveralReasons,
         };
         let message = some_of(remarks.iter().map(|remark| remark.note.as_str()));
@@ -581,12 +582,14 @@ impl Status {
         );
     }
 
-    /// Returns since when the status says that the release is not ready.
-    pub(crate) fn unready_since(&self) -> Option<Timestamp> {
+    /// Returns why the release is not ready, as the status says for this generation.
+    pub(crate) fn cause(&self) -> Option<Cause> {
         let ready = self.conditions.iter().find(|condition| {
-            condition.type_ == ConditionType::Ready && condition.status == ConditionStatus::False
-        });
-        ready?.last_transition_time.parse().ok()
+            condition.type_ == ConditionType::Ready
+                && condition.status == ConditionStatus::False
+                && condition.observed_generation == self.generation
+        })?;
+        Cause::of_condition(&ready.reason, &ready.message)
     }
 
     /// Leaves the manifest of the release out of the status, and removes one that is there.

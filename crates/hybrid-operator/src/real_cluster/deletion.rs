@@ -1,6 +1,7 @@
 //! What is deleted and what is not, on a real API server.
 
 use crate::cluster::apply::Claim;
+use crate::cluster::contents::Held;
 use crate::cluster::delete::{
     Deletion, Propagation, Verdict, delete, is_gone, release_kept, verify,
 };
@@ -161,8 +162,9 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     let theirs = serde_json::from_value(config_map("theirs", &json!({}))).unwrap();
     let inner = stage.in_namespace(&name);
     inner.create(&<_>::default(), &theirs).await.unwrap();
-    let holds = format!("ConfigMap {name}/theirs");
-    assert_eq!(judge().await, Verdict::Protected { holds });
+    let held = Held::Others(format!("ConfigMap {name}/theirs"));
+    let uid = applied.uid.clone();
+    assert_eq!(judge().await, Verdict::Protected { uid, held });
     let deleted = delete(
         &stage.cluster,
         &namespace_key,
@@ -221,8 +223,9 @@ async fn a_definition_with_foreign_objects_is_protected() {
     let things = stage.api(&format!("{group}/v1"), "Thing", "things");
     let theirs = serde_json::from_value(thing("theirs")).unwrap();
     things.create(&<_>::default(), &theirs).await.unwrap();
-    let holds = format!("Thing {}/theirs", stage.namespace);
-    assert_eq!(judge().await, Verdict::Protected { holds });
+    let held = Held::Others(format!("Thing {}/theirs", stage.namespace));
+    let uid = applied.uid.clone();
+    assert_eq!(judge().await, Verdict::Protected { uid, held });
 
     // When the definition goes, so does the kind, and what was of it is gone.
     let ours = stage.apply(thing("ours"), Claim::Unproven).await.unwrap();

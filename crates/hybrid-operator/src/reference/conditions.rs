@@ -39,9 +39,10 @@ fn places(reason: Reason) -> Places {
         Reason::OtherOperator => &[(T::Contested, "True")],
         Reason::ObjectsChanged => &[(T::Drifted, "True")],
         Reason::CannotWatch => &[(T::WatchRefused, "True")],
-        Reason::ListEntriesMerged | Reason::ObjectLeft | Reason::SeveralReasons => {
-            &[(T::NotAsRendered, "True")]
-        }
+        Reason::ListEntriesMerged
+        | Reason::ObjectLeft
+        | Reason::RenderedTwice
+        | Reason::SeveralReasons => &[(T::NotAsRendered, "True")],
         Reason::StoredInParts => &[(T::LargeRecord, "True")],
         Reason::NotInSchema => &[(T::StatusPruned, "True")],
         Reason::ObjectsNotReady

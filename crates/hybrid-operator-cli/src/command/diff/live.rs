@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::cluster::{Attempt, Cluster};
 use crate::preview::Deployed;
-use crate::preview::difference::{ObjectDifference, difference};
+use crate::preview::difference::{ObjectDifference, Scopes, difference};
 
 /// Field manager of the operator's applies, which is Helm's.
 const MANAGER: &str = "helm";
@@ -28,7 +28,9 @@ pub(super) async fn compare(
     namespace: &str,
 ) -> anyhow::Result<Vec<ObjectDifference>> {
     let mut differences = Vec::new();
-    for wanted in new.iter().filter(|object| !object.hook) {
+    let scopes = Scopes::of(old.iter().chain(new));
+    let applied = scopes.applied(new, namespace);
+    for wanted in applied.into_iter().filter(|object| !object.hook) {
         let key = wanted.object.key();
         let place = key.namespace.as_deref().unwrap_or(namespace);
         let existing = cluster.get(&gvk_of(key), Some(place), &key.name).await?;
@@ -46,9 +48,10 @@ pub(super) async fn compare(
     }
     for gone in old {
         let key = gone.object.key();
+        let identity = scopes.identity(gone, namespace);
         let stays = new
             .iter()
-            .any(|wanted| wanted.object.key().is_same_object(key, namespace));
+            .any(|wanted| scopes.identity(wanted, namespace) == identity);
         if stays || gone.object.is_kept() {
             continue;
         }

@@ -7,10 +7,13 @@ use kube::core::GroupVersionKind;
 
 use super::{Interrupted, StoredRelease, is_definition, is_of_run};
 use crate::action::{ActionContext, ActionError, objects};
+use crate::cluster::DiscoveryError;
 use crate::cluster::apply::ApplyError;
-use crate::cluster::delete::{Propagation, Verdict, delete, holds_others, judge};
-use crate::cluster::ownership::placed;
-use crate::cluster::{DiscoveryError, read};
+use crate::cluster::delete::{
+    Propagation, Verdict, Which, delete, judge_contents, metadata, release_kept,
+};
+use crate::cluster::locate::locate;
+use crate::cluster::ownership::{is_referenced, placed};
 
 /// Deletes the objects of the hooks with the policy `hook-succeeded` that succeeded in a run, in
 /// reverse order.
@@ -38,22 +41,30 @@ pub(super) async fn remove(
         if is_definition(object.key()) {
             continue;
         }
-        let Some(key) = cluster_key(context, object.key()).await? else {
+        let Some(key) = locate(context.cluster, object.key(), context.namespace).await? else {
             continue;
         };
-        let Some(live) = read::get_metadata(context.cluster, &key).await? else {
+        let Some(live) = metadata(context.cluster, &key).await? else {
             continue;
         };
         if run.is_some_and(|run| !is_of_run(&live, run)) {
             continue;
         }
-        let claimant = context.claimant();
-        if let Verdict::Delete { uid } = judge(&live, &claimant, None, object.is_kept())
-            && holds_others(context.cluster, &key, &claimant)
-                .await?
-                .is_none()
-        {
-            delete(context.cluster, &key, &uid, Propagation::Background).await?;
+        let (claimant, rules) = (context.claimant(), (None, object.is_kept(), Which::All));
+        match judge_contents(context.cluster, &key, &live, &claimant, rules).await? {
+            Verdict::Delete { uid } => {
+                delete(context.cluster, &key, &uid, Propagation::Background).await?;
+            }
+            Verdict::Kept { uid } | Verdict::Protected { uid, .. } if is_referenced(&live) => {
+                release_kept(context.cluster, &key, &uid, context.primary).await?;
+            }
+            Verdict::Kept { .. }
+            | Verdict::Protected { .. }
+            | Verdict::Gone
+            | Verdict::Foreign(_)
+            | Verdict::Recreated
+            | Verdict::Older
+            | Verdict::OfHook => {}
         }
     }
     Ok(())

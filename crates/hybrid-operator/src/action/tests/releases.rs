@@ -507,3 +507,134 @@ async fn a_failed_uninstall_keeps_the_records() {
         fixture.assert_sent(lines);
     }
 }
+
+/// Puts a namespace into the objects of a record; it means nothing if their kinds are cluster-scoped.
+fn in_namespace(mut stored: StoredRelease, namespace: &str) -> StoredRelease {
+    let metadata = format!("metadata:\n  namespace: {namespace}\n");
+    stored.release.manifest = stored.release.manifest.replace("metadata:\n", &metadata);
+    stored
+}
+
+#[tokio::test]
+async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
+    for object in ["clusterroles/wide", "namespaces/wide"] {
+        let fixture = Fixture::new();
+        let mut live = Live::default();
+        let previous = fixture.install(&mut live, &[object]).await;
+        let apply = format!("apply {object}");
+        let lines = [apply.as_str(), "record 2 deployed", "record 1 superseded"];
+        fixture.expect(&lines);
+        let upgrade = stored(2, Status::PendingUpgrade, &[object], Vec::new());
+        let mut upgrade = in_namespace(upgrade, "b");
+        let deployment = Deployment {
+            previous: Some(previous),
+            ..deployment(&mut upgrade)
+        };
+        let done = deploy(&fixture.context(), &mut live, deployment).await;
+        assert_eq!(done.unwrap(), ActionProgress::Done);
+        fixture.assert_sent(&lines);
+
+        // What a failed upgrade has applied is pruned by the rollback.
+        let lines = [apply.as_str(), "record 4 deployed"];
+        fixture.expect(&lines);
+        let failed = stored(3, Status::Failed, &[object], Vec::new());
+        let mut rollback = stored(4, Status::PendingRollback, &[object], Vec::new());
+        let deployment = Deployment {
+            leftovers: vec![in_namespace(failed, "c")],
+            ..self::deployment(&mut rollback)
+        };
+        let done = deploy(&fixture.context(), &mut live, deployment).await;
+        assert_eq!(done.unwrap(), ActionProgress::Done);
+        fixture.assert_sent(&lines);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_two_groups_serve_is_not_pruned() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let mut previous = fixture.install(&mut live, &["deployments/d"]).await;
+    let manifest = previous
+        .release
+        .manifest
+        .replace("apps/v1", "extensions/v1beta1");
+    previous.release.manifest = manifest;
+    fixture.expect(&["apply deployments/d"]);
+    let unserved = json!("404 page not found");
+    fixture
+        .script
+        .expect("GET /apis/extensions/v1beta1", 404, unserved);
+    let rest = [
+        "read deployments/d",
+        "record 2 deployed",
+        "record 1 superseded",
+    ];
+    fixture.expect(&rest);
+    let mut upgrade = stored(2, Status::PendingUpgrade, &["deployments/d"], Vec::new());
+    let deployment = Deployment {
+        previous: Some(previous),
+        ..deployment(&mut upgrade)
+    };
+    let done = deploy(&fixture.context(), &mut live, deployment).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&rest);
+}
+
+#[tokio::test]
+async fn an_uninstall_and_a_pruning_wait_until_it_is_known_what_the_cluster_serves() {
+    let is_discovery = |path: &str| path == "/api" || path == "/apis";
+    for code in [403, 404, 500] {
+        let fixture = Fixture::new();
+        let faults = fixture.script.faults();
+        faults.inject_with(move |r| is_discovery(&r.path).then_some(Fault::Status(code)));
+        let mut live = Live::default();
+        let objects = ["configmaps/c"];
+        let mut uninstalling = stored(1, Status::Deployed, &objects, Vec::new());
+        let context = fixture.context();
+        fixture.expect(&["record 1 uninstalling"]);
+        let ended = uninstall(&context, &mut live, &mut uninstalling, &[], false, "").await;
+        assert!(action_result(ended).unwrap_err().1, "{code}");
+        let leftover = stored(2, Status::Failed, &objects, Vec::new());
+        let pruned = prune_leftover(&context, &mut live, &leftover, &[]).await;
+        assert!(pruned.unwrap_err().is_transient(), "{code}");
+        fixture.assert_sent(&["record 1 uninstalling"]);
+
+        faults.clear_faults();
+        let lines = ["read configmaps/c", "delete configmaps/c", "forget 1"];
+        fixture.expect(&lines);
+        let ended = uninstall(&context, &mut live, &mut uninstalling, &[], false, "").await;
+        assert_eq!(ended.unwrap(), ActionProgress::Done);
+        fixture.assert_sent(&lines);
+    }
+}
+
+#[tokio::test]
+async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let objects = ["configmaps/c", "configmaps/c", "clusterroles/r"];
+    let mut twice = stored(1, Status::PendingInstall, &objects, Vec::new());
+    let last = document("configmaps/c", "last");
+    twice.release.manifest += &last;
+    twice.release.manifest += &document("clusterroles/r", "last");
+    let lines = [
+        "create configmaps/c",
+        "create clusterroles/r",
+        "record 1 deployed",
+    ];
+    fixture.expect(&lines);
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut twice)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    let sent = fixture.script.finish();
+    for request in &sent[..2] {
+        assert_eq!(request.json()["metadata"]["annotations"]["mark"], "last");
+    }
+    fixture.assert_sent(&lines);
+    let remarks = live.take_remarks();
+    assert_eq!(remarks.len(), 2, "{remarks:?}");
+    assert!(
+        remarks
+            .iter()
+            .all(|remark| remark.reason == EventReason::RenderedTwice)
+    );
+}

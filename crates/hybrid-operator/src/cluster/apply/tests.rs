@@ -41,6 +41,7 @@ fn deployment() -> Value {
         release_namespace: "prod",
         run: None,
         hook: false,
+        kept: false,
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object
@@ -571,7 +572,7 @@ async fn failures_that_are_not_conflicts_are_passed_on() {
         (
             500,
             failure(500, "", "failed to create typed patch object", &json!(null)),
-            "InvalidObject",
+            "UnexplainedFailure",
         ),
         (
             503,
@@ -640,6 +641,7 @@ fn generated() -> Value {
         release_namespace: "prod",
         run: Some("one.v2.0"),
         hook: true,
+        kept: false,
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object

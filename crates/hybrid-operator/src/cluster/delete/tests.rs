@@ -5,6 +5,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster::contents::{Held, holds_others};
 use crate::cluster::ownership::CR_LABEL;
 
 const GET: &str = "GET /api/v1/namespaces/prod/configmaps/conf";
@@ -119,6 +120,7 @@ async fn a_recreated_object_is_not_deleted() {
 
 #[tokio::test]
 async fn an_object_of_a_kind_that_is_no_longer_served_is_gone() {
+    // Discovery lists everything, and the kind is not among it.
     let script = Script::default().on("GET /apis/gone.io/v1", 404, json!("404 page not found"));
     let key = key("gone.io/v1", "Thing", Some("prod"), "x");
     let deletion = delete(
@@ -221,6 +223,16 @@ async fn an_object_is_gone_when_it_is_missing_or_has_another_uid() {
     }
 }
 
+/// The definition of `Thing`, which two versions serve.
+fn definition() -> Value {
+    json!({"metadata": with(ours(), "name", json!("things.example.com")),
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Thing", "plural": "things"},
+            "versions": [{"name": "v0", "served": false}, {"name": "v1beta1", "served": true},
+                {"name": "v1", "served": true, "storage": true}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}]}})
+}
+
 #[tokio::test]
 async fn a_definition_with_foreign_resources_is_protected() {
     let primary = primary();
@@ -250,15 +262,19 @@ async fn a_definition_with_foreign_resources_is_protected() {
         (
             json!([live(&mine), live(&theirs)]),
             Verdict::Protected {
-                holds: "Thing other/theirs".to_owned(),
+                uid: "u1".to_owned(),
+                held: Held::Others("Thing other/theirs".to_owned()),
             },
         ),
     ] {
-        let script = Script::default().on(get, 200, live(&metadata)).on(
-            "GET /apis/example.com/v1/things",
-            200,
-            json!({"items": items}),
-        );
+        let script = Script::default()
+            .on(get, 200, live(&metadata))
+            .on(get, 200, definition())
+            .on(
+                "GET /apis/example.com/v1/things",
+                200,
+                json!({"items": items}),
+            );
         let verdict = verify(
             &Cluster::scripted(&script),
             &key,
@@ -280,8 +296,9 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     let list = |kind: &str| format!("GET {kind}");
     let empty = json!({"items": null});
     let made_with_it = json!({"items": [{"metadata": {"name": "kube-root-ca.crt"}}]});
-    let derived = json!({"items": [{"metadata": {"name": "x", "ownerReferences": [
-        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]}}]});
+    // Its owner is in the namespace, and checked itself.
+    let derived = json!({"items": [{"metadata": {"name": "x", "namespace": "app", "ownerReferences": [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "p", "uid": "u", "controller": true}]}}]});
     let script = |secrets: Value| {
         Script::default()
             .on("GET /api/v1/namespaces/app", 200, live(&metadata))
@@ -343,7 +360,8 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     assert_eq!(
         verdict,
         Verdict::Protected {
-            holds: "Secret app/theirs".to_owned()
+            uid: "u1".to_owned(),
+            held: Held::Others("Secret app/theirs".to_owned()),
         }
     );
 }
@@ -411,5 +429,243 @@ async fn a_patch_is_retried_after_a_conflict() {
     release_kept(&Cluster::scripted(&script), &conf(), "u1", &primary())
         .await
         .unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_object_is_deleted_in_another_version_if_its_own_is_no_longer_served() {
+    let things = |version: &str| {
+        json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "x.io"},
+            "versions": [{"version": version, "resources": [{"resource": "things",
+                "responseKind": {"kind": "Thing"}, "scope": "Namespaced"}]}]}]})
+    };
+    let core = || things("v1");
+    let one = |version: &str| format!("DELETE /apis/x.io/{version}/namespaces/prod/things/x");
+    let key = key("x.io/v1beta1", "Thing", Some("prod"), "x");
+    // Discovery was cached while the version was served.
+    let script = Script::default()
+        .on("GET /api", 200, core())
+        .on("GET /apis", 200, things("v1beta1"))
+        .on_text(&one("v1beta1"), 404, "404 page not found")
+        .on("GET /api", 200, core())
+        .on("GET /apis", 200, things("v1"))
+        .on("GET /apis/x.io/v1beta1", 404, not_found())
+        .on("GET /api", 200, core())
+        .on("GET /apis", 200, things("v1"))
+        .on(&one("v1"), 200, live(&ours()));
+    let cluster = Cluster::new(script.client());
+    let deletion = delete(&cluster, &key, "u1", Propagation::default()).await;
+    assert_eq!(deletion.unwrap(), Deletion::Requested);
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_path_that_the_server_lists_and_does_not_know_is_no_proof() {
+    let unknown = |script: Script| script.on_text(DELETE, 404, "404 page not found");
+    let script = unknown(unknown(Script::default()));
+    let cluster = Cluster::scripted(&script);
+    let error = delete(&cluster, &conf(), "u1", Propagation::default()).await;
+    let error = error.unwrap_err();
+    assert_eq!((error.reason(), error.is_transient()), ("Unsettled", true));
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_definition_whose_objects_cannot_be_listed_is_not_deleted() {
+    let primary = primary();
+    let key = key(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        None,
+        "things.example.com",
+    );
+    let get = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    let (v1, beta) = (
+        "GET /apis/example.com/v1/things",
+        "GET /apis/example.com/v1beta1/things",
+    );
+    let refused = |code| failure(code, "X", "", &json!({}));
+    let empty = || json!({"items": []});
+    let with_conditions = |conditions: Value| {
+        let mut definition = definition();
+        definition["status"]["conditions"] = conditions;
+        definition
+    };
+    let unserved = {
+        let mut definition = definition();
+        definition["spec"]["versions"] = json!([{"name": "v1", "served": false, "storage": true}]);
+        definition
+    };
+    let converting = || {
+        let mut definition = definition();
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        definition
+    };
+    let taken = json!([{"type": "NamesAccepted", "status": "False"}]);
+    for (what, definition, lists, expected) in [
+        (
+            "established",
+            definition(),
+            vec![(v1, 200, empty())],
+            Ok(false),
+        ),
+        (
+            "not established yet",
+            with_conditions(json!([])),
+            vec![],
+            Err(true),
+        ),
+        ("names in use", with_conditions(taken), vec![], Ok(true)),
+        ("no version served", unserved, vec![], Ok(true)),
+        (
+            "forbidden",
+            definition(),
+            vec![(v1, 403, refused(403)), (beta, 403, refused(403))],
+            Ok(true),
+        ),
+        (
+            "one version fails",
+            definition(),
+            vec![(v1, 503, refused(503)), (beta, 200, empty())],
+            Ok(false),
+        ),
+        (
+            "unavailable",
+            definition(),
+            vec![(v1, 503, refused(503)), (beta, 503, refused(503))],
+            Err(true),
+        ),
+        (
+            "no conversion",
+            converting(),
+            vec![(v1, 500, refused(500)), (beta, 500, refused(500))],
+            Ok(true),
+        ),
+        (
+            "no path",
+            definition(),
+            vec![
+                (v1, 404, json!("404 page not found")),
+                (beta, 404, json!("404 page not found")),
+            ],
+            Err(true),
+        ),
+    ] {
+        let script = Script::default().on(get, 200, definition);
+        let script = lists
+            .into_iter()
+            .fold(script, |script, (request, code, answer)| {
+                script.on(request, code, answer)
+            });
+        let held = holds_others(&Cluster::scripted(&script), &key, &claimant(&primary)).await;
+        let found = held.map(|held| match held {
+            Some(Held::Unknown(_)) => true,
+            None => false,
+            other => panic!("{what}: {other:?}"),
+        });
+        assert_eq!(
+            found.map_err(|error| error.is_transient()),
+            expected,
+            "{what}"
+        );
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn objects_count_as_those_of_their_controllers() {
+    let primary = primary();
+    let key = key(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        None,
+        "things.example.com",
+    );
+    let get = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    let owner = "GET /apis/apps/v1/namespaces/other/deployments/web";
+    let owned = |name: &str| {
+        json!({"metadata": {"name": name, "namespace": "other", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d",
+             "controller": true}]}})
+    };
+    let kept = with(
+        ours(),
+        "annotations",
+        json!({"helm.sh/resource-policy": "keep"}),
+    );
+    let kept = with(kept, "name", json!("kept"));
+    let others = |name: &str| Some(Held::Others(format!("Thing other/{name}")));
+    for (items, answer, expected) in [
+        // The release's, somebody's, and one whose owner is gone.
+        (
+            json!([owned("a"), owned("b")]),
+            Some((200, live(&with(ours(), "uid", json!("d"))))),
+            None,
+        ),
+        (
+            json!([owned("a")]),
+            Some((200, json!({"metadata": {"uid": "d"}}))),
+            others("a"),
+        ),
+        (
+            json!([owned("a")]),
+            Some((200, json!({"metadata": {"uid": "e"}}))),
+            None,
+        ),
+        (json!([owned("a")]), Some((404, not_found())), None),
+        (
+            json!([{"metadata": kept}]),
+            None,
+            Some(Held::Kept("Thing kept".to_owned())),
+        ),
+    ] {
+        let mut script = Script::default().on(get, 200, definition()).on(
+            "GET /apis/example.com/v1/things",
+            200,
+            json!({"items": items}),
+        );
+        if let Some((code, answer)) = answer {
+            script = script.on(owner, code, answer);
+        }
+        let held = holds_others(&Cluster::scripted(&script), &key, &claimant(&primary)).await;
+        assert_eq!(held.unwrap(), expected);
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_vanishes_holds_nothing_in_a_namespace() {
+    let primary = primary();
+    let key = key("v1", "Namespace", None, "app");
+    let resource = |plural: &str, kind: &str| {
+        json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced",
+            "verbs": ["list"]})
+    };
+    let core = || {
+        json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {}, "versions": [
+            {"version": "v1", "resources": [resource("secrets", "Secret")]}]}]})
+    };
+    let groups = |resources: Value| {
+        json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "x.io"},
+            "versions": [{"version": "v1", "resources": resources}]}]})
+    };
+    let secrets = "GET /api/v1/namespaces/app/secrets";
+    let things = "GET /apis/x.io/v1/namespaces/app/things";
+    let script = Script::default()
+        .in_any_order()
+        .on("GET /api", 200, core())
+        .on(
+            "GET /apis",
+            200,
+            groups(json!([resource("things", "Thing")])),
+        )
+        .on(secrets, 200, json!({"items": []}))
+        .on_text(things, 404, "404 page not found")
+        .on("GET /api", 200, core())
+        .on("GET /apis", 200, groups(json!([])))
+        .on(secrets, 200, json!({"items": []}));
+    let cluster = Cluster::new(script.client());
+    let held = holds_others(&cluster, &key, &claimant(&primary)).await;
+    assert_eq!(held.unwrap(), None);
     script.finish();
 }

@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersion};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{ApiKind, Scope, Verbs, Versions};
+use super::{ApiKind, DiscoveryError, Scope, Verbs, Versions};
 use crate::cluster::request;
 
 #[derive(Deserialize)]
@@ -80,12 +80,14 @@ pub(super) struct KindName {
 
 #[derive(Deserialize)]
 pub(super) struct CoreVersions {
+    pub(super) kind: String,
     #[serde(default, deserialize_with = "request::nullable")]
     pub(super) versions: Vec<String>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct GroupList {
+    pub(super) kind: String,
     #[serde(default, deserialize_with = "request::nullable")]
     pub(super) groups: Vec<Group>,
 }
@@ -104,6 +106,8 @@ pub(super) struct GroupVersionName {
 
 #[derive(Default, Deserialize)]
 pub(super) struct ResourceList {
+    #[serde(default)]
+    kind: String,
     #[serde(default, deserialize_with = "request::nullable")]
     pub(super) resources: Vec<Resource>,
 }
@@ -117,6 +121,28 @@ pub(super) struct Resource {
     pub(super) namespaced: bool,
     #[serde(default, deserialize_with = "request::nullable")]
     pub(super) verbs: Vec<String>,
+}
+
+/// The form in which a server lists what it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListForm {
+    /// All groups with their kinds.
+    Aggregated,
+    /// The names of the groups; the server is older than Kubernetes 1.26.
+    Names,
+}
+
+impl GroupDiscoveryList {
+    /// Returns the form of a list. Every API server has groups, and what lists none is no answer: an
+    /// empty list would mean that no object of any kind exists.
+    pub(super) fn form(&self, path: &'static str) -> Result<ListForm, DiscoveryError> {
+        let has_versions = self.items.iter().any(|group| !group.versions.is_empty());
+        match self.kind.as_str() {
+            "APIGroupDiscoveryList" if has_versions => Ok(ListForm::Aggregated),
+            "APIVersions" | "APIGroupList" => Ok(ListForm::Names),
+            _ => Err(DiscoveryError::Unreadable { path }),
+        }
+    }
 }
 
 impl VersionDiscovery {
@@ -167,6 +193,17 @@ impl VersionDiscovery {
 }
 
 impl ResourceList {
+    /// Rejects an answer that is no list of resources.
+    pub(super) fn checked(self) -> Result<Self, DiscoveryError> {
+        if self.kind == "APIResourceList" {
+            Ok(self)
+        } else {
+            Err(DiscoveryError::Unreadable {
+                path: "/apis/GROUP/VERSION",
+            })
+        }
+    }
+
     pub(super) fn read(self, version: GroupVersion, asked: Instant) -> Versions {
         let mut names: BTreeSet<String> = self
             .resources

@@ -35,6 +35,11 @@ fn things() -> Value {
             "subresources": [{"subresource": "scale", "responseKind": {"kind": "Scale"}}]}])
 }
 
+/// Only a group without kinds.
+fn other_group() -> Value {
+    aggregated(&json!([{"metadata": {"name": "y.io"}, "versions": [{"version": "v1"}]}]))
+}
+
 fn version() -> Value {
     json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
 }
@@ -292,7 +297,7 @@ async fn only_added_and_removed_kinds_are_changes() {
         ),
         ("a kind is removed", groups("Current", &things()), true),
         ("a kind is replaced", groups("Current", &other), true),
-        ("the group is removed", aggregated(&json!([])), true),
+        ("the group is removed", other_group(), true),
     ] {
         script = first(script, answer);
         discovery.refresh().await.unwrap();
@@ -324,5 +329,147 @@ async fn a_kind_found_by_a_lookup_is_a_change() {
         (discovery.epoch(), discovery.cached(&new)),
         (1, Some(found))
     );
+    script.finish();
+}
+
+/// Lists a kind in these versions of `x.io`.
+fn in_versions(versions: &[&str]) -> Value {
+    let version = |version: &&str| json!({"version": version, "resources": things()});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    aggregated(&json!([{"metadata": {"name": "x.io"}, "versions": versions}]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_gone_only_if_a_complete_answer_says_so() {
+    let refused = |code| failure(code, "X", "", &json!({}));
+    // The second answer to `/api` and `/apis`, and what it proves.
+    for (what, api, apis, expected) in [
+        ("gone", (200, core()), (200, other_group()), Ok(None)),
+        (
+            "another version",
+            (200, core()),
+            (200, in_versions(&["v2"])),
+            Ok(Some("x.io/v2")),
+        ),
+        (
+            "its server is down",
+            (200, core()),
+            (200, groups("Stale", &json!([]))),
+            Err("GroupUnavailable"),
+        ),
+        (
+            "forbidden",
+            (200, core()),
+            (403, refused(403)),
+            Err("Forbidden"),
+        ),
+        (
+            "broken",
+            (500, refused(500)),
+            (200, other_group()),
+            Err("Unavailable"),
+        ),
+        (
+            "no JSON",
+            (200, core()),
+            (200, json!("<html>")),
+            Err("UnreadableAnswer"),
+        ),
+        (
+            "no list",
+            (200, core()),
+            (200, json!({})),
+            Err("UnreadableAnswer"),
+        ),
+        (
+            "another object",
+            (200, json!({"kind": "Status"})),
+            (200, json!({"kind": "Status"})),
+            Err("UnreadableAnswer"),
+        ),
+        (
+            "an empty list",
+            (200, core()),
+            (200, aggregated(&json!([]))),
+            Err("UnreadableAnswer"),
+        ),
+        (
+            "an empty list of the core",
+            (200, aggregated(&json!(null))),
+            (200, other_group()),
+            Err("UnreadableAnswer"),
+        ),
+    ] {
+        let missing = failure(404, "NotFound", "", &json!({}));
+        let script = first(Script::default(), in_versions(&["v1beta1"]))
+            .on("GET /apis/x.io/v1", 404, missing)
+            .on("GET /api", api.0, api.1)
+            .on("GET /apis", apis.0, apis.1);
+        let discovery = discovery(&script);
+        discovery.refresh().await.unwrap();
+        let found = discovery.find(&gvk("x.io", "Thing")).await;
+        let found = found.map(|kind| kind.map(|kind| kind.resource.api_version.clone()));
+        let found = found.map_err(|error| error.reason());
+        let expected = expected.map(|version: Option<&str>| version.map(ToOwned::to_owned));
+        assert_eq!(found, expected, "{what}");
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_down_is_not_empty_without_aggregated_discovery() {
+    let script = Script::default()
+        .on(
+            "GET /api",
+            200,
+            json!({"kind": "APIVersions", "versions": ["v1"]}),
+        )
+        .on(
+            "GET /apis",
+            200,
+            json!({"kind": "APIGroupList", "groups": [
+            {"name": "x.io", "versions": [{"version": "v1"}]}]}),
+        )
+        .on(
+            "GET /api",
+            200,
+            json!({"kind": "APIVersions", "versions": ["v1"]}),
+        )
+        .on(
+            "GET /apis",
+            200,
+            json!({"kind": "APIGroupList", "groups": [
+            {"name": "x.io", "versions": [{"version": "v1"}]}]}),
+        )
+        .on("GET /api/v1", 200, resource_list(&json!([])))
+        .on(
+            "GET /apis/x.io/v1",
+            503,
+            failure(503, "ServiceUnavailable", "", &json!({})),
+        );
+    let kinds = discovery(&script).listable(|_| false).await;
+    assert_eq!(kinds.unwrap_err().reason(), "GroupUnavailable");
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_kind_that_moved_to_another_group_is_found_there() {
+    let apps = aggregated(
+        &json!([{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+        "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+            "scope": "Namespaced"}]}]}]),
+    );
+    let script = first(Script::default(), apps.clone()).on(
+        "GET /apis/extensions/v1",
+        404,
+        failure(404, "NotFound", "", &json!({})),
+    );
+    let script = first(script, apps);
+    let discovery = discovery(&script);
+    let found = discovery
+        .find(&gvk("extensions", "Deployment"))
+        .await
+        .unwrap();
+    assert_eq!(found.unwrap().resource.api_version, "apps/v1");
     script.finish();
 }

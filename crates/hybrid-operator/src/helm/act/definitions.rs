@@ -470,11 +470,15 @@ impl<'a> Installer<'a> {
     async fn undiscovered(&self, files: &[CrdFile]) -> Result<Option<String>, CrdError> {
         for file in files {
             for object in parse(file)?.iter().filter(|object| is_definition(object)) {
-                let name = &object.key().name;
-                let Some((plural, group)) = name.split_once('.') else {
+                let text = |pointer| object.object().pointer(pointer).and_then(Value::as_str);
+                let (Some(group), Some(kind)) = (text("/spec/group"), text("/spec/names/kind"))
+                else {
                     continue;
                 };
-                let found = self.cluster.kind_of_plural(group, plural).await;
+                let name = &object.key().name;
+                let version = served_version(object.object()).unwrap_or_default();
+                let gvk = GroupVersionKind::gvk(group, version, kind);
+                let found = self.cluster.discovery().scope(&gvk).await;
                 let found = found.map_err(|source| CrdError::Discovery {
                     path: file.path().to_owned(),
                     source,
@@ -494,6 +498,13 @@ impl<'a> Installer<'a> {
             self.cluster.group_changed(group);
         }
     }
+}
+
+/// Returns the first version that a CRD serves.
+fn served_version(definition: &Value) -> Option<&str> {
+    let versions = definition.pointer("/spec/versions")?.as_array()?;
+    let served = versions.iter().find(|version| version["served"] == true)?;
+    served["name"].as_str()
 }
 
 impl Place<'_> {

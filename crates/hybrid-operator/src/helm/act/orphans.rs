@@ -13,8 +13,9 @@ use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::{ActContext, ActError};
 use crate::action::uninstall::remove_all;
+use crate::cluster::locate::locate;
 use crate::cluster::ownership::cr_selector;
-use crate::cluster::{Scope, read};
+use crate::cluster::read;
 
 /// Finds the objects outside of the release namespace that have the custom resource's label.
 /// Garbage collection deletes those inside, which have it as their owner.
@@ -23,7 +24,7 @@ pub(super) async fn find(
     memory: &mut Memory,
 ) -> Result<Vec<ManifestObject>, ActError> {
     let mut found = Vec::new();
-    for (gvk, namespace) in places_outside(context, memory).await {
+    for (gvk, namespace) in places_outside(context, memory).await? {
         found.extend(labelled(context, &gvk, namespace.as_deref()).await?);
     }
     Ok(found)
@@ -45,7 +46,7 @@ pub(super) async fn remove(
 async fn places_outside(
     context: &ActContext<'_>,
     memory: &mut Memory,
-) -> HashSet<(GroupVersionKind, Option<String>)> {
+) -> Result<HashSet<(GroupVersionKind, Option<String>)>, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);
     let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();
     let computed = inputs(setup, access, subject, memory, context.notices).await;
@@ -59,20 +60,15 @@ async fn places_outside(
     }
     let mut places = HashSet::new();
     for key in keys {
-        let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
-        // An unserved kind has no objects.
-        let Ok(kind) = access.cluster.resolve(&gvk).await else {
+        let Some(key) = locate(&access.cluster, &key, &subject.namespace).await? else {
             continue;
         };
-        match (kind.scope, key.namespace) {
-            (Scope::Cluster, _) => drop(places.insert((gvk, None))),
-            (Scope::Namespaced, Some(namespace)) if namespace != subject.namespace => {
-                places.insert((gvk, Some(namespace)));
-            }
-            (Scope::Namespaced, _) => {}
+        if key.namespace.as_ref() != Some(&subject.namespace) {
+            let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+            places.insert((gvk, key.namespace));
         }
     }
-    places
+    Ok(places)
 }
 
 /// Lists the objects of a kind that have the custom resource's label.

@@ -15,10 +15,10 @@ use super::super::memory::Memory;
 use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
-use super::uninstall::{may_run_hooks, readable};
+use super::uninstall::{may_run_hooks, readable, unread};
 use super::{ActContext, ActError, POLL_INTERVAL};
-use crate::action::ActionProgress;
 use crate::action::uninstall::uninstall;
+use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 
@@ -74,6 +74,9 @@ pub(super) async fn run(
                 StepOutcome::Progressing { why, release },
                 Next::After(POLL_INTERVAL),
             ));
+        }
+        Err(ActionError::Read(error)) if error.is_transient() => {
+            return Ok(unread(&stored, &error));
         }
         Err(error) if error.is_transient() => return Err(error.into()),
         Err(error) => {

@@ -18,10 +18,11 @@ use super::super::status::chain;
 use super::record::unproven_record_event;
 use super::stranded::{self, Deleter};
 use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans};
-use crate::action::ActionProgress;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
+use crate::action::{ActionError, ActionProgress};
+use crate::cluster::read::ReadError;
 use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
 
@@ -77,6 +78,9 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                 ));
             }
             Err(error) if stranded::is_refused(context, &error) => Some(error),
+            Err(ActError::Action(ActionError::Read(error))) if error.is_transient() => {
+                return Ok(unread(&stored, &error));
+            }
             Err(ActError::Action(error)) if !error.is_transient() => {
                 return Ok(failed(&stored, chain(&error)));
             }
@@ -188,6 +192,20 @@ async fn finish(
     Ok(Report::gone())
 }
 
+/// Returns the report of an uninstall that cannot go on now, because it is not known what is in the
+/// cluster. The custom resource stays until it is.
+pub(super) fn unread(stored: &StoredRelease, error: &ReadError) -> Report {
+    let message = chain(error);
+    let outcome = StepOutcome::Progressing {
+        why: format!("the API server: {message}"),
+        release: Some(Box::new(describe(stored))),
+    };
+    Report {
+        error: Some(message),
+        ..Report::new(outcome, Next::After(POLL_INTERVAL))
+    }
+}
+
 /// Returns whether the hooks of a record may run at the uninstall: the record has a proof, or the
 /// chart renders its hooks. Otherwise an event says so.
 pub(super) async fn may_run_hooks(
@@ -233,17 +251,24 @@ async fn is_rendered(
     }
 }
 
-/// Returns the newest readable record, and the earlier ones back to the deployed one, whose objects
-/// may exist. `None` if there are no records.
+/// Returns the newest readable record, and the earlier ones, newest first. Those before the deployed one
+/// have no objects any more, since later revisions have pruned them; what their hooks have made may be
+/// there. `None` if there are no records.
 pub(super) async fn readable(
     context: &ActContext<'_>,
     own: &[RecordMeta],
 ) -> Result<Option<(StoredRelease, Vec<StoredRelease>)>, ActError> {
-    let mut records = Vec::new();
+    let mut records: Vec<StoredRelease> = Vec::new();
     let mut unreadable = None;
+    let mut pruned = false;
     for meta in own.iter().rev() {
         match context.load_record(meta).await {
-            Ok(stored) => records.push(stored),
+            Ok(mut stored) => {
+                if pruned {
+                    stored.release.manifest.clear();
+                }
+                records.push(stored);
+            }
             Err(ActError::Store(error)) if error.is_corrupt() => {
                 context.notices.add(corrupt_record_event(&error));
                 unreadable = Some(error);
@@ -251,9 +276,7 @@ pub(super) async fn readable(
             Err(error) => return Err(error),
         }
         let good = matches!(meta.status, Status::Deployed | Status::Superseded);
-        if good && !records.is_empty() {
-            break;
-        }
+        pruned = pruned || good && !records.is_empty();
     }
     // Without a manifest it is unknown what to delete, so delete nothing.
     match (records.is_empty(), unreadable) {

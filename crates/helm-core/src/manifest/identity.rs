@@ -1,0 +1,213 @@
+//! `ObjectIdentity`: which object of a cluster a document describes.
+//!
+//! An object is the same in any version of its group, and the namespace of a document means nothing if
+//! the kind is cluster-scoped. Only the cluster knows which kinds are; whoever has asked it passes a
+//! function that says so.
+
+use std::collections::HashMap;
+
+use super::{ManifestObject, ObjectKey};
+
+/// What identifies an object in a cluster: group, kind, namespace if the kind is namespaced, and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectIdentity<'k> {
+    group: &'k str,
+    kind: &'k str,
+    namespace: Option<&'k str>,
+    name: &'k str,
+}
+
+impl<'k> ObjectIdentity<'k> {
+    /// Returns the identity of an object of a manifest. A namespaced object without a namespace is in
+    /// `namespace`.
+    ///
+    /// ```
+    /// use helm_core::manifest::{ObjectIdentity, ObjectKey};
+    /// let object = serde_json::json!({
+    ///     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+    ///     "metadata": {"name": "reader", "namespace": "ignored"},
+    /// });
+    /// let key = ObjectKey::of(&object).unwrap();
+    /// let bare = ObjectKey { namespace: None, ..key.clone() };
+    /// let is_cluster_scoped = |key: &ObjectKey| key.kind.starts_with("Cluster");
+    /// assert_eq!(
+    ///     ObjectIdentity::of(&key, "prod", &is_cluster_scoped),
+    ///     ObjectIdentity::in_cluster(&bare),
+    /// );
+    /// ```
+    pub fn of(
+        key: &'k ObjectKey,
+        namespace: &'k str,
+        is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
+    ) -> Self {
+        let own = key.namespace.as_deref().unwrap_or(namespace);
+        Self {
+            namespace: (!is_cluster_scoped(key)).then_some(own),
+            ..Self::in_cluster(key)
+        }
+    }
+
+    /// Returns the identity of an object whose key has a namespace only if its kind is namespaced.
+    pub fn in_cluster(key: &'k ObjectKey) -> Self {
+        Self {
+            group: &key.group,
+            kind: &key.kind,
+            namespace: key.namespace.as_deref(),
+            name: &key.name,
+        }
+    }
+}
+
+/// Returns the objects that a later one of the same identity replaces, each with the index of the last
+/// such object. Objects without a name are never replaced, because the API server generates a name
+/// for each.
+///
+/// Runs in linear time.
+///
+/// ```
+/// use helm_core::manifest::{parse_objects, replaced};
+/// let objects = parse_objects(
+///     r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+/// ---
+/// {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "prod"}}"#,
+/// )?;
+/// assert_eq!(replaced(&objects, "prod", &|_| false), [(0, 1)]);
+/// assert_eq!(replaced(&objects, "test", &|_| false), []);
+/// # Ok::<(), helm_core::manifest::ManifestError>(())
+/// ```
+pub fn replaced(
+    objects: &[ManifestObject],
+    namespace: &str,
+    is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
+) -> Vec<(usize, usize)> {
+    let mut last = HashMap::with_capacity(objects.len());
+    for (index, object) in objects.iter().enumerate() {
+        if let Some(identity) = named(object, namespace, is_cluster_scoped) {
+            last.insert(identity, index);
+        }
+    }
+    let replacements = objects.iter().enumerate().filter_map(|(index, object)| {
+        let last = *last.get(&named(object, namespace, is_cluster_scoped)?)?;
+        (last != index).then_some((index, last))
+    });
+    replacements.collect()
+}
+
+/// Returns the identity of an object that has a name.
+fn named<'k>(
+    object: &'k ManifestObject,
+    namespace: &'k str,
+    is_cluster_scoped: &dyn Fn(&ObjectKey) -> bool,
+) -> Option<ObjectIdentity<'k>> {
+    let key = object.key();
+    (!key.name.is_empty()).then(|| ObjectIdentity::of(key, namespace, is_cluster_scoped))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{parse_objects, push_object};
+    use super::*;
+
+    fn objects(of: &[(&str, &str, &str)]) -> Vec<ManifestObject> {
+        let mut objects = Vec::new();
+        for (api_version, namespace, name) in of {
+            let object = json!({"apiVersion": api_version, "kind": "Deployment",
+                "metadata": {"name": name, "namespace": namespace}});
+            push_object(object, 1, None, &mut objects).unwrap();
+        }
+        objects
+    }
+
+    /// Says that the kinds of the group `wide` are cluster-scoped.
+    fn wide(key: &ObjectKey) -> bool {
+        key.group == "wide"
+    }
+
+    #[test]
+    fn the_last_object_of_an_identity_replaces_the_others() {
+        let table = [
+            (vec![("apps/v1", "", "a"), ("apps/v1", "", "b")], vec![]),
+            (
+                vec![("apps/v1", "", "a"), ("apps/v1beta1", "", "a")],
+                vec![(0, 1)],
+            ),
+            (
+                vec![("apps/v1", "", "a"), ("extensions/v1", "", "a")],
+                vec![],
+            ),
+            (vec![("apps/v1", "x", "a"), ("apps/v1", "y", "a")], vec![]),
+            // Cluster-scoped: the namespace of the text means nothing.
+            (
+                vec![("wide/v1", "x", "a"), ("wide/v1", "y", "a")],
+                vec![(0, 1)],
+            ),
+            (
+                vec![("wide/v1", "x", "a"), ("wide/v1", "", "a")],
+                vec![(0, 1)],
+            ),
+            (
+                vec![("apps/v1", "ns", "a"), ("apps/v1", "", "a")],
+                vec![(0, 1)],
+            ),
+            // The server generates the missing names.
+            (vec![("apps/v1", "", ""), ("apps/v1", "", "")], vec![]),
+            (
+                vec![
+                    ("apps/v1", "", "a"),
+                    ("apps/v1", "", "b"),
+                    ("apps/v1", "", "b"),
+                    ("apps/v1", "", "a"),
+                    ("apps/v1", "", "a"),
+                ],
+                vec![(0, 4), (1, 2), (3, 4)],
+            ),
+        ];
+        for (of, expected) in table {
+            assert_eq!(replaced(&objects(&of), "ns", &wide), expected, "{of:?}");
+        }
+    }
+
+    #[test]
+    fn result_agrees_with_a_comparison_of_all_pairs() {
+        let names = ["a", "b", ""];
+        let mut all = Vec::new();
+        for first in 0..27 {
+            for second in 0..27 {
+                let one = |n: usize| {
+                    (
+                        ["v1", "g/v1", "wide/v2"][n % 3],
+                        ["", "ns", "x"][n / 3 % 3],
+                        names[n / 9],
+                    )
+                };
+                all.push([one(first), one(second)]);
+            }
+        }
+        for pair in all {
+            let objects = objects(&pair);
+            let (a, b) = (objects[0].key(), objects[1].key());
+            let namespace = |key: &ObjectKey| {
+                let own = key.namespace.clone().unwrap_or("ns".to_owned());
+                if wide(key) { String::new() } else { own }
+            };
+            let same = !a.name.is_empty()
+                && (&a.group, &a.kind, &a.name) == (&b.group, &b.kind, &b.name)
+                && namespace(a) == namespace(b);
+            let found = replaced(&objects, "ns", &wide);
+            assert_eq!(!found.is_empty(), same, "{pair:?}");
+        }
+    }
+
+    // A comparison of all pairs would take hours here.
+    #[test]
+    fn manifest_with_the_maximum_number_of_objects_is_checked_quickly() {
+        let secret =
+            |name: usize| format!("{{apiVersion: v1, kind: Secret, metadata: {{name: s{name}}}}}");
+        let all = (0..super::super::MAX_OBJECTS - 1).chain([7]).map(secret);
+        let text = all.collect::<Vec<_>>().join("\n---\n");
+        let objects = parse_objects(&text).unwrap();
+        assert_eq!(replaced(&objects, "ns", &wide), [(7, objects.len() - 1)]);
+    }
+}

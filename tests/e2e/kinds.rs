@@ -1,0 +1,443 @@
+//! Kinds that come, go and change their versions under a release, and objects whose manifest says
+//! something else about them than the cluster does.
+
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use crate::world::{
+    ANYTHING, LIMIT, Project, World, api_of, apply, cluster_api, condition, create, define,
+    definition_of, merge,
+};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+/// A group of custom resources that no other test has.
+fn group(prefix: &str) -> String {
+    format!("{prefix}{}.example.com", std::process::id())
+}
+
+/// Waits until the release of a revision is deployed and the custom resource ready.
+async fn ready_at(world: &World, revision: u64) {
+    let is_ready = |cr: &Value| {
+        let ready = condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+        ready && cr["status"]["release"]["revision"] == revision
+    };
+    world.until("Widget", "one", "ready", is_ready).await;
+}
+
+async fn gone(world: &World, api: &Api<DynamicObject>, name: &str) {
+    let gone = hybrid_operator_test::wait::gone(api, name, LIMIT).await;
+    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
+/// A ClusterRole and a Namespace, whose kinds are cluster-scoped, with a namespace that means nothing.
+const WIDE: &str = "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: {{ .Release.Namespace }}-wide, namespace: {{ .Values.text }}}
+rules: []
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: {{ .Release.Namespace }}-wide, namespace: {{ .Values.text }}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: {{ .Release.Namespace }}-wide}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+{{- if .Values.broken }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: broken}
+data: {value: {is: {not: text}}}
+{{- end }}
+";
+
+#[tokio::test]
+async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
+    let project = Project::new("", &[("wide.yaml", WIDE)]);
+    let Some(world) = project.start("wide").await else {
+        return;
+    };
+    let name = format!("{}-wide", world.namespace.name());
+    let roles = cluster_api(&world.namespace, "ClusterRole");
+    let namespaces = cluster_api(&world.namespace, "Namespace");
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim"));
+    let claims: Api<DynamicObject> =
+        Api::namespaced_with(world.namespace.client(), &name, &resource);
+    world.widget("one", json!({"text": "a"})).await;
+    world.has_history("one", &["deployed"]).await;
+    let uids = async || {
+        let live = [
+            roles.get(&name).await.unwrap(),
+            namespaces.get(&name).await.unwrap(),
+            claims.get("data").await.unwrap(),
+        ];
+        assert!(
+            live.iter()
+                .all(|live| live.metadata.deletion_timestamp.is_none())
+        );
+        live.map(|live| live.uid())
+    };
+    let before = uids().await;
+    world.widget("one", json!({"text": "b"})).await;
+    world.has_history("one", &["superseded", "deployed"]).await;
+    assert_eq!(uids().await, before);
+    // An upgrade that fails is rolled back, and what it has applied is pruned.
+    world
+        .widget("one", json!({"text": "c", "broken": true}))
+        .await;
+    world
+        .has_history("one", &["superseded", "superseded", "failed", "deployed"])
+        .await;
+    assert_eq!(uids().await, before);
+    world.remove("Widget", "one").await;
+    gone(&world, &roles, &name).await;
+    gone(&world, &namespaces, &name).await;
+}
+
+#[tokio::test]
+async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_others() {
+    let group = group("templated");
+    let definition = definition_of(&group, "Thing", "Namespaced", ANYTHING);
+    let own = format!(
+        "{{{{- if .Values.own }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{name: own}}\n{{{{- end }}}}\n"
+    );
+    let project = Project::new("", &[("crd.yaml", &definition), ("own.yaml", &own)]);
+    let Some(world) = project.start("templated").await else {
+        return;
+    };
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let (name, things) = (
+        format!("things.{group}"),
+        api_of(&world.namespace, &group, "Thing"),
+    );
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    create(&things, &group, "Thing", "theirs").await;
+    world.remove("Widget", "one").await;
+    let live = definitions.get(&name).await.unwrap();
+    assert!(live.metadata.deletion_timestamp.is_none());
+    assert!(things.get_opt("theirs").await.unwrap().is_some());
+    // Without them it goes with its release, and with the release's own objects of the kind.
+    things
+        .delete("theirs", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.widget("one", json!({"own": true})).await;
+    world.ready("Widget", "one").await;
+    assert!(things.get_opt("own").await.unwrap().is_some());
+    world.remove("Widget", "one").await;
+    gone(&world, &definitions, &name).await;
+}
+
+const NAMESPACE: &str = "\
+apiVersion: v1
+kind: Namespace
+metadata: {name: {{ .Release.Namespace }}-made}
+";
+
+#[tokio::test]
+async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
+    let project = Project::new("", &[("namespace.yaml", NAMESPACE), ("map.yaml", MAP)]);
+    let Some(world) = project.start("younger").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let (group, made) = (group("younger"), format!("{}-made", world.namespace.name()));
+    define(
+        world.plane,
+        &definition_of(&group, "Thing", "Namespaced", ANYTHING),
+    )
+    .await;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Thing"));
+    let things: Api<DynamicObject> =
+        Api::namespaced_with(world.namespace.client(), &made, &resource);
+    create(&things, &group, "Thing", "theirs").await;
+    world.remove("Widget", "one").await;
+    let namespaces = cluster_api(&world.namespace, "Namespace");
+    let live = namespaces.get(&made).await.unwrap();
+    assert!(live.metadata.deletion_timestamp.is_none());
+    assert!(things.get_opt("theirs").await.unwrap().is_some());
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let name = format!("things.{group}");
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    namespaces
+        .delete(&made, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
+    let group = group("leaving");
+    let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
+    let Some(world) = project.start("leaving").await else {
+        return;
+    };
+    define(
+        world.plane,
+        &definition_of(&group, "Thing", "Namespaced", ANYTHING),
+    )
+    .await;
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let name = format!("things.{group}");
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    gone(&world, &definitions, &name).await;
+    world.remove("Widget", "one").await;
+    let made = format!("{}-made", world.namespace.name());
+    gone(&world, &cluster_api(&world.namespace, "Namespace"), &made).await;
+}
+
+/// A definition with two versions, of which the first may no longer be served.
+fn two_versions(group: &str, serves_first: bool) -> String {
+    let version = |name: &str, served: bool, storage: bool| {
+        format!(
+            "  - {{name: {name}, served: {served}, storage: {storage}, schema: {{openAPIV3Schema: {ANYTHING}}}}}\n"
+        )
+    };
+    let one = definition_of(group, "Thing", "Namespaced", ANYTHING);
+    let (head, _) = one.split_once("  versions:\n").unwrap();
+    let versions = version("v1alpha1", serves_first, false) + &version("v1", true, true);
+    format!("{head}  versions:\n{versions}")
+}
+
+#[tokio::test]
+async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled() {
+    let group = group("versions");
+    let thing = format!(
+        "{{{{- if .Values.thing }}}}\napiVersion: {group}/v1alpha1\nkind: Thing\nmetadata: {{name: thing}}\n{{{{- end }}}}\n"
+    );
+    let project = Project::new("", &[("thing.yaml", &thing), ("map.yaml", MAP)]);
+    let Some(world) = project.start("versions").await else {
+        return;
+    };
+    define(world.plane, &two_versions(&group, true)).await;
+    let things = api_of(&world.namespace, &group, "Thing");
+    world.widget("one", json!({"thing": true})).await;
+    ready_at(&world, 1).await;
+    define(world.plane, &two_versions(&group, false)).await;
+    world.widget("one", json!({"thing": false})).await;
+    gone(&world, &things, "thing").await;
+    ready_at(&world, 2).await;
+
+    // The same at the uninstall.
+    define(world.plane, &two_versions(&group, true)).await;
+    world.widget("one", json!({"thing": true})).await;
+    ready_at(&world, 3).await;
+    assert!(things.get_opt("thing").await.unwrap().is_some());
+    define(world.plane, &two_versions(&group, false)).await;
+    world.remove("Widget", "one").await;
+    gone(&world, &things, "thing").await;
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let name = format!("things.{group}");
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() {
+    let group = group("generated");
+    let generated = format!(
+        "{{{{- if .Values.made }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{generateName: made-}}\n{{{{- end }}}}\n"
+    );
+    let project = Project::new("", &[("made.yaml", &generated), ("map.yaml", MAP)]);
+    let Some(world) = project.start("generated").await else {
+        return;
+    };
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let name = format!("things.{group}");
+    for (custom_resource, upgrades) in [("one", true), ("two", false)] {
+        define(
+            world.plane,
+            &definition_of(&group, "Thing", "Namespaced", ANYTHING),
+        )
+        .await;
+        world.widget(custom_resource, json!({"made": true})).await;
+        world.ready("Widget", custom_resource).await;
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        gone(&world, &definitions, &name).await;
+        if upgrades {
+            world.widget(custom_resource, json!({"made": false})).await;
+            let map = format!("{custom_resource}-map");
+            world
+                .until("ConfigMap", &map, "there", |map| !map.is_null())
+                .await;
+            world
+                .has_history(custom_resource, &["superseded", "deployed"])
+                .await;
+        }
+        world.remove("Widget", custom_resource).await;
+    }
+}
+
+#[tokio::test]
+async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
+    let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
+    let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
+    let project = Project::new("", &[("a.yaml", &first), ("b.yaml", &last)]);
+    let Some(world) = project.start("twice").await else {
+        return;
+    };
+    for n in 1..=2 {
+        world.widget("one", json!({"n": n})).await;
+        let value = format!("last {n}");
+        let map = world.data("one-map", json!({"value": value})).await;
+        world.ready("Widget", "one").await;
+        let told = world.is("one", "NotAsRendered").await;
+        assert_eq!(told["reason"], "RenderedTwice");
+        let message = told["message"].as_str().unwrap();
+        assert!(
+            message.contains("a.yaml") && message.contains("b.yaml"),
+            "{message}"
+        );
+        let after = world.api("ConfigMap").get("one-map").await.unwrap();
+        assert_eq!(
+            map["metadata"]["resourceVersion"],
+            json!(after.resource_version())
+        );
+    }
+    assert_eq!(world.history("one").await, ["superseded", "deployed"]);
+    // Drift is repaired to the last one, too.
+    let theirs = json!({"data": {"value": "theirs"}});
+    apply(&world.api("ConfigMap"), "one-map", &theirs).await;
+    world.data("one-map", json!({"value": "last 2"})).await;
+    world.remove("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+}
+
+/// Objects to be kept: one with a generated name, the item of a list, and one that only a user
+/// annotates; and a hook, before which garbage collection deletes what has an owner.
+const KEPT: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  generateName: generated-
+  annotations: {helm.sh/resource-policy: keep}
+data: {value: generated}
+---
+apiVersion: v1
+kind: List
+metadata: {annotations: {helm.sh/resource-policy: keep}}
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: listed}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: annotated}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
+";
+
+#[tokio::test]
+async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_the_foreground() {
+    let project = Project::new("", &[("kept.yaml", KEPT)]);
+    let Some(world) = project.start("kept").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+    merge(&maps, "annotated", &keep).await;
+    let released = |map: &Value| map["metadata"]["ownerReferences"].is_null();
+    world
+        .until("ConfigMap", "annotated", "released", released)
+        .await;
+    let foreground = DeleteParams::foreground();
+    drop(
+        world
+            .api("Widget")
+            .delete("one", &foreground)
+            .await
+            .unwrap(),
+    );
+    gone(&world, &world.api("Widget"), "one").await;
+    let all = maps.list(&ListParams::default()).await.unwrap();
+    let left = all
+        .iter()
+        .filter(|map| map.metadata.deletion_timestamp.is_none());
+    let mut left: Vec<String> = left
+        .map(|map| map.name_any())
+        .filter(|name| name != "kube-root-ca.crt")
+        .collect();
+    left.sort();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert_eq!(
+        (left[0].as_str(), left[2].as_str()),
+        ("annotated", "listed")
+    );
+    assert!(left[1].starts_with("generated-"), "{left:?}");
+}
+
+/// A hook of any name in any namespace.
+const HOOK: &str = "\
+{{- if .Values.hook }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Values.hook }}
+  namespace: {{ .Values.place | default .Release.Namespace }}
+  annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}
+{{- end }}
+";
+
+#[tokio::test]
+async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
+    let project = Project::new("", &[("hook.yaml", HOOK), ("map.yaml", MAP)]);
+    let Some(world) = project.start("all-hooks").await else {
+        return;
+    };
+    let elsewhere = world.namespace.name().to_owned();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    let outside: Api<DynamicObject> =
+        Api::namespaced_with(world.namespace.client(), "default", &resource);
+    for (revision, spec) in [
+        json!({"hook": elsewhere, "place": "default"}),
+        json!({"hook": "first"}),
+        json!({"hook": "second"}),
+        json!({"value": "without"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut spec = spec;
+        spec["value"] = json!(revision);
+        world.widget("one", spec).await;
+        ready_at(&world, revision as u64 + 1).await;
+    }
+    let maps = world.api("ConfigMap");
+    for name in ["first", "second"] {
+        assert!(maps.get_opt(name).await.unwrap().is_some(), "{name}");
+    }
+    assert!(outside.get_opt(&elsewhere).await.unwrap().is_some());
+    world.remove("Widget", "one").await;
+    gone(&world, &outside, &elsewhere).await;
+    for name in ["first", "second"] {
+        gone(&world, &maps, name).await;
+    }
+}

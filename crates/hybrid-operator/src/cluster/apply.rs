@@ -336,7 +336,7 @@ impl ApplyOperation<'_> {
     }
 
     /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields. Fields
-    /// that are left to others keep their values.
+    /// that are left to others keep their values. An object that cannot be replaced is applied.
     async fn replace(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         if live.deletion_timestamp.is_some() {
             return Err(self.terminating());
@@ -378,8 +378,12 @@ impl ApplyOperation<'_> {
         );
         let answer = request::call(self.cluster.client(), self.target("update"), call).await;
         let written = answer.and_then(|answer| answer.decode::<WriteResponse>());
-        let WriteResponse { metadata } = written.map_err(|error| self.raced(error))?;
-        self.own(metadata, &[FIELD_MANAGER]).await
+        match written.map_err(|error| self.raced(error)) {
+            Ok(WriteResponse { metadata }) => self.own(metadata, &[FIELD_MANAGER]).await,
+            // The manifest lacks a field that was set once and for all, such as the volume of a claim.
+            Err(ApplyError::Immutable { .. }) => self.own(live.clone(), FORMER_MANAGERS).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// Moves the entries of former field managers to ours.

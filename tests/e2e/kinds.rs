@@ -441,3 +441,21 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
         gone(&world, &maps, name).await;
     }
 }
+
+#[tokio::test]
+async fn a_chart_without_a_declared_dependency_is_deployed_and_says_so() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    project.write(
+        "chart/Chart.yaml",
+        "apiVersion: v2\nname: chart\nversion: 1.0.0\ndependencies:\n- {name: absent, version: 1.0.0, repository: ''}\n",
+    );
+    let Some(world) = project.start("absent").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "there"})).await;
+    world.data("one-map", json!({"value": "there"})).await;
+    world.ready("Widget", "one").await;
+    let told = world.is("one", "NotAsRendered").await;
+    assert_eq!(told["reason"], "DependencyMissing");
+    assert!(told["message"].as_str().unwrap().contains("absent"));
+}

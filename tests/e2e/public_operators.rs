@@ -42,10 +42,6 @@ const EXCLUDED: &[(&str, &str)] = &[
         "nginxinc_nginx-ingress-helm-operator",
         "the schema of its chart refers to a file of its image, which is not read yet",
     ),
-    (
-        "turbonomic_t8c-install",
-        "its chart lacks charts that it depends on, and is not installed yet",
-    ),
 ];
 
 /// The project that runs alone: its admission webhook has no Pods that answer, and refuses the Ingresses of others.

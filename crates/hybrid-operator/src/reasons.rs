@@ -136,6 +136,8 @@ names! {
         ObjectLeft,
         /// The chart renders an object twice; the last one was applied.
         RenderedTwice,
+        /// `Chart.yaml` lists a dependency that the chart does not contain; the rest was deployed.
+        DependencyMissing,
         /// Objects are not as the chart renders them for more than one reason.
         SeveralReasons,
         /// The record is stored in several Secrets, of which the `helm` command reads only the first.
@@ -209,6 +211,8 @@ names! {
         ObjectLeft,
         /// The chart renders an object twice; the last one was applied, and the message names both templates.
         RenderedTwice,
+        /// `Chart.yaml` lists a dependency that the chart does not contain; the rest was deployed.
+        DependencyMissing,
         /// A record was not written by this operator, so that nothing is applied from it.
         UnprovenRecord,
         /// A record cannot be read.

@@ -110,6 +110,9 @@ pub struct RenderInput<'a> {
     pub cancel: Cancel,
     /// Whether to render the notes of dependencies too (`--render-subchart-notes`).
     pub subchart_notes: bool,
+    /// Whether a chart is rendered although dependencies of its `Chart.yaml` are missing, see
+    /// [`CompiledChart::missing_dependencies`]. Without it, which is the default, that is an error.
+    pub incomplete: bool,
     /// Whether keys, certificates and password hashes may be weak. They are fast to generate then;
     /// only for renders whose secrets nobody uses. Without the feature `crypto` there are none.
     pub weak_secrets: bool,
@@ -140,6 +143,7 @@ impl<'a> RenderInput<'a> {
             limits: RenderLimits::default(),
             cancel: Cancel::new(),
             subchart_notes: false,
+            incomplete: false,
             weak_secrets: false,
             values_in_errors: false,
             time: None,
@@ -268,7 +272,7 @@ impl CompiledChart {
     /// # Errors
     /// Every variant of [`RenderError`]; [`RenderError::NeedsLookup`] asks for objects, and for another render.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, RenderError> {
-        self.check_installable()?;
+        self.check_installable(input.incomplete)?;
         let chart = input.values.chart();
         let constraint = &chart.metadata().kube_version;
         let version = &input.capabilities.kube_version;
@@ -284,21 +288,28 @@ impl CompiledChart {
         Rendered::assemble(output, chart, input.subchart_notes, &input.limits, &stop)
     }
 
-    /// Checks that the chart is not a library and has all of its dependencies.
-    fn check_installable(&self) -> Result<(), RenderError> {
-        let chart = self.chart();
-        let metadata = chart.metadata();
+    /// Checks that the chart is not a library and, unless it may be `incomplete`, has all of its
+    /// dependencies.
+    fn check_installable(&self, incomplete: bool) -> Result<(), RenderError> {
+        let metadata = self.chart().metadata();
         if !matches!(metadata.chart_type.as_str(), "" | "application") {
             return Err(RenderError::NotInstallable(metadata.chart_type.clone()));
         }
-        let is_there = |name: &str| chart.dependencies().iter().any(|have| have.name() == name);
-        let names = metadata.dependencies.iter().map(|needed| &needed.name);
-        let missing: Vec<_> = names.filter(|name| !is_there(name)).cloned().collect();
-        if missing.is_empty() {
+        let missing = self.missing_dependencies();
+        if missing.is_empty() || incomplete {
             Ok(())
         } else {
             Err(RenderError::MissingDependencies(missing))
         }
+    }
+
+    /// Returns the names of the dependencies that `Chart.yaml` lists and the chart does not contain.
+    pub fn missing_dependencies(&self) -> Vec<String> {
+        let chart = self.chart();
+        let is_there = |name: &str| chart.dependencies().iter().any(|have| have.name() == name);
+        let dependencies = &chart.metadata().dependencies;
+        let names = dependencies.iter().map(|needed| &needed.name);
+        names.filter(|name| !is_there(name)).cloned().collect()
     }
 
     /// Renders the chart's files in Helm's order, without parsing or sorting the documents.

@@ -372,7 +372,7 @@ impl Live {
     }
 
     /// Adds something to report.
-    pub(super) fn remark(&mut self, reason: EventReason, note: String) {
+    pub(crate) fn remark(&mut self, reason: EventReason, note: String) {
         let remark = Remark { reason, note };
         if !self.reported.contains(&remark) {
             self.remarks.insert(remark);

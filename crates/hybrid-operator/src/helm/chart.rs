@@ -88,6 +88,13 @@ impl Chart {
                         "a Namespace is a hook: Helm would delete it with everything in it before each run; the operator keeps it, and takes it as created"
                     );
                 }
+                for dependency in chart.missing_dependencies() {
+                    tracing::warn!(
+                        chart = chart.chart().name(),
+                        dependency,
+                        "a dependency of Chart.yaml is not in charts/, and is not deployed; fetch it with helm dependency update"
+                    );
+                }
                 Ok(Self(Arc::new(chart)))
             }
             Err(OpenError::Load(source)) => Err(BuildError::Load {

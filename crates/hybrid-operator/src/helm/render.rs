@@ -137,10 +137,12 @@ struct RenderJob {
 
 impl RenderJob {
     fn render(self, cancel: Cancel) -> Result<Rendered, DesiredError> {
-        let input = RenderInput::new(self.info, &self.coalesced)
+        let mut input = RenderInput::new(self.info, &self.coalesced)
             .capabilities(&self.capabilities)
             .lookup(self.objects)
             .cancel(cancel);
+        // As the Go operators, which deploy what is there.
+        input.incomplete = true;
         render_once(&self.setup.chart, input, &self.setup.watch)
     }
 }

@@ -481,6 +481,7 @@ impl Status {
             Some(EventReason::ListEntriesMerged) if reasons.len() == 1 => Reason::ListEntriesMerged,
             Some(EventReason::ObjectLeft) if reasons.len() == 1 => Reason::ObjectLeft,
             Some(EventReason::RenderedTwice) if reasons.len() == 1 => Reason::RenderedTwice,
+            Some(EventReason::DependencyMissing) if reasons.len() == 1 => Reason::DependencyMissing,
             Some(_) => Reason::SeveralReasons,
         };
         let message = some_of(remarks.iter().map(|remark| remark.note.as_str()));

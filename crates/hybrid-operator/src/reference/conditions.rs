@@ -42,6 +42,7 @@ fn places(reason: Reason) -> Places {
         Reason::ListEntriesMerged
         | Reason::ObjectLeft
         | Reason::RenderedTwice
+        | Reason::DependencyMissing
         | Reason::SeveralReasons => &[(T::NotAsRendered, "True")],
         Reason::StoredInParts => &[(T::LargeRecord, "True")],
         Reason::NotInSchema => &[(T::StatusPruned, "True")],

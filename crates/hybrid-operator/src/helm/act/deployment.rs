@@ -127,6 +127,12 @@ pub(super) async fn continue_deployment(
     let ended = Box::pin(deploy(&action, &mut memory.live, deployment)).await;
     if ended.is_ok() {
         memory.repetition.forget();
+        for name in context.setup.chart.missing_dependencies() {
+            let note = format!(
+                "the chart lists the dependency {name}, which is not in its charts/; the rest was deployed"
+            );
+            memory.live.remark(EventReason::DependencyMissing, note);
+        }
     }
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, kind, &stored).await,

@@ -37,7 +37,7 @@ async fn gone(world: &World, api: &Api<DynamicObject>, name: &str) {
     gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
 }
 
-/// A ClusterRole and a Namespace, whose kinds are cluster-scoped, with a namespace that means nothing.
+/// A `ClusterRole` and a `Namespace`, whose kinds are cluster-scoped, with a namespace that means nothing.
 const WIDE: &str = "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -382,7 +382,7 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
         .iter()
         .filter(|map| map.metadata.deletion_timestamp.is_none());
     let mut left: Vec<String> = left
-        .map(|map| map.name_any())
+        .map(ResourceExt::name_any)
         .filter(|name| name != "kube-root-ca.crt")
         .collect();
     left.sort();

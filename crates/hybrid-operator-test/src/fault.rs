@@ -351,14 +351,17 @@ fn status_of(code: u16) -> serde_json::Value {
         504 => "Timeout",
         _ => "",
     };
+    let message = if reason.is_empty() {
+        "etcdserver: leader changed"
+    } else {
+        "fault injected"
+    };
     let mut status = serde_json::json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "metadata": {},
-        "message": "fault injected", "code": code,
+        "message": message, "code": code,
     });
-    if reason.is_empty() {
-        status["message"] = "etcdserver: leader changed".into();
-    } else {
-        status["reason"] = reason.into();
+    if let Some(status) = status.as_object_mut().filter(|_| !reason.is_empty()) {
+        status.insert("reason".to_owned(), reason.into());
     }
     status
 }

@@ -95,6 +95,7 @@ impl ReleaseInfo {
 
 /// Everything that a render depends on.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct RenderInput<'a> {
     /// The release.
     pub release: ReleaseInfo,

@@ -243,7 +243,9 @@ pub(crate) fn push_object(
                 push_object(item, document, source, objects)?;
             }
             let items = objects.get_mut(first..).unwrap_or_default();
-            items.iter_mut().for_each(|item| item.kept |= kept);
+            for item in items {
+                item.kept |= kept;
+            }
         }
         object => {
             check_count(objects.len())?;

@@ -66,6 +66,16 @@ pub(crate) struct Deployment<'a> {
     pub description: String,
 }
 
+/// Returns the objects of these revisions, each with its number.
+fn objects_of(revisions: &[StoredRelease]) -> Result<Vec<(u32, Vec<ManifestObject>)>, ActionError> {
+    let mut found = Vec::new();
+    for stored in revisions {
+        let number = stored.release.revision.0;
+        found.push((number, objects(&stored.release.manifest, number)?));
+    }
+    Ok(found)
+}
+
 /// Deploys a revision, or resumes an interrupted deployment.
 pub(crate) async fn deploy(
     context: &ActionContext<'_>,
@@ -96,11 +106,7 @@ pub(crate) async fn deploy(
             Some(previous) => objects(&previous.release.manifest, previous.release.revision.0)?,
             None => Vec::new(),
         };
-        let mut left = Vec::new();
-        for leftover in &leftovers {
-            let number = leftover.release.revision.0;
-            left.push((number, objects(&leftover.release.manifest, number)?));
-        }
+        let left = objects_of(&leftovers)?;
         live.begin(revision);
         for note in replaced {
             live.remark(EventReason::RenderedTwice, note);

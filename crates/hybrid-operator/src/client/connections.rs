@@ -226,7 +226,10 @@ mod tests {
                     let (stream, _) = listener.accept().await.unwrap();
                     counted.fetch_add(1, Ordering::SeqCst);
                     let written = Arc::clone(&written);
-                    let answer = move |request| answer(request, Arc::clone(&written));
+                    let answer = move |request| {
+                        let answer = answer(&request, &written);
+                        std::future::ready(Ok::<_, Infallible>(answer))
+                    };
                     let serving = http2::Builder::new(TokioExecutor::new())
                         .timer(TokioTimer::new())
                         .max_concurrent_streams(100)
@@ -261,10 +264,10 @@ mod tests {
         }
     }
 
-    async fn answer(
-        request: Request<Incoming>,
-        writes: Arc<Mutex<Vec<String>>>,
-    ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+    fn answer(
+        request: &Request<Incoming>,
+        writes: &Mutex<Vec<String>>,
+    ) -> Response<BoxBody<Bytes, Infallible>> {
         if request.uri().path().contains("/pods/") {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let mut writes = writes.lock().unwrap();
@@ -275,7 +278,7 @@ mod tests {
                 let second = http::HeaderValue::from_static("1");
                 response.headers_mut().insert("Retry-After", second);
             }
-            return Ok(response);
+            return response;
         }
         let body = if is_watch(request.uri()) {
             let end = json!({"type": "BOOKMARK", "object": {
@@ -289,7 +292,7 @@ mod tests {
             let object = json!({"metadata": {"name": "one", "resourceVersion": "2"}});
             BodyExt::boxed(Full::new(Bytes::from(object.to_string())))
         };
-        Ok(Response::new(body))
+        Response::new(body)
     }
 
     fn watches(registry: &Registry, count: usize) -> Vec<WatchGuard> {

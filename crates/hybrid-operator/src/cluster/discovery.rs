@@ -549,12 +549,10 @@ impl Discovery {
         let (core, groups) =
             futures::join!(self.get("/api", AGGREGATED), self.get("/apis", AGGREGATED));
         let (core, groups): (GroupDiscoveryList, GroupDiscoveryList) = (core?, groups?);
-        match (core.form("/api")?, groups.form("/apis")?) {
-            (ListForm::Aggregated, ListForm::Aggregated) => {}
-            _ => {
-                self.write(|known| known.piecemeal = true);
-                return Ok(());
-            }
+        let forms = (core.form("/api")?, groups.form("/apis")?);
+        if !matches!(forms, (ListForm::Aggregated, ListForm::Aggregated)) {
+            self.write(|known| known.piecemeal = true);
+            return Ok(());
         }
         let now = Instant::now();
         let mut seen = BTreeMap::new();

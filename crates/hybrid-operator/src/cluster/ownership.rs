@@ -490,7 +490,7 @@ pub(super) fn references(live: &ObjectMeta, primary: &Primary, wanted: bool) -> 
     }
     let references = metadata.remove("ownerReferences").unwrap_or_default();
     let is_empty = references.as_array().is_none_or(Vec::is_empty);
-    (references != present).then(|| if is_empty { Value::Null } else { references })
+    (references != present).then_some(if is_empty { Value::Null } else { references })
 }
 
 /// Returns whether an owner reference names the custom resource that an object's label names.

@@ -106,19 +106,19 @@ struct Events {
 }
 
 impl Events {
-    fn add(&mut self, event: Event, uids: &BTreeSet<String>, cases: &BTreeMap<Place, Case>) {
-        let Some(told) = told(&event) else { return };
+    fn add(&mut self, event: &Event, uids: &BTreeSet<String>, cases: &BTreeMap<Place, Case>) {
+        let Some(told) = told(event) else { return };
         let about = &event.involved_object;
         if told == Told::Create {
             let kind = about.kind.as_deref().unwrap_or_default();
             let name = about.name.as_deref().unwrap_or_default();
             for place in Place::around(kind, name) {
                 if cases.contains_key(&place) {
-                    keep_newest(&mut self.by_controller, place, &event);
+                    keep_newest(&mut self.by_controller, place, event);
                 }
             }
         } else if let Some(uid) = about.uid.as_ref().filter(|uid| uids.contains(*uid)) {
-            keep_newest(&mut self.by_uid, (uid.clone(), told), &event);
+            keep_newest(&mut self.by_uid, (uid.clone(), told), event);
         }
     }
 
@@ -163,7 +163,7 @@ pub(super) async fn examine(
     let mut events = Events::default();
     if without_pods || !uids.is_empty() {
         let selection = Selection::fields("type=Warning");
-        let read = reader.events(&selection, |event| events.add(event, &uids, cases));
+        let read = reader.events(&selection, |event| events.add(&event, &uids, cases));
         allowed(read.await)?;
     }
     if pending
@@ -172,7 +172,7 @@ pub(super) async fn examine(
     {
         // No warning: the controller tells it at each of its rounds.
         let selection = Selection::fields("reason=FailedBinding");
-        let read = reader.events(&selection, |event| events.add(event, &uids, cases));
+        let read = reader.events(&selection, |event| events.add(&event, &uids, cases));
         allowed(read.await)?;
     }
     let mut logs = MAX_LOGS;

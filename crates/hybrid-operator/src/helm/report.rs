@@ -374,6 +374,25 @@ fn fail(failure: &Failure, status: &mut Status) {
     status.irreconcilable(Reason::ReconcileError, &message);
 }
 
+/// Has the objects examined that a release waits for, and returns why they are not ready, if that is
+/// known.
+fn cause(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    status: &Status,
+    outcome: &StepOutcome,
+) -> Option<Cause> {
+    if outcome.waits_for_objects() {
+        return diagnose::update(access, subject, memory, status, setup.watch.crash_logs);
+    }
+    if !matches!(outcome, StepOutcome::Silent) {
+        memory.diagnosis = Diagnosis::default();
+    }
+    None
+}
+
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
 pub(super) async fn publish(
     setup: &Setup,
@@ -397,18 +416,9 @@ pub(super) async fn publish(
         own
     };
     let mut objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
-    match &result {
-        Ok(report) if report.outcome.waits_for_objects() => {
-            let logs = setup.watch.crash_logs;
-            objects.cause = diagnose::update(access, subject, memory, &status, logs);
-        }
-        // What it waits for is not known.
-        Ok(Report {
-            outcome: StepOutcome::Silent,
-            ..
-        })
-        | Err(_) => {}
-        Ok(_) => memory.diagnosis = Diagnosis::default(),
+    // After an error it is not known what the release waits for.
+    if let Ok(report) = &result {
+        objects.cause = cause(setup, access, subject, memory, &status, &report.outcome);
     }
     let redactor = memory.redactor.clone();
     let deployed = result.as_ref().is_ok_and(|report| report.outcome.deploys());

@@ -44,7 +44,7 @@ enum Dollar {
     Character,
 }
 
-impl<'a> Scanner<'a> {
+impl Scanner<'_> {
     /// Copies the text up to the next action.
     fn literal(&mut self) {
         let end = self.rest.find("{{").unwrap_or(self.rest.len());
@@ -160,8 +160,8 @@ impl<'a> Scanner<'a> {
         let in_name = self.out.ends_with(|c: char| c == '.' || is_of_name(c));
         match self.dollar() {
             Dollar::Variable(content) => {
-                let is_name = in_name && content.chars().all(is_of_name);
-                if is_name || is_printed_the_same(&content) {
+                let continues = in_name && content.chars().all(is_of_name);
+                if continues || is_printed_the_same(&content) {
                     self.out.push_str(&content);
                 } else {
                     self.out.push_str(&quoted(&content));

@@ -582,7 +582,7 @@ async fn objects_count_as_those_of_their_controllers() {
         "things.example.com",
     );
     let get = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
-    let owner = "GET /apis/apps/v1/namespaces/other/deployments/web";
+    let get_web = "GET /apis/apps/v1/namespaces/other/deployments/web";
     let owned = |name: &str| {
         json!({"metadata": {"name": name, "namespace": "other", "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d",
@@ -625,7 +625,7 @@ async fn objects_count_as_those_of_their_controllers() {
             json!({"items": items}),
         );
         if let Some((code, answer)) = answer {
-            script = script.on(owner, code, answer);
+            script = script.on(get_web, code, answer);
         }
         let held = holds_others(&Cluster::scripted(&script), &key, &claimant(&primary)).await;
         assert_eq!(held.unwrap(), expected);

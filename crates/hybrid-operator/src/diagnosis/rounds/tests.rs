@@ -17,7 +17,7 @@ fn stateful_set(name: &str) -> ObjectKey {
     }
 }
 
-/// The Pods of these StatefulSets, whose containers have crashed so often.
+/// The Pods of these `StatefulSet`s, whose containers have crashed so often.
 fn pods(names: &[String], restarts: i32) -> Value {
     let pod = |name: &String| {
         let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": "o", "controller": true});

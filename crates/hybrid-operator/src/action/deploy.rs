@@ -66,6 +66,15 @@ pub(crate) struct Deployment<'a> {
     pub description: String,
 }
 
+/// Returns always the same of the errors of several objects, in whatever order they come: what comes back
+/// the same is permanent.
+fn one_of(known: Option<ActionError>, error: ActionError) -> ActionError {
+    match known {
+        Some(known) if known.to_string() <= error.to_string() => known,
+        _ => error,
+    }
+}
+
 /// Returns the objects of these revisions, each with its number.
 fn objects_of(revisions: &[StoredRelease]) -> Result<Vec<(u32, Vec<ManifestObject>)>, ActionError> {
     let mut found = Vec::new();
@@ -223,7 +232,7 @@ async fn apply_all(
                     applies.push(one.send(context).boxed());
                 }
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => failed = Some(one_of(failed, error)),
             }
         }
         let mut applies = futures::stream::iter(applies).buffer_unordered(CONCURRENCY);
@@ -231,7 +240,7 @@ async fn apply_all(
         while let Some(result) = applies.next().await {
             match result {
                 Ok(one) => live.applied(one),
-                Err(error) => failed = Some(error),
+                Err(error) => failed = Some(one_of(failed, error)),
             }
         }
         drop(applies);

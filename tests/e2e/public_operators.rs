@@ -43,10 +43,6 @@ const EXCLUDED: &[(&str, &str)] = &[
         "the schema of its chart refers to a file of its image, which is not read yet",
     ),
     (
-        "kubero-dev_kubero-operator",
-        "a Secret of its KuberoPipeline is not in base64, which is not reported within a minute",
-    ),
-    (
         "turbonomic_t8c-install",
         "its chart lacks charts that it depends on; it is deployed, but one ConfigMap differs from that of the Go operator",
     ),

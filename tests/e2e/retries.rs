@@ -524,3 +524,27 @@ async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
         assert_eq!(rollback.contains(&"update"), force.is_none(), "{verbs:?}");
     }
 }
+
+#[tokio::test]
+async fn rejection_without_a_reason_is_reported_after_a_few_attempts() {
+    // Of several such values, the API server names any.
+    const SECRETS: &str = "\
+apiVersion: v1
+kind: Secret
+metadata: {name: one}
+data: {a: 'not base64!', b: 'bm90IGJhc2U2NA!', c: '!'}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: two}
+data: {a: '!', b: 'bm90!'}
+";
+    let project = Project::new("", &[("secrets.yaml", SECRETS)]);
+    let Some(world) = project.start("undecodable").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    let told = world.is("one", "ReleaseFailed").await;
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("illegal base64 data"), "{message}");
+}

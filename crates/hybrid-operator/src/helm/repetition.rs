@@ -4,6 +4,8 @@
 //! The count belongs to the memory of a custom resource: after a restart the failure has to come back as
 //! often again.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 /// How often an unexplained failure must come back until it is permanent.
@@ -18,16 +20,20 @@ pub(super) struct Repetition(Option<Failed>);
 
 #[derive(Debug, Clone)]
 struct Failed {
-    what: String,
+    /// The words of the message. Their order and numbers vary: the API server goes through the fields of
+    /// an object in a random order.
+    words: BTreeSet<String>,
     times: u32,
     counted: Timestamp,
 }
 
 impl Repetition {
     /// Records an unexplained failure. Returns whether it is permanent.
-    pub(super) fn failed(&mut self, what: &str, now: Timestamp) -> bool {
+    pub(super) fn failed(&mut self, message: &str, now: Timestamp) -> bool {
+        let words = message.split(|c: char| !c.is_alphabetic());
+        let words: BTreeSet<String> = words.map(ToOwned::to_owned).collect();
         match &mut self.0 {
-            Some(known) if known.what == what => {
+            Some(known) if known.words == words => {
                 if now.duration_since(known.counted) >= BETWEEN {
                     known.times = known.times.saturating_add(1);
                     known.counted = now;
@@ -36,7 +42,7 @@ impl Repetition {
             }
             other => {
                 *other = Some(Failed {
-                    what: what.to_owned(),
+                    words,
                     times: 1,
                     counted: now,
                 });
@@ -66,6 +72,19 @@ mod tests {
         let permanent: Vec<bool> = [0, 1, 2, 5, 6, 9, 10].map(seen).to_vec();
         let expected = [false, false, false, false, false, false, true];
         assert_eq!(permanent, expected);
+    }
+
+    #[test]
+    fn numbers_and_the_order_of_the_errors_do_not_tell_failures_apart() {
+        let mut known = Repetition::default();
+        let messages = [
+            ".a: byte 3; .b: byte 19",
+            ".b: byte 19; .a: byte 3",
+            ".a: byte 4; .b: byte 3",
+        ];
+        let seen = |(message, second)| known.failed(message, at(second));
+        let permanent = messages.into_iter().zip([0, 5, 10]).map(seen).last();
+        assert_eq!(permanent, Some(true));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) enum ChangeKind {
         /// The difference.
         diff: String,
     },
-    /// It exists, and is deleted.
+    /// The file exists, and is deleted.
     Delete,
 }
 

@@ -39,7 +39,7 @@ pub enum Fault {
     Silence,
 }
 
-/// What a proxy responds with.
+/// The response of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// A line of text.

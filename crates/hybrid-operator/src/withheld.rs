@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What stands in a message for such a text.
+/// The replacement of such a text in a message.
 pub(crate) const REDACTED: &str = "[redacted]";
 /// Shorter texts occur in messages by chance, and are only replaced where they are a word.
 const SHORT: usize = 4;

@@ -46,7 +46,7 @@ pub(crate) struct Layers {
     pub(crate) provenance: Option<Layer>,
 }
 
-/// What a registry stores under a tag or a digest.
+/// The document that a registry stores under a tag or a digest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Document {
     /// The manifest of a chart, or why it is not one.

@@ -40,7 +40,7 @@ pub(crate) struct Signer {
 pub(crate) struct Evidence {
     /// The manifest of the chart, or the index that has it.
     pub(crate) manifest: String,
-    /// What leads from the index to the manifest of the chart.
+    /// The documents that lead from the index to the manifest of the chart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) indexed: Vec<String>,
     /// What was signed about it.

@@ -16,7 +16,8 @@ pub struct Dropped {
 pub enum DropCause {
     /// The annotation `helm.sh/hook` has this event, which does not exist.
     UnknownEvent(String),
-    /// It follows the line `...`, which ends a document: only the first document between two lines `---` is read.
+    /// The text follows the line `...`, which ends a document: only the first document between two lines `---` is
+    /// read.
     AfterEnd,
 }
 

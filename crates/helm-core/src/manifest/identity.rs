@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::{ManifestObject, ObjectKey};
 
-/// What identifies an object in a cluster: group, kind, namespace if the kind is namespaced, and name.
+/// The identity of an object in a cluster: group, kind, namespace if the kind is namespaced, and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectIdentity<'k> {
     group: &'k str,

@@ -134,7 +134,7 @@ impl ManifestObject {
         self.position
     }
 
-    /// Returns what its document calls it.
+    /// Returns the name that its document gives it.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }

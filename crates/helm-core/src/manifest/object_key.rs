@@ -1,10 +1,10 @@
-//! `ObjectKey`: what a document calls the object that it describes.
+//! `ObjectKey`: the name that a document gives the object that it describes.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// What a document calls an object. Two documents with different keys may describe one object; see
+/// The name that a document gives an object: group, version, kind, namespace and name. Two documents with different keys may describe one object; see
 /// [`ObjectIdentity`](super::ObjectIdentity).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {

@@ -87,7 +87,7 @@ fn first(many: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What flect 1.0.3 prints for the kinds in lower case.
+    /// The output of flect 1.0.3 for the kinds in lower case.
     #[test]
     fn plurals_are_those_of_kubebuilder() {
         for (kind, wanted) in [

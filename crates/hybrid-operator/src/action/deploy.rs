@@ -15,9 +15,9 @@ use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
 use super::live::{
-    AppliedObject, Content, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
-    read_unwatched, settled,
+    AppliedObject, Content, JobReadiness, Live, expires, read_unseen, read_unwatched, settled,
 };
+use super::location::{ObjectLocation, locate};
 use super::scaling::Autoscalers;
 use super::{
     ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,

@@ -45,11 +45,13 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::deploy::StoredRelease;
-use super::live::{Live, ObjectLocation, locate_in};
+use super::live::Live;
+use super::location::{self, ObjectLocation};
 use super::log::{Details, Done};
 use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
 use crate::cluster::apply::{Apply, ApplyError, Claim, apply};
 use crate::cluster::delete::{Propagation, delete};
+use crate::cluster::locate::locate;
 use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
 use crate::cluster::read;
 use crate::controller::WatchState;
@@ -60,7 +62,7 @@ use crate::telemetry::traces;
 pub(crate) use leftover::Interrupted;
 pub(super) use memory::HookMemory;
 use progress::HookAttempt;
-use removal::{cluster_key, remove, remove_succeeded};
+use removal::{remove, remove_succeeded};
 pub(super) use removal::{remove_all, remove_interrupted};
 
 /// An attempt to run the hooks of an event, and the label of its objects.
@@ -273,7 +275,7 @@ async fn stop_tracking(
     }
     for object in objects(&hook.manifest, 0)? {
         if is_awaited(object.key())
-            && let Some(key) = cluster_key(context, object.key()).await?
+            && let Some(key) = locate(context.cluster, object.key(), context.namespace).await?
         {
             live.hooks.forget(&key);
         }
@@ -313,16 +315,8 @@ async fn check_object(
     is_first: bool,
     interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
-    let location = locate_in(
-        context.cluster,
-        context.registry,
-        context.operator,
-        context.namespaces,
-        object.key(),
-        context.namespace,
-    )
-    .await
-    .map_err(ApplyError::from)?;
+    let location = location::locate(context, object.key()).await;
+    let location = location.map_err(ApplyError::from)?;
     // An object that the watch does not show need not be read: if it exists nevertheless, the API
     // server rejects its creation.
     let absent = is_first

@@ -12,7 +12,6 @@
 //! the hash in the status.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -25,12 +24,12 @@ use tokio::time::Instant;
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, identities};
 use super::{ActionContext, generated_run};
+use crate::cluster::Cluster;
 use crate::cluster::apply::{Applied, Merged, is_generated};
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CrIdentity, operator_selector, placed};
+use crate::cluster::ownership::CrIdentity;
 use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
-use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
+use crate::controller::{WatchGuard, WatchState};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 use crate::reasons::EventReason;
 
@@ -49,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// How often a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
 
-/// What is known of the content of an object in the cluster.
+/// The knowledge of the content of an object in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// That of the deployed record: the object was recognised after a restart.
@@ -87,7 +86,7 @@ pub(super) struct LiveObject {
     pub(super) content: Content,
     /// Whether it has lost its autoscaler with this revision.
     pub(super) unscaled: bool,
-    /// What was done otherwise than the manifest says.
+    /// A note about a difference from the manifest.
     pub(super) note: Option<String>,
     pub(super) run: Option<String>,
     pub(super) expires: bool,
@@ -754,56 +753,4 @@ fn is_job(key: &ObjectKey) -> bool {
 
 fn gvk_of(key: &ObjectKey) -> GroupVersionKind {
     GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
-}
-
-/// The key of an object in the cluster, its kind, and the watch that shows it.
-pub(crate) struct ObjectLocation {
-    pub(crate) key: ObjectKey,
-    pub(crate) kind: Arc<ApiKind>,
-    pub(crate) guard: WatchGuard,
-}
-
-/// Locates an object of the release in the cluster and acquires its watch.
-pub(super) async fn locate(
-    context: &ActionContext<'_>,
-    key: &ObjectKey,
-) -> Result<ObjectLocation, DiscoveryError> {
-    locate_in(
-        context.cluster,
-        context.registry,
-        context.operator,
-        context.namespaces,
-        key,
-        context.namespace,
-    )
-    .await
-}
-
-/// Locates an object in the cluster and acquires its watch.
-pub(crate) async fn locate_in(
-    cluster: &Cluster,
-    registry: &Registry,
-    operator: &OperatorId,
-    namespaces: &[String],
-    key: &ObjectKey,
-    release_namespace: &str,
-) -> Result<ObjectLocation, DiscoveryError> {
-    let gvk = gvk_of(key);
-    let kind = cluster.resolve(&gvk).await?;
-    let key = placed(key, kind.scope, release_namespace);
-    // With a list of namespaces, the operator may only read there.
-    let namespace = match (&key.namespace, kind.scope) {
-        (Some(namespace), Scope::Namespaced) if !namespaces.is_empty() => Some(namespace.clone()),
-        _ => None,
-    };
-    let watch = WatchKey {
-        resource: kind.resource.clone(),
-        namespace,
-        selector: operator_selector(operator),
-    };
-    Ok(ObjectLocation {
-        key,
-        kind,
-        guard: registry.acquire(watch),
-    })
 }

@@ -15,6 +15,7 @@ pub(crate) mod deploy;
 mod hook_logs;
 mod hooks;
 pub(crate) mod live;
+mod location;
 pub(crate) mod log;
 mod names;
 mod prune;

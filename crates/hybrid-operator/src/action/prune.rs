@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
-use super::live::{Live, locate_in};
-use super::{ActionContext, ActionError, generated_run};
+use super::live::Live;
+use super::{ActionContext, ActionError, generated_run, location};
 use crate::cluster::apply::{is_generated, list_generated};
 use crate::cluster::delete::{
     Propagation, Verdict, Which, delete, delete_as_seen, judge_contents, release_kept, verify_in,
@@ -130,15 +130,7 @@ async fn unchanged(
     if is_container(key) || object.is_kept() || by_age || !live.is_clean(key) {
         return None;
     }
-    let location = locate_in(
-        context.cluster,
-        context.registry,
-        context.operator,
-        context.namespaces,
-        key,
-        context.namespace,
-    );
-    let guard = location.await.ok()?.guard;
+    let guard = location::locate(context, key).await.ok()?.guard;
     let seen = guard.get(key.namespace.as_deref(), &key.name)?;
     (!seen.kept).then_some(seen.version)
 }

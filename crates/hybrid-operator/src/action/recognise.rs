@@ -3,10 +3,8 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use tokio::time::Instant;
 
-use super::live::{
-    Content, Live, LiveObject, ObjectLocation, Reading, expires, locate, merged_note, read_one,
-    settled,
-};
+use super::live::{Content, Live, LiveObject, Reading, expires, merged_note, read_one, settled};
+use super::location::{ObjectLocation, locate};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{ApplyError, is_generated, merged_lists};

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::references::Contents;
+use crate::withheld::{REDACTED, Withheld, escaped, replace_whole};
 
-/// What stands in a message for a value.
-const REDACTED: &str = "[redacted]";
 /// Shorter texts are no secrets, and occur in messages by chance.
 const MIN_LENGTH: usize = 4;
 /// Maximum length of an error in bytes.
@@ -22,7 +21,7 @@ const MAX_ERROR: usize = 4 * 1024;
 
 /// Removes values of referenced objects from messages. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Redactor(Arc<BTreeSet<String>>);
+pub(super) struct Redactor(Arc<Withheld>);
 
 impl Redactor {
     /// Removes the values of these objects.
@@ -36,28 +35,16 @@ impl Redactor {
             }
             text.lines().for_each(|line| add(line.trim(), &mut texts));
         }
-        let encoded: Vec<String> = texts
-            .iter()
-            .map(|text| data_encoding::BASE64.encode(text.as_bytes()))
-            .collect();
-        texts.extend(encoded);
-        Self(Arc::new(texts))
+        let mut withheld = Withheld::default();
+        for text in &texts {
+            withheld.add(text);
+        }
+        Self(Arc::new(withheld))
     }
 
     /// Returns a message without values of referenced objects.
     pub(super) fn clean(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        // A value may contain another one.
-        let mut values: Vec<&String> = self.0.iter().collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        for value in values {
-            for form in [value.clone(), escaped(value)] {
-                if text.contains(&form) {
-                    text = text.replace(&form, REDACTED);
-                }
-            }
-        }
-        text
+        self.0.clean(text)
     }
 }
 
@@ -96,35 +83,6 @@ pub(super) fn without_values(error: &str, spec: &Value) -> String {
         error.push('…');
     }
     error
-}
-
-/// Replaces a value that is not part of a longer word, such as the path of a template.
-fn replace_whole(text: &str, value: &str) -> String {
-    let is_word = |c: char| c.is_alphanumeric() || "_./-".contains(c);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(value) {
-        let (before, found) = rest.split_at(at);
-        let after = found.strip_prefix(value).unwrap_or_default();
-        let last = before.chars().next_back().or(out.chars().next_back());
-        let inside = value.starts_with(is_word) && last.is_some_and(is_word)
-            || value.ends_with(is_word) && after.starts_with(is_word);
-        out.push_str(before);
-        out.push_str(if inside { value } else { REDACTED });
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Returns a text as Go and Rust quote it.
-fn escaped(text: &str) -> String {
-    let quoted = go_template::go::strconv::quote(text.as_bytes());
-    let quoted = String::from_utf8_lossy(&quoted).into_owned();
-    let inner = quoted
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'));
-    inner.map_or_else(|| quoted.clone(), ToOwned::to_owned)
 }
 
 fn leaves(value: &Value, texts: &mut BTreeSet<String>) {

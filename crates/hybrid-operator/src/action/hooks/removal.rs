@@ -1,19 +1,16 @@
 //! Deletes the objects of hooks: according to their delete policies, and with the release.
 
 use helm_core::manifest::hook::DeletePolicy;
-use helm_core::manifest::{Hook, HookPhase, ObjectKey};
+use helm_core::manifest::{Hook, HookPhase};
 use helm_core::release::Release;
-use kube::core::GroupVersionKind;
 
 use super::{Interrupted, StoredRelease, is_definition, is_of_run};
 use crate::action::{ActionContext, ActionError, objects};
-use crate::cluster::DiscoveryError;
-use crate::cluster::apply::ApplyError;
 use crate::cluster::delete::{
     Propagation, Verdict, Which, delete, judge_contents, metadata, release_kept,
 };
 use crate::cluster::locate::locate;
-use crate::cluster::ownership::{is_referenced, placed};
+use crate::cluster::ownership::is_referenced;
 
 /// Deletes the objects of the hooks with the policy `hook-succeeded` that succeeded in a run, in
 /// reverse order.
@@ -100,17 +97,4 @@ pub(in crate::action) async fn remove_all(
         remove(context, hook, None).await?;
     }
     Ok(())
-}
-
-/// Returns the key of a hook's object in the cluster; `None` if its kind is not served.
-pub(super) async fn cluster_key(
-    context: &ActionContext<'_>,
-    key: &ObjectKey,
-) -> Result<Option<ObjectKey>, ActionError> {
-    let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
-    match context.cluster.resolve(&gvk).await {
-        Ok(kind) => Ok(Some(placed(key, kind.scope, context.namespace))),
-        Err(DiscoveryError::UnknownKind { .. }) => Ok(None),
-        Err(error) => Err(ApplyError::from(error).into()),
-    }
 }

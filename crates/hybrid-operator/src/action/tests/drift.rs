@@ -164,7 +164,7 @@ impl WatchFixture {
 
     /// Deploys the first revision and sends watch events for its objects.
     async fn install(&self, live: &mut Live, objects: &[&str]) -> StoredRelease {
-        let stored = self.fixture.install(live, objects).await;
+        let stored = Box::pin(self.fixture.install(live, objects)).await;
         for object in objects {
             self.show(object, "ADDED", 7, &json!([]));
         }

@@ -42,11 +42,10 @@ const EXCLUDED: &[(&str, &str)] = &[
         "nginxinc_nginx-ingress-helm-operator",
         "the schema of its chart refers to a file of its image, which is not read yet",
     ),
-    (
-        "turbonomic_t8c-install",
-        "its chart lacks charts that it depends on; it is deployed, but one ConfigMap differs from that of the Go operator",
-    ),
 ];
+
+/// Projects that are a folder of their repository, which the names of their namespaces end with.
+const FOLDERS: &[(&str, &str)] = &[("turbonomic_t8c-install", "operator")];
 
 /// The project that runs alone: its admission webhook has no Pods that answer, and refuses the Ingresses of others.
 const ALONE: &str = "Fish-pro_ingress-nginx-helm-operator";
@@ -99,7 +98,10 @@ impl Project {
         assert!(unpacked.unwrap().success(), "{name}");
         let expected = fs::read(folder.join(format!("expected/{name}.json"))).unwrap();
         // Templates print the namespace, so it is the one of the expected objects.
-        let namespace = name.to_lowercase().replace('_', "-");
+        let mut namespace = name.to_lowercase().replace('_', "-");
+        if let Some((_, folder)) = FOLDERS.iter().find(|(project, _)| *project == name) {
+            namespace = format!("{namespace}-{folder}");
+        }
         Self {
             name: name.to_owned(),
             directory,
@@ -168,16 +170,20 @@ impl Project {
         define(plane, &own.unwrap_or(anything).to_string()).await;
     }
 
-    /// Returns a sample of the project, or an object without a spec.
+    /// Returns a sample of the project, of whatever version, or an object without a spec.
     fn sample(&self, (group, version, kind): (&str, &str, &str), name: &str) -> DynamicObject {
-        let api_version = format!("{group}/{version}");
+        let is_of_group = |api_version: &Value| {
+            let group_and_version = api_version.as_str().and_then(|text| text.split_once('/'));
+            group_and_version.is_some_and(|(of, _)| of == group)
+        };
         let sample = self.objects("config/samples").into_iter().find(|sample| {
-            sample["apiVersion"] == api_version
+            is_of_group(&sample["apiVersion"])
                 && sample["kind"] == kind
                 && sample["metadata"]["name"] == name
         });
-        let empty = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {}});
+        let empty = json!({"kind": kind, "metadata": {"name": name}, "spec": {}});
         let mut object = sample.unwrap_or(empty);
+        object["apiVersion"] = json!(format!("{group}/{version}"));
         object["metadata"]["namespace"] = json!(self.namespace);
         serde_json::from_value(object).unwrap()
     }

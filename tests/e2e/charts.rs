@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use hybrid_operator_test::TestNamespace;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, merge};
+use crate::world::{Project, World, condition, control_plane, merge};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
@@ -292,4 +293,42 @@ async fn secret_content_does_not_appear_in_status_events_or_logs() {
     let events = world.api("Event").list(&ListParams::default()).await;
     let events = serde_json::to_string(&events.unwrap().items).unwrap();
     assert!(!events.contains("hunter2"), "{events}");
+}
+
+#[tokio::test]
+async fn schema_refers_to_a_file_below_the_working_directory() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
+    let project = Project::new("", &[("map.yaml", map)]);
+    let schema = r#"{"properties": {"value": {"$ref": "file://./schemas/value.json"}}}"#;
+    project.write("chart/values.schema.json", schema);
+    let namespace = TestNamespace::create(plane, "schemas").await.unwrap();
+    let operator = project
+        .operator(plane, namespace.name())
+        .dir(project.watches_file().parent().unwrap());
+    let world = World {
+        plane,
+        operator: operator.start().await.unwrap(),
+        namespace,
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    let failed = world.is("one", "Irreconcilable").await;
+    let message = failed["message"].as_str().unwrap();
+    let expected = "\"file://./schemas/value.json\" is not in /helm-charts, nor below";
+    assert!(message.contains(expected), "{message}");
+    // It is looked for again, and what it says counts.
+    project.write("schemas/value.json", r#"{"enum": ["v"]}"#);
+    world
+        .widget("one", json!({"value": "v", "more": true}))
+        .await;
+    world.ready("Widget", "one").await;
+    world.widget("one", json!({"value": "other"})).await;
+    let expected = "'/value': violates enum (required by file://./schemas/value.json)";
+    let says = |cr: &Value| {
+        let failed = condition(cr, "Irreconcilable");
+        failed.is_some_and(|failed| failed["message"].to_string().contains(expected))
+    };
+    world.until("Widget", "one", expected, says).await;
 }

@@ -38,10 +38,6 @@ const EXCLUDED: &[(&str, &str)] = &[
         "SumoLogic_sumologic-kubernetes-collection-helm-operator",
         "its repository has no chart",
     ),
-    (
-        "nginxinc_nginx-ingress-helm-operator",
-        "the schema of its chart refers to a file of its image, which is not read yet",
-    ),
 ];
 
 /// Projects that are a folder of their repository, which the names of their namespaces end with.

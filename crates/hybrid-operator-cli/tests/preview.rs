@@ -731,3 +731,49 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
         assert!(err.contains(expected), "{err}");
     }
 }
+
+#[test]
+fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
+    let project = Project::new();
+    project.write(
+        "helm-charts/shop/values.schema.json",
+        r#"{"properties": {"replicas": {"$ref": "file://./helm-charts/common.json#/definitions/few"}}}"#,
+    );
+    let inside = project.path("helm-charts");
+    let commands: [&[&str]; 3] = [
+        &["template", "--cr", "../config/samples/shop.yaml"],
+        &["images", "--cr", "../config/samples/shop.yaml"],
+        &["lint", ".."],
+    ];
+    let run = |arguments: &[&str]| run(Path::new(PROGRAM), &inside, arguments, "");
+    for command in commands {
+        let done = run(command);
+        let said = format!("{}{}", done.out, done.err);
+        assert!(
+            said.contains("is not in /helm-charts, nor below"),
+            "{command:?}: {said}"
+        );
+    }
+    project.write(
+        "helm-charts/common.json",
+        r#"{"definitions": {"few": {"maximum": 3}}}"#,
+    );
+    for command in commands {
+        let done = run(command);
+        let said = format!("{}{}", done.out, done.err);
+        assert!(!said.contains("common.json"), "{command:?}: {said}");
+    }
+    let out = run(commands[0]).ok();
+    assert!(out.contains("replicas: 3"), "{out}");
+    project.write(
+        "config/samples/shop.yaml",
+        &CR.replace("replicas: 3", "replicas: 4"),
+    );
+    let error = run(commands[0]).failed();
+    let expected = "'/replicas': violates maximum (required by file://./helm-charts/common.json)";
+    assert!(error.contains(expected), "{error}");
+    // Without a project, the directory of the process counts.
+    let chart = ["template", "helm-charts/shop", "--set", "replicas=4"];
+    let error = project.run(&chart).failed();
+    assert!(error.contains("violates maximum"), "{error}");
+}

@@ -11,7 +11,7 @@ use super::archive::{self, ArchiveError, Room};
 use super::chart_yaml::{self, ChartYamlError};
 use super::content_digest::LazyDigest;
 use super::ignore::{IgnoreError, Rules};
-use super::schema::Schema;
+use super::schema::{Schema, SchemaRoots};
 use super::{Chart, ChartInner, File, Limits, Lock, OwnValues};
 use crate::place::Place;
 use crate::release::Time;
@@ -168,8 +168,10 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
         path: path.to_owned(),
         error,
     };
+    let roots = SchemaRoots::of_process();
     if fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return files(directory(path, limits)?, &Room::new(limits), 0);
+        let chart = files(directory(path, limits)?, &Room::new(limits), 0)?;
+        return Ok(chart.with_schema_roots(roots.with_chart(path)));
     }
     let bytes = fs::read(path).map_err(unreadable)?;
     if !bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
@@ -186,7 +188,7 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
             hint,
         });
     }
-    archive(&bytes, &Room::new(limits), 0)
+    Ok(archive(&bytes, &Room::new(limits), 0)?.with_schema_roots(roots))
 }
 
 /// Reads the values of a chart and its dependencies.
@@ -212,17 +214,20 @@ fn directory(root: &Path, limits: &Limits) -> Result<Vec<File>, LoadError> {
         Err(_) => Rules::default(),
     };
     let mut walk = Walk {
+        root: fs::canonicalize(root).ok(),
         rules: rules.with_defaults(),
         limits,
         files: Vec::new(),
         seen: 0,
         left: limits.unpacked,
     };
-    walk.directory(root, "", 0)?;
+    walk.directory(root, "", 0, None)?;
     Ok(walk.files)
 }
 
 struct Walk<'a> {
+    /// The directory without links.
+    root: Option<PathBuf>,
     rules: Rules,
     limits: &'a Limits,
     files: Vec<File>,
@@ -234,7 +239,14 @@ struct Walk<'a> {
 const MAX_DEPTH: usize = 64;
 
 impl Walk<'_> {
-    fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), LoadError> {
+    /// Adds the files of a directory, which is `outside` of the chart's if a link led there.
+    fn directory(
+        &mut self,
+        path: &Path,
+        name: &str,
+        depth: usize,
+        outside: Option<&Path>,
+    ) -> Result<(), LoadError> {
         let unreadable = |error| LoadError::Read {
             path: path.to_owned(),
             error,
@@ -260,12 +272,33 @@ impl Walk<'_> {
             } else {
                 format!("{name}/{below}")
             };
-            self.entry(&entry.path(), below, depth)?;
+            let outside = self.outside(&entry, outside);
+            self.entry(&entry.path(), below, depth, outside.as_deref())?;
         }
         Ok(())
     }
 
-    fn entry(&mut self, path: &Path, name: String, depth: usize) -> Result<(), LoadError> {
+    /// Returns the path without links of what is outside of the chart's directory.
+    fn outside(&self, entry: &fs::DirEntry, parent: Option<&Path>) -> Option<PathBuf> {
+        if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            return parent.map(|parent| parent.join(entry.file_name()));
+        }
+        let path = entry.path();
+        let target = fs::canonicalize(&path).unwrap_or(path);
+        let is_inside = self
+            .root
+            .as_ref()
+            .is_some_and(|root| target.starts_with(root));
+        (!is_inside).then_some(target)
+    }
+
+    fn entry(
+        &mut self,
+        path: &Path,
+        name: String,
+        depth: usize,
+        outside: Option<&Path>,
+    ) -> Result<(), LoadError> {
         let unreadable = |error| LoadError::Read {
             path: path.to_owned(),
             error,
@@ -282,7 +315,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if about.is_dir() {
-            return self.directory(path, &name, depth + 1);
+            return self.directory(path, &name, depth + 1, outside);
         }
         if !about.is_file() {
             return Err(LoadError::Irregular(path.to_owned()));
@@ -300,8 +333,8 @@ impl Walk<'_> {
             .ok()
             .and_then(|time| jiff::Timestamp::try_from(time).ok());
         let data = archive::without_bom(&data);
-        self.files
-            .push(File::new(name, data).modified_at(modified.map(Time::utc)));
+        let file = File::new(name, data).modified_at(modified.map(Time::utc));
+        self.files.push(file.found_at(outside));
         Ok(())
     }
 }
@@ -398,6 +431,7 @@ fn assemble(
         repeated: parts.repeated.into(),
         entry: Arc::default(),
         digest: Arc::new(digest),
+        schema_roots: SchemaRoots::default(),
     })))
 }
 

@@ -32,6 +32,7 @@ pub use archive::{ArchiveError, Limits};
 pub use chart_yaml::ChartYamlError;
 pub use load::LoadError;
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};
+pub use schema::SchemaRoots;
 
 use content_digest::LazyDigest;
 use schema::Schema;
@@ -46,6 +47,8 @@ pub struct File {
     name: Arc<str>,
     data: Arc<[u8]>,
     modified: Option<Time>,
+    /// Where a link leads that was followed out of the chart's directory.
+    outside: Option<Arc<Path>>,
 }
 
 impl File {
@@ -55,7 +58,19 @@ impl File {
             name: name.into(),
             data: data.as_ref().into(),
             modified: None,
+            outside: None,
         }
+    }
+
+    /// Returns the file as one that a link led to, out of the chart's directory.
+    pub(crate) fn found_at(mut self, outside: Option<&Path>) -> Self {
+        self.outside = outside.map(Arc::from);
+        self
+    }
+
+    /// Returns where the file is, if a link led to it out of the chart's directory.
+    pub(crate) fn outside(&self) -> Option<&Path> {
+        self.outside.as_deref()
     }
 
     /// Returns the file with its modification time set to `time`.
@@ -137,6 +152,8 @@ struct ChartInner {
     entry: Arc<str>,
     /// Digest of the chart as it was loaded, before dependencies were disabled or renamed.
     digest: Arc<LazyDigest>,
+    /// The directories that its schemas may refer to. Those of a dependency are not used.
+    schema_roots: SchemaRoots,
 }
 
 /// A chart's own values in the forms in which they are used, each made on first use.
@@ -207,7 +224,7 @@ impl ValueTrees {
 
 impl Chart {
     /// Loads a chart from a directory, honouring its `.helmignore`, or from a `.tgz` archive, with
-    /// the default [`Limits`].
+    /// the default [`Limits`]. Its schemas may refer to files of [`SchemaRoots::of_process`].
     ///
     /// # Errors
     /// If a file cannot be read, is malformed, or exceeds a limit.
@@ -223,7 +240,8 @@ impl Chart {
         load::path(path.as_ref(), limits)?.with_values_read()
     }
 
-    /// Loads a chart from the bytes of a `.tgz` archive.
+    /// Loads a chart from the bytes of a `.tgz` archive. Its schemas may refer to its own files only, unless
+    /// [`Chart::with_schema_roots`] says otherwise.
     ///
     /// # Errors
     /// If the text is not an archive, or the files are not those of a chart.
@@ -254,7 +272,7 @@ impl Chart {
     }
 
     /// Builds a chart from its files. Directories and archives are loaded through this function
-    /// too.
+    /// too. Its schemas may refer to these files only, unless [`Chart::with_schema_roots`] says otherwise.
     ///
     /// # Errors
     /// If the files are not those of a chart.
@@ -301,6 +319,23 @@ impl Chart {
     /// Returns the file `values.schema.json`.
     pub fn schema(&self) -> Option<&File> {
         self.0.schema.as_deref().map(Schema::file)
+    }
+
+    /// Returns the chart with other directories that its schemas may refer to, besides its own.
+    ///
+    /// Files are read when values are checked for the first time, and not again: what changes in them later does not
+    /// count until the chart is loaded again.
+    #[must_use]
+    pub fn with_schema_roots(&self, roots: SchemaRoots) -> Self {
+        let roots = self.0.schema_roots.replaced_by(roots);
+        Self(Arc::new(ChartInner {
+            schema_roots: roots,
+            ..(*self.0).clone()
+        }))
+    }
+
+    pub(crate) fn schema_roots(&self) -> &SchemaRoots {
+        &self.0.schema_roots
     }
 
     /// Returns the schema that validates values.

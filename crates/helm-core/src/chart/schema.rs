@@ -1,53 +1,42 @@
 //! `values.schema.json`: validation of values.
 
 mod cost;
+mod documents;
 mod multiple;
 mod pattern;
 mod plain;
+mod references;
+mod roots;
+mod violation;
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use boon::{CompileError, Compiler, SchemaIndex, Schemas, UrlLoader};
 use bounded::{Budget, Limits};
 use go_template::{Tree, TreeMap};
 use serde_json::Value;
+use url::Url;
 
 use super::{Chart, File};
 use crate::place::Place;
 use crate::values::tree;
 
+pub use roots::SchemaRoots;
+
+use documents::{Document, Loader, Sources};
 use multiple::Multiples;
 use plain::{PlainSchema, Verdict};
+use violation::Violation;
 
+/// The URL of the schema of each chart, as in Helm. Relative references are resolved against it.
 const URL: &str = "file:///values.schema.json";
 
 /// A chart's schema. It is parsed on first use, and compiled only if the plain form is not enough.
 pub(crate) struct Schema {
     file: File,
     plain: OnceLock<Option<PlainSchema>>,
-    compiled: OnceLock<Result<CompiledSchema, Violation>>,
-}
-
-/// A reason why values are not valid, or why a schema cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Violation {
-    /// The keys and indexes that lead to the value; `None` if the schema itself is wrong.
-    path: Option<Vec<String>>,
-    /// The path of the rule in the schema.
-    rule: Vec<String>,
-    message: String,
-}
-
-impl Violation {
-    /// An error in the schema itself.
-    fn of_schema(message: String) -> Self {
-        Self {
-            path: None,
-            rule: Vec::new(),
-            message,
-        }
-    }
+    full: OnceLock<Result<FullSchema, Violation>>,
 }
 
 /// Values that a chart's schema, or those of its dependencies, reject.
@@ -59,30 +48,20 @@ pub(crate) struct Rejected {
     pub(crate) excerpt: String,
 }
 
-/// Limit on the errors of one chart: the place of each is looked for in the chart's files.
-const MAX_VIOLATIONS: usize = 100;
-
 /// Limit on the excerpts of one error.
 const MAX_EXCERPTS: usize = 5;
 
-struct CompiledSchema {
-    document: Value,
+/// A schema with the documents that it refers to, which are read once.
+struct FullSchema {
+    compiled: CompiledSchema,
+    /// The schema, then the others.
+    documents: Vec<Document>,
     multiples: Option<Multiples>,
-    schemas: Schemas,
-    root: SchemaIndex,
 }
 
-/// Retriever that fetches nothing: a reference to another document is an error, except URNs, which
-/// cannot be fetched and for which Helm allows everything.
-struct Offline;
-
-impl UrlLoader for Offline {
-    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
-        if url.starts_with("urn:") {
-            return Ok(Value::Bool(true));
-        }
-        Err("references to other documents are not fetched".into())
-    }
+struct CompiledSchema {
+    schemas: Schemas,
+    root: SchemaIndex,
 }
 
 impl Schema {
@@ -90,7 +69,7 @@ impl Schema {
         Self {
             file,
             plain: OnceLock::new(),
-            compiled: OnceLock::new(),
+            full: OnceLock::new(),
         }
     }
 
@@ -98,18 +77,44 @@ impl Schema {
         &self.file
     }
 
-    fn compile(&self) -> Result<CompiledSchema, Violation> {
-        let wrong = |message| Violation::of_schema(message);
-        let document: Value =
+    /// Compiles the schema of the last of `charts`.
+    fn compile(&self, charts: &[&Chart]) -> Result<FullSchema, Failure> {
+        let wrong = |message| Failure::Schema(Violation::of_schema(message));
+        let value: Value =
             serde_json::from_slice(self.file.data()).map_err(|error| wrong(error.to_string()))?;
-        pattern::check(&document).map_err(wrong)?;
-        let mut compiled = CompiledSchema::of(Compiler::new(), document).map_err(wrong)?;
-        compiled.multiples = Multiples::read(self.file.data(), &compiled.document);
-        Ok(compiled)
+        pattern::check(&value).map_err(wrong)?;
+        let loader = Loader::new(Sources::of(charts));
+        let mut library = Compiler::new();
+        let added = library.add_resource(URL, value.clone());
+        added.map_err(|error| wrong(error.to_string()))?;
+        let result = CompiledSchema::of(library, loader.clone());
+        let others = loader.take_documents();
+        let compiled = result.map_err(|error| match loader.take_failure() {
+            Some((url, why)) => {
+                Failure::Document(Violation::of_document(&value, &others, &url, &why))
+            }
+            None => Failure::Schema(Violation::of_compilation(&value, &others, &error)),
+        })?;
+        let schema = Document {
+            url: Url::parse(URL).map_err(|error| wrong(error.to_string()))?,
+            value,
+            text: self.file.shared_data(),
+        };
+        let mut documents: Vec<Document> = std::iter::once(schema).chain(others).collect();
+        let multiples = Multiples::read(&documents);
+        for document in &mut documents {
+            document.text = Arc::default();
+        }
+        Ok(FullSchema {
+            compiled,
+            documents,
+            multiples,
+        })
     }
 
-    /// Validates `values`. Errors do not contain the values themselves, which may be secret.
-    fn check(&self, values: &Tree) -> Result<(), Vec<Violation>> {
+    /// Validates `values` by the schema of the last of `charts`. Errors do not contain the values themselves, which may
+    /// be secret.
+    fn check(&self, values: &Tree, charts: &[&Chart]) -> Result<(), Vec<Violation>> {
         let plain = self
             .plain
             .get_or_init(|| PlainSchema::read(self.file.data()));
@@ -117,48 +122,58 @@ impl Schema {
         if plain.as_ref().is_some_and(valid) {
             return Ok(());
         }
-        self.check_compiled(tree::to_json(values))
+        self.check_fully(tree::to_json(values), charts)
     }
 
-    fn check_compiled(&self, mut values: Value) -> Result<(), Vec<Violation>> {
-        let compiled = match self.compiled.get_or_init(|| self.compile()) {
-            Ok(compiled) => compiled,
-            Err(wrong) => return Err(vec![wrong.clone()]),
+    /// Returns the compiled schema, which is kept unless a document could not be read, which may be there next time.
+    fn full(&self, charts: &[&Chart]) -> Result<&FullSchema, Violation> {
+        if let Some(known) = self.full.get() {
+            return known.as_ref().map_err(Clone::clone);
+        }
+        let compiled = match self.compile(charts) {
+            Ok(compiled) => Ok(compiled),
+            Err(Failure::Schema(wrong)) => Err(wrong),
+            Err(Failure::Document(wrong)) => return Err(wrong),
         };
+        let known = self.full.get_or_init(|| compiled);
+        known.as_ref().map_err(Clone::clone)
+    }
+
+    fn check_fully(&self, mut values: Value, charts: &[&Chart]) -> Result<(), Vec<Violation>> {
+        let full = self.full(charts).map_err(|wrong| vec![wrong])?;
         let wrong = |message| vec![Violation::of_schema(message)];
-        let cost = cost_within_limits(&compiled.document, &values).map_err(wrong)?;
-        let multiples = compiled.multiples.as_ref();
+        let cost = cost_within_limits(&full.documents, &values).map_err(wrong)?;
+        let multiples = full.multiples.as_ref();
         let exact = match multiples {
             Some(multiples) => multiples.for_values(&mut values, cost).map_err(wrong)?,
             None => None,
         };
-        let CompiledSchema { schemas, root, .. } = exact.as_ref().unwrap_or(compiled);
+        let CompiledSchema { schemas, root } = exact.as_ref().unwrap_or(&full.compiled);
         let Err(error) = schemas.validate(&values, *root) else {
             return Ok(());
         };
-        let mut found = Found::default();
-        describe(&error, multiples, &mut found);
-        Err(found.into_violations())
+        Err(violation::all_of(&error, multiples))
     }
 }
 
+/// Why a schema cannot be used.
+enum Failure {
+    /// The schema, or a document that it refers to, is wrong.
+    Schema(Violation),
+    /// A document that it refers to cannot be read.
+    Document(Violation),
+}
+
 impl CompiledSchema {
-    /// Compiles a document, which may refer to the documents that the compiler has already.
-    fn of(mut compiler: Compiler, document: Value) -> Result<Self, String> {
-        compiler.use_loader(Box::new(Offline));
-        compiler
-            .add_resource(URL, document.clone())
-            .map_err(|error| error.to_string())?;
+    /// Compiles the schema that the compiler has already.
+    fn of(
+        mut compiler: Compiler,
+        loader: impl UrlLoader + 'static,
+    ) -> Result<Self, Box<CompileError>> {
+        compiler.use_loader(Box::new(loader));
         let mut schemas = Schemas::new();
-        let root = compiler
-            .compile(URL, &mut schemas)
-            .map_err(|error| format!("{error:#}"))?;
-        Ok(Self {
-            document,
-            multiples: None,
-            schemas,
-            root,
-        })
+        let root = compiler.compile(URL, &mut schemas)?;
+        Ok(Self { schemas, root })
     }
 }
 
@@ -167,8 +182,12 @@ const MAX_APPLIED: u64 = 2_000_000;
 
 /// Returns the number of subschemas that are applied to values, if they can be checked in reasonable
 /// time.
-fn cost_within_limits(schema: &Value, values: &Value) -> Result<u64, String> {
-    let cost = cost::of(schema, values, &Budget::new(Limits::default().for_json()));
+fn cost_within_limits(documents: &[Document], values: &Value) -> Result<u64, String> {
+    let cost = cost::of(
+        documents,
+        values,
+        &Budget::new(Limits::default().for_json()),
+    );
     match cost {
         Ok(cost) if cost <= MAX_APPLIED => Ok(cost),
         Ok(_) => Err(format!(
@@ -195,7 +214,7 @@ pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), Rejected> {
 fn check_below(charts: &[&Chart], values: &Tree, rejected: &mut Rejected) {
     let Some(chart) = charts.last() else { return };
     if let Some(schema) = chart.checker()
-        && let Err(violations) = schema.check(values)
+        && let Err(violations) = schema.check(values, charts)
     {
         let _ = writeln!(rejected.text, "{}:", chart.name());
         for violation in &violations {
@@ -232,9 +251,10 @@ impl Rejected {
             Some(path) => write!(self.text, "- at '{}': {message}", pointer(path)),
             None => write!(self.text, "{message}"),
         };
-        let _ = match (&value, &schema) {
-            (Some(value), Some(schema)) => writeln!(self.text, " ({value}, required by {schema})"),
-            (None, Some(schema)) => writeln!(self.text, " (required by {schema})"),
+        let by = schema.as_ref().map(ToString::to_string);
+        let _ = match (&value, by.or_else(|| violation.document.clone())) {
+            (Some(value), Some(by)) => writeln!(self.text, " ({value}, required by {by})"),
+            (None, Some(by)) => writeln!(self.text, " (required by {by})"),
             (Some(value), None) => writeln!(self.text, " ({value})"),
             (None, None) => writeln!(self.text),
         };
@@ -267,6 +287,9 @@ fn directory(charts: &[&Chart]) -> String {
 /// Returns the place of the rule that is violated.
 fn place_in_schema(schema: &Schema, violation: &Violation, charts: &[&Chart]) -> Option<Place> {
     violation.path.as_ref()?;
+    if violation.document.is_some() {
+        return None;
+    }
     let file = format!("{}{}", directory(charts), schema.file.name());
     Place::of_path(&file, schema.file.data(), &violation.rule)
 }
@@ -309,111 +332,9 @@ fn descend<'t, S: AsRef<str>>(tree: &'t Tree, path: &[S]) -> Option<&'t Tree> {
     Some(found)
 }
 
-/// Splits a JSON pointer into keys and indexes.
-fn steps(pointer: &str) -> Vec<String> {
-    let steps = pointer.split('/').skip(1);
-    steps
-        .map(|step| step.replace("~1", "/").replace("~0", "~"))
-        .collect()
-}
-
 /// Returns whether a chart or one of its dependencies has a schema.
 pub(crate) fn has_schema(chart: &Chart) -> bool {
     chart.checker().is_some() || chart.dependencies().iter().any(has_schema)
-}
-
-/// The reasons why the values of one chart are not valid.
-#[derive(Default)]
-struct Found {
-    violations: Vec<Violation>,
-    /// How many more there are.
-    others: usize,
-}
-
-impl Found {
-    fn add(&mut self, violation: Violation) {
-        if self.violations.len() < MAX_VIOLATIONS {
-            self.violations.push(violation);
-        } else {
-            self.others += 1;
-        }
-    }
-
-    fn into_violations(mut self) -> Vec<Violation> {
-        if self.others > 0 {
-            let others = format!("and {} more errors", self.others);
-            self.violations.push(Violation::of_schema(others));
-        }
-        self.violations
-    }
-}
-
-/// Adds each innermost cause.
-fn describe(error: &ValidationError<'_, '_>, multiples: Option<&Multiples>, found: &mut Found) {
-    let divisor =
-        |error: &ValidationError<'_, '_>| multiples.and_then(|multiples| multiples.divisor(error));
-    let is_added = |cause: &ValidationError<'_, '_>| {
-        let schema = cause.schema_url.rsplit_once("/allOf/");
-        divisor(cause).is_some() && schema.is_some_and(|(schema, _)| schema == error.schema_url)
-    };
-    let rule = error.schema_url.split_once('#');
-    let mut rule = steps(&unescaped(rule.map_or("", |(_, fragment)| fragment)));
-    let path = Some(steps(&error.instance_location.to_string()));
-    if let Some(divisor) = divisor(error) {
-        // The reference is an item of the schema's `allOf`.
-        rule.truncate(rule.len().saturating_sub(2));
-        found.add(Violation {
-            path,
-            rule,
-            message: format!("is not a multiple of {divisor}"),
-        });
-        return;
-    }
-    let shown = match &error.kind {
-        ErrorKind::Group | ErrorKind::Schema { .. } | ErrorKind::Reference { .. } => None,
-        // The error of a single schema has no group, and the added reference to a list is not one.
-        ErrorKind::AllOf if error.causes.iter().filter(|cause| !is_added(cause)).count() == 1 => {
-            None
-        }
-        ErrorKind::Format { want, .. } => Some(format!("is not a valid {want}")),
-        ErrorKind::Pattern { want, .. } => Some(format!("does not match pattern '{want}'")),
-        ErrorKind::Minimum { want, .. } => Some(format!("must be >= {want}")),
-        ErrorKind::Maximum { want, .. } => Some(format!("must be <= {want}")),
-        ErrorKind::ExclusiveMinimum { want, .. } => Some(format!("must be > {want}")),
-        ErrorKind::ExclusiveMaximum { want, .. } => Some(format!("must be < {want}")),
-        ErrorKind::MultipleOf { want, .. } => Some(format!("is not a multiple of {want}")),
-        ErrorKind::ContentEncoding { want, .. } => Some(format!("is not {want} encoded")),
-        ErrorKind::ContentMediaType { want, .. } => Some(format!("is not of media type {want}")),
-        other => Some(other.to_string()),
-    };
-    if let Some(message) = shown {
-        found.add(Violation {
-            path,
-            rule,
-            message,
-        });
-    }
-    for cause in &error.causes {
-        describe(cause, multiples, found);
-    }
-}
-
-/// Decodes the `%XX` of a URL.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            bytes.push(byte);
-            rest = after.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -421,8 +342,8 @@ mod tests {
     use super::*;
 
     pub(super) fn errors(schema: &str, values: &str) -> Result<(), String> {
-        let found = Schema::new(File::new("values.schema.json", schema))
-            .check_compiled(serde_json::from_str(values).unwrap());
+        let schema = Schema::new(File::new("values.schema.json", schema));
+        let found = schema.check_fully(serde_json::from_str(values).unwrap(), &[]);
         found.map_err(|found| {
             let mut rejected = Rejected::default();
             for violation in &found {
@@ -507,18 +428,22 @@ mod tests {
     }
 
     #[test]
-    fn external_references_are_errors_except_urns() {
+    fn documents_that_are_nowhere_are_errors_except_urns() {
         assert_eq!(errors(r#"{"$ref":"urn:example:any"}"#, "1"), Ok(()));
-        for reference in [
-            "https://example.com/x.json",
-            "other.json",
-            "file:///etc/passwd",
+        for (reference, why) in [
+            ("https://example.com/x.json", "is not fetched"),
+            ("http://example.com/x.json", "is not fetched"),
+            ("other.json", "is not in /helm-charts, nor below"),
+            ("file:///etc/passwd", "is not in /helm-charts, nor below"),
+            (
+                "file:///../../etc/passwd",
+                "is not in /helm-charts, nor below",
+            ),
+            ("file:///values.schema.json/multiples#/x", "is reserved"),
         ] {
             let schema = format!(r#"{{"$ref":"{reference}"}}"#);
-            assert!(
-                errors(&schema, "1").unwrap_err().contains("not fetched"),
-                "{reference}"
-            );
+            let error = errors(&schema, "1").unwrap_err();
+            assert!(error.contains(why), "{reference}: {error}");
         }
         assert!(errors("no schema", "1").is_err());
     }

@@ -193,7 +193,7 @@ pub struct CompiledChart(Arc<CompiledInner>);
 
 struct CompiledInner {
     resolver: Resolver,
-    templates: Templates,
+    templates: Arc<Templates>,
 }
 
 impl CompiledChart {
@@ -239,13 +239,22 @@ impl CompiledChart {
         let resolver = Resolver::new(chart);
         Ok(Self(Arc::new(CompiledInner {
             resolver,
-            templates,
+            templates: Arc::new(templates),
         })))
     }
 
     /// Returns the chart.
     pub fn chart(&self) -> &Chart {
         self.0.resolver.chart()
+    }
+
+    /// Returns the chart with other directories that its schemas may refer to; see [`Chart::with_schema_roots`].
+    #[must_use]
+    pub fn with_schema_roots(&self, roots: chart::SchemaRoots) -> Self {
+        Self(Arc::new(CompiledInner {
+            resolver: Resolver::new(self.chart().with_schema_roots(roots)),
+            templates: Arc::clone(&self.0.templates),
+        }))
     }
 
     /// Coalesces the user's values with those of the chart and validates them against its schemas;

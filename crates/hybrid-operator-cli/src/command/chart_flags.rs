@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{Access, Cache, ChartReference, Pulled, Puller, Repositories, Repository};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use helm_core::chart::{Chart, Limits};
+use helm_core::chart::{Chart, Limits, SchemaRoots};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 use hybrid_operator::watches::RemoteChart;
@@ -98,7 +98,8 @@ impl Found {
         let loaded = match self {
             Self::Local(path) => Chart::load(path),
             Self::Verified { archive, .. } | Self::Fetched { archive, .. } => {
-                Chart::from_archive(archive, &Limits::default())
+                let chart = Chart::from_archive(archive, &Limits::default());
+                chart.map(|chart| chart.with_schema_roots(SchemaRoots::of_process()))
             }
         };
         loaded.with_context(|| self.cannot_load())
@@ -109,7 +110,8 @@ impl Found {
         let compiled = match self {
             Self::Local(path) => CompiledChart::load(path),
             Self::Verified { archive, .. } | Self::Fetched { archive, .. } => {
-                CompiledChart::from_archive(archive, &Limits::default())
+                let compiled = CompiledChart::from_archive(archive, &Limits::default());
+                compiled.map(|chart| chart.with_schema_roots(SchemaRoots::of_process()))
             }
         };
         match compiled {

@@ -182,17 +182,18 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
     if let Found::Verified { path, .. } = &found {
         return Ok(vec![(path.clone(), found.load()?)]);
     }
-    let reader = ChartReader::open_default();
+    let (project, charts) = charts_at(path)?;
+    let reader = ChartReader::open_default().in_project(project);
     let load = |source: ChartSource| -> anyhow::Result<_> {
         let chart = reader.read(&source);
         let chart = chart.with_context(|| format!("cannot load the chart {source}"))?;
         Ok((source.to_string().into(), chart))
     };
-    charts_at(path)?.into_iter().map(load).collect()
+    charts.into_iter().map(load).collect()
 }
 
-/// Returns the chart at a path, or the charts of the project at it.
-fn charts_at(path: &Path) -> anyhow::Result<Vec<ChartSource>> {
+/// Returns the chart at a path, or the charts of the project at it, with the directory in which their operator runs.
+fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<ChartSource>)> {
     if !path.exists() {
         bail!(
             "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, its name with \
@@ -201,7 +202,7 @@ fn charts_at(path: &Path) -> anyhow::Result<Vec<ChartSource>> {
         );
     }
     if path.is_file() || path.join("Chart.yaml").is_file() {
-        return Ok(vec![ChartSource::Local(path.to_owned())]);
+        return Ok((".".into(), vec![ChartSource::Local(path.to_owned())]));
     }
     let watches_file = if path.join(WATCHES).is_file() {
         path.join(WATCHES)
@@ -225,7 +226,8 @@ fn charts_at(path: &Path) -> anyhow::Result<Vec<ChartSource>> {
             charts.push(chart);
         }
     }
-    Ok(charts)
+    let project = watches_file.parent().unwrap_or(Path::new(""));
+    Ok((project.to_owned(), charts))
 }
 
 fn values(args: &Args, path: &Path, chart: &Chart) -> anyhow::Result<Vec<(String, Values)>> {

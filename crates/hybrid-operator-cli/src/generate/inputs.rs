@@ -82,7 +82,7 @@ impl Inputs {
             return Ok(inputs);
         }
         let definitions = definitions(&inputs.root.join(crds))?;
-        let reader = ChartReader::open_default();
+        let reader = ChartReader::open_default().in_project(&inputs.root);
         for watch in watches::load(&path)? {
             let shown = watch.chart.to_string();
             let chart = reader

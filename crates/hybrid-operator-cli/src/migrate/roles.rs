@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use helm_core::chart::Chart;
+use helm_core::chart::{Chart, SchemaRoots};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -183,6 +183,7 @@ fn needs(tree: &Tree, kinds: &[WatchedKind]) -> Vec<Need> {
 fn of_chart(tree: &Tree, kind: &WatchedKind) -> Option<Vec<Need>> {
     let path = kind.chart.as_ref()?;
     let chart = Chart::load(tree.root.join(path)).ok()?;
+    let chart = chart.with_schema_roots(SchemaRoots::of_project(&tree.root));
     let plural = definitions::plural(tree, kind);
     let api = ChartApi {
         group: &kind.group,

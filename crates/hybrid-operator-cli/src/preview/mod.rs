@@ -45,9 +45,9 @@ impl Bindings {
     pub(crate) fn load(source: Source) -> anyhow::Result<Self> {
         Ok(Self {
             watches: watches::load(&source.watches_file)?,
-            source,
             charts: HashMap::new(),
-            reader: ChartReader::open_default(),
+            reader: ChartReader::open_default().in_project(&source.root),
+            source,
             values_in_errors: false,
         })
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chart_source::PullError;
-use helm_core::chart::{Chart as ChartFiles, LoadError};
+use helm_core::chart::{Chart as ChartFiles, LoadError, SchemaRoots};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 
@@ -45,7 +45,8 @@ pub enum BuildError {
 pub struct Chart(Arc<CompiledChart>);
 
 impl Chart {
-    /// Loads a chart from a directory or an archive (`.tgz`).
+    /// Loads a chart from a directory or an archive (`.tgz`). Its schemas may refer to files of `/helm-charts`, of the
+    /// working directory and of the chart.
     ///
     /// # Errors
     /// If the chart cannot be read, or a template cannot be parsed.
@@ -55,12 +56,17 @@ impl Chart {
     }
 
     /// Reads an archive that is in memory, for example one that `include_bytes!` has put into the
-    /// program.
+    /// program. Its schemas may refer to files of the chart only.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_archive(archive: &[u8]) -> Result<Self, BuildError> {
         Self::of_archive(Path::new("in the given archive"), archive)
+    }
+
+    /// Returns the chart with other directories that its schemas may refer to.
+    pub(super) fn with_schema_roots(&self, roots: SchemaRoots) -> Self {
+        Self(Arc::new(self.0.with_schema_roots(roots)))
     }
 
     /// Reads an archive that was fetched under the name `path`.

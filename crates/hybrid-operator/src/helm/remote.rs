@@ -1,12 +1,12 @@
 //! Charts that are fetched: from memory, else from the cache, else from their server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use chart_source::verify::Policy;
 use chart_source::{Access, Cache, CacheError, Patience, PullError, Pulled, Puller};
-use helm_core::chart::Limits;
+use helm_core::chart::{Limits, SchemaRoots};
 use tracing::warn;
 
 use super::chart::{BuildError, Chart};
@@ -18,7 +18,11 @@ use crate::watches::{ChartSource, RemoteChart};
 ///
 /// The functions block the calling thread while they read files and wait for servers.
 #[derive(Clone, Default)]
-pub struct ChartReader(Arc<Shared>);
+pub struct ChartReader {
+    shared: Arc<Shared>,
+    /// The directory of the project, if it is not the working directory.
+    project: Option<PathBuf>,
+}
 
 #[derive(Default)]
 struct Shared {
@@ -39,10 +43,13 @@ struct Compiled {
 impl ChartReader {
     /// Keeps fetched archives in a cache on disk. Without one, they are kept in memory only.
     pub fn new(cache: Option<Cache>) -> Self {
-        Self(Arc::new(Shared {
-            cache: Mutex::new(cache),
-            compiled: Mutex::default(),
-        }))
+        Self {
+            shared: Arc::new(Shared {
+                cache: Mutex::new(cache),
+                compiled: Mutex::default(),
+            }),
+            project: None,
+        }
     }
 
     /// Uses the default cache: that of `$CHART_CACHE`, else of the user.
@@ -50,24 +57,40 @@ impl ChartReader {
         Self::new(Cache::open_default())
     }
 
+    /// Takes the directory of a project for the working directory of its operator, below which the schemas of charts may
+    /// refer to files.
+    #[must_use]
+    pub fn in_project(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.project = Some(directory.into());
+        self
+    }
+
+    fn schema_roots(&self) -> SchemaRoots {
+        match &self.project {
+            Some(project) => SchemaRoots::of_project(project),
+            None => SchemaRoots::of_process(),
+        }
+    }
+
     /// Reads a chart, and fetches it if needed.
     ///
     /// # Errors
     /// If it cannot be fetched or read.
     pub fn read(&self, source: &ChartSource) -> Result<helm_core::Chart, BuildError> {
-        match source {
+        let chart = match source {
             ChartSource::Local(path) => {
                 helm_core::Chart::load(path).map_err(|source| BuildError::Load {
                     path: path.clone(),
                     source: Box::new(source),
-                })
+                })?
             }
             ChartSource::Remote(chart) => {
                 let policy = policy(chart)?;
                 let pulled = self.pull(chart, &policy, &access(chart, Patience::default()))?;
-                Self::unpack(chart, &pulled.archive)
+                Self::unpack(chart, &pulled.archive)?
             }
-        }
+        };
+        Ok(chart.with_schema_roots(self.schema_roots()))
     }
 
     /// Reads and compiles a chart, and fetches it if needed.
@@ -76,7 +99,9 @@ impl ChartReader {
     /// If it cannot be fetched, read or compiled.
     pub fn load(&self, source: &ChartSource) -> Result<Chart, BuildError> {
         match source {
-            ChartSource::Local(path) => Chart::load(path),
+            ChartSource::Local(path) => {
+                Ok(Chart::load(path)?.with_schema_roots(self.schema_roots()))
+            }
             ChartSource::Remote(chart) => {
                 self.fetch_with(chart, &access(chart, Patience::default()))
             }
@@ -112,19 +137,19 @@ impl ChartReader {
         if let Some(known) = self.in_memory(chart, &policy) {
             return Some(known);
         }
-        let cache = lock(&self.0.cache).clone()?;
+        let cache = lock(&self.shared.cache).clone()?;
         let found = cache.find(&chart.wanted(), &policy).ok()??;
         self.compile(chart, policy, &found.archive).ok()
     }
 
     /// Forgets the charts that no entry names any longer.
     pub(super) fn keep_only(&self, used: &[RemoteChart]) {
-        lock(&self.0.compiled).retain(|known| used.contains(&known.source));
+        lock(&self.shared.compiled).retain(|known| used.contains(&known.source));
     }
 
     /// Returns a chart that was verified with the same key.
     fn in_memory(&self, chart: &RemoteChart, policy: &Policy) -> Option<Chart> {
-        let compiled = lock(&self.0.compiled);
+        let compiled = lock(&self.shared.compiled);
         let known = compiled
             .iter()
             .find(|known| known.source == *chart && known.policy == *policy);
@@ -138,7 +163,8 @@ impl ChartReader {
         archive: &[u8],
     ) -> Result<Chart, BuildError> {
         let ready = Chart::of_archive(Path::new(&chart.to_string()), archive)?;
-        let mut compiled = lock(&self.0.compiled);
+        let ready = ready.with_schema_roots(self.schema_roots());
+        let mut compiled = lock(&self.shared.compiled);
         compiled.retain(|known| known.source != *chart);
         compiled.push(Compiled {
             source: chart.clone(),
@@ -164,7 +190,7 @@ impl ChartReader {
         policy: &Policy,
         access: &Access,
     ) -> Result<Pulled, BuildError> {
-        let cache = lock(&self.0.cache).clone();
+        let cache = lock(&self.shared.cache).clone();
         let pulled = match pull(chart, policy, access, cache) {
             Err(PullError::Cache(error)) => {
                 let cache = self.without_writes(&error);
@@ -177,7 +203,7 @@ impl ChartReader {
 
     /// Gives up writing to the cache, or the cache if it is not written to already.
     fn without_writes(&self, error: &CacheError) -> Option<Cache> {
-        let mut cache = lock(&self.0.cache);
+        let mut cache = lock(&self.shared.cache);
         warn!(
             error = error as &dyn std::error::Error,
             "the cache of charts cannot be used; charts are kept in memory only, and fetched again by the next process"

@@ -11,19 +11,20 @@ use boon::{Compiler, ErrorKind, ValidationError};
 use go_yaml::tree::{self, Node};
 use serde_json::{Map, Number, Value, json};
 
-use super::CompiledSchema;
+use super::documents::{Document, NothingElse};
+use super::{CompiledSchema, URL};
 
-/// The document with the lists. No other document can be referred to, so that the name is free.
-const LISTS: &str = "file:///values.schema.json/multiples";
+/// The document with the lists, which schemas cannot refer to.
+pub(super) const LISTS: &str = "file:///values.schema.json/multiples";
 
 /// Limits on the divisions, and on the comparisons with the numbers of a list, of one check.
 const MAX_DIVISIONS: usize = 200_000;
 const MAX_COMPARISONS: u64 = 100_000_000;
 
-/// The `multipleOf` of a schema.
+/// The `multipleOf` of a schema and of the documents that it refers to.
 pub(super) struct Multiples {
-    /// The schema, with references to the lists.
-    document: Value,
+    /// The documents by their URLs, with references to the lists.
+    documents: Vec<(String, Value)>,
     divisors: Vec<Divisor>,
 }
 
@@ -33,20 +34,29 @@ struct Divisor {
 }
 
 impl Multiples {
-    /// Returns the divisors of a schema, or `None` if it has none.
-    pub(super) fn read(text: &[u8], document: &Value) -> Option<Self> {
-        if !has_divisor(document, &|_| true) {
+    /// Returns the divisors of some documents, or `None` if there are none.
+    pub(super) fn read(documents: &[Document]) -> Option<Self> {
+        let has_any = |document: &Document| has_divisor(&document.value, &|_| true);
+        if !documents.iter().any(has_any) {
             return None;
         }
-        // The tree has the numbers as written.
-        let tree = if has_divisor(document, &Value::is_f64) {
-            tree::parse(text).ok()
-        } else {
-            None
-        };
-        let (mut document, mut divisors) = (document.clone(), Vec::new());
-        replace(&mut document, tree.as_ref(), &mut divisors);
-        (!divisors.is_empty()).then_some(Self { document, divisors })
+        let mut divisors = Vec::new();
+        let replaced = documents.iter().map(|document| {
+            // The tree has the numbers as written.
+            let tree = if has_divisor(&document.value, &Value::is_f64) {
+                tree::parse(&document.text).ok()
+            } else {
+                None
+            };
+            let mut value = document.value.clone();
+            replace(&mut value, tree.as_ref(), &mut divisors);
+            (document.url.to_string(), value)
+        });
+        let documents = replaced.collect();
+        (!divisors.is_empty()).then_some(Self {
+            documents,
+            divisors,
+        })
     }
 
     /// Returns a schema for these values if floats are wrong about them. `cost` is how many subschemas
@@ -91,7 +101,15 @@ impl Multiples {
         compiler
             .add_resource(LISTS, json!({"$defs": lists}))
             .map_err(|error| error.to_string())?;
-        CompiledSchema::of(compiler, self.document.clone()).map(Some)
+        for (url, document) in &self.documents {
+            let added = compiler.add_resource(url, document.clone());
+            added.map_err(|error| error.to_string())?;
+        }
+        let exact = CompiledSchema::of(compiler, NothingElse);
+        // The text of the error may quote a document.
+        exact
+            .map(Some)
+            .map_err(|_| format!("{URL} cannot be compiled with exact divisors"))
     }
 
     /// Returns the divisor, if an error is that of a reference to its list.

@@ -257,7 +257,8 @@ fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> 
     if !watches_file.is_file() {
         return Ok(());
     }
-    let reader = ChartReader::open_default();
+    let project = watches_file.parent().unwrap_or(Path::new(""));
+    let reader = ChartReader::open_default().in_project(project);
     for watch in watches::load(watches_file)? {
         let chart = reader
             .read(&watch.chart)

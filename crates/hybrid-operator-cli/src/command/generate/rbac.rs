@@ -319,7 +319,7 @@ impl Input {
 /// Returns the charts with their watches, in the order of the watches file.
 fn charts(input: &Input) -> anyhow::Result<Vec<ChartWatches>> {
     let mut found: Vec<ChartWatches> = Vec::new();
-    let reader = ChartReader::open_default();
+    let reader = ChartReader::open_default().in_project(&input.root);
     for watch in &input.watches {
         let (path, directory) = match watch.chart.path() {
             Some(path) => (

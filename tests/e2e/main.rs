@@ -37,6 +37,7 @@ mod hooks;
 mod image;
 mod kinds;
 mod lifecycle;
+mod lists;
 mod manager;
 mod names;
 mod native;

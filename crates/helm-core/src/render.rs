@@ -28,8 +28,8 @@ pub struct Rendered {
     manifest: String,
     documents: Vec<ManifestDocument>,
     hooks: Vec<Hook>,
-    /// Template, place and kind of the first hook without a name, if there is one.
-    nameless_hook: Option<(Arc<str>, Place, String)>,
+    /// Where each hook is.
+    hook_places: Vec<Place>,
     dropped: Vec<Dropped>,
     notes: String,
     crds: Vec<CrdFile>,
@@ -97,10 +97,14 @@ impl Rendered {
                 return Err(place.nameless(path, &nameless.key().kind));
             }
         }
-        match &self.nameless_hook {
-            Some((path, place, kind)) => Err(place.nameless(path, kind)),
-            None => Ok(objects),
+        for (hook, place) in self.hooks.iter().zip(&self.hook_places) {
+            // A hook that is no object fails when it is to run, as in Helm.
+            let objects = manifest::parse_objects(&hook.manifest).unwrap_or_default();
+            if let Some(nameless) = objects.iter().find(|object| !is_named(object)) {
+                return Err(place.nameless(&hook.path, &nameless.key().kind));
+            }
         }
+        Ok(objects)
     }
 
     /// Returns the hooks in Helm's order.
@@ -145,18 +149,7 @@ impl Rendered {
         let mut any = false;
         for document in &mut self.documents {
             let mut object = document.object();
-            let is_list =
-                document.kind.ends_with("List") && object.get("items").is_some_and(Value::is_array);
-            let changed = if is_list {
-                let items = object.get_mut("items");
-                let mut changed = false;
-                for item in items.and_then(Value::as_array_mut).into_iter().flatten() {
-                    changed |= change(item)?;
-                }
-                changed
-            } else {
-                !object.is_null() && change(&mut object)?
-            };
+            let changed = change_each(&mut object, &mut change)?;
             if changed {
                 // What was read from YAML can be written as YAML.
                 document.text = go_yaml::to_string(&object).unwrap_or_default();
@@ -203,7 +196,6 @@ impl Rendered {
         let mut documents = Vec::new();
         let mut hooks = Vec::new();
         let mut dropped = Vec::new();
-        let mut nameless_hook = None;
         for (path, content) in files {
             let content = text(&path, &content)?;
             let path: Arc<str> = path.into();
@@ -224,9 +216,6 @@ impl Rendered {
                 counted = start;
                 match sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
                     Sorted::Complete => {}
-                    Sorted::NamelessHook(kind) => {
-                        nameless_hook.get_or_insert((Arc::clone(&path), place, kind));
-                    }
                     Sorted::Dropped { kind, event } => dropped.push(Dropped {
                         template: path.to_string(),
                         kind,
@@ -241,12 +230,13 @@ impl Rendered {
             }
         }
         KindOrder::Install.sort(&mut documents, |document| &document.kind);
-        KindOrder::Install.sort(&mut hooks, |hook| &hook.kind);
+        KindOrder::Install.sort(&mut hooks, |(hook, _)| &hook.kind);
+        let (hooks, hook_places) = hooks.into_iter().unzip();
         Ok(Self {
             manifest: joined(&documents),
             documents,
             hooks,
-            nameless_hook,
+            hook_places,
             dropped,
             notes,
             crds: chart.crds(),
@@ -281,6 +271,24 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
 fn lines(text: &str, from: usize, to: usize) -> usize {
     let part = text.as_bytes().get(from..to).unwrap_or_default();
     memchr::memchr_iter(b'\n', part).count()
+}
+
+/// Changes an object, or each item of a list and of lists in it. Returns whether anything was changed.
+fn change_each<E>(
+    object: &mut Value,
+    change: &mut impl FnMut(&mut Value) -> Result<bool, E>,
+) -> Result<bool, E> {
+    if object.is_null() {
+        return Ok(false);
+    }
+    let Some(items) = manifest::list_items(object) else {
+        return change(object);
+    };
+    let mut changed = false;
+    for item in items {
+        changed |= change_each(item, change)?;
+    }
+    Ok(changed)
 }
 
 fn is_named(object: &ManifestObject) -> bool {
@@ -360,8 +368,6 @@ fn joined(documents: &[ManifestDocument]) -> String {
 enum Sorted {
     /// To the manifest or to the hooks.
     Complete,
-    /// To the hooks, of this kind and without a name.
-    NamelessHook(String),
     /// Nowhere: a hook of this kind with an event that does not exist.
     Dropped { kind: String, event: String },
 }
@@ -373,7 +379,7 @@ fn sort_document(
     text: &str,
     budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
-    hooks: &mut Vec<Hook>,
+    hooks: &mut Vec<(Hook, Place)>,
 ) -> Result<Sorted, RenderError> {
     let failed = |error: HeadError| {
         if budget.check() == Err(BudgetError::Cancelled) {
@@ -418,11 +424,9 @@ fn sort_document(
             return Ok(Sorted::Dropped { kind, event });
         }
     };
-    let nameless = (head.name.is_empty() && !head.is_generated)
-        .then(|| Sorted::NamelessHook(head.kind.clone()));
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
     let policies = |name| annotation(name).map(names).unwrap_or_default();
-    hooks.push(Hook {
+    let hook = Hook {
         name: head.name,
         path: path.to_string(),
         manifest: text.to_owned(),
@@ -439,8 +443,9 @@ fn sort_document(
             .map(OutputLogPolicy::from)
             .collect(),
         kind: head.kind,
-    });
-    Ok(nameless.unwrap_or(Sorted::Complete))
+    };
+    hooks.push((hook, place));
+    Ok(Sorted::Complete)
 }
 
 #[cfg(test)]
@@ -578,6 +583,14 @@ mod tests {
                 "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret}]",
                 "Secret has no metadata.name",
             ),
+            (
+                "apiVersion: v1\nkind: SecretList\nmetadata: {HOOK}\nitems: [{metadata: {}}]",
+                "Secret has no metadata.name",
+            ),
+            (
+                "apiVersion: v1\nkind: List\nitems: [{metadata: {name: a}}]",
+                "List has no apiVersion",
+            ),
         ] {
             let text = format!("{good}{}", document.replace("HOOK", hook));
             let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
@@ -591,12 +604,14 @@ mod tests {
             }
         }
         for named in [
-            "{generateName: a-}",
-            "{generateName: a-, HOOK}",
-            "{name: b, HOOK}",
+            "Pod\nmetadata: {generateName: a-}",
+            "Pod\nmetadata: {generateName: a-, HOOK}",
+            "Pod\nmetadata: {name: b, HOOK}",
+            "List\nmetadata: {HOOK}\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: b}}]",
+            "PodList\nmetadata: {HOOK}\nitems: [{metadata: {name: b}}]",
         ] {
             let named = named.replace("HOOK", hook);
-            let text = format!("{good}apiVersion: v1\nkind: Pod\nmetadata: {named}");
+            let text = format!("{good}apiVersion: v1\nkind: {named}");
             let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
             assert!(rendered.objects().is_ok(), "{named}");
         }

@@ -250,6 +250,8 @@ impl TemplateSource {
             {
                 current.name_line = number;
                 current.names = constants(value);
+            } else if text.starts_with("items:") {
+                current.is_list = true;
             }
             if current.first_line == 0 && !text.trim().is_empty() {
                 current.first_line = number;
@@ -258,6 +260,13 @@ impl TemplateSource {
         }
         documents.push(current);
         documents.retain(|document| document.kind_line > 0);
+        for document in documents.iter_mut().filter(|document| document.is_list) {
+            for kind in &mut document.kinds {
+                let of_items = kind.strip_suffix("List").unwrap_or(kind);
+                *kind = of_items.to_owned();
+            }
+            document.kinds.retain(|kind| !kind.is_empty());
+        }
         documents
     }
 }
@@ -304,7 +313,10 @@ pub(crate) struct Document {
     pub(crate) last_line: usize,
     /// Line of `kind`.
     pub(crate) kind_line: usize,
-    /// The kinds that are constant; empty if the kind is computed.
+    /// Whether it is a list.
+    pub(crate) is_list: bool,
+    /// The kinds that are constant, those of its items for a list; empty if they are computed, or if each
+    /// item has its own.
     pub(crate) kinds: Vec<String>,
     /// Line of `apiVersion`.
     pub(crate) api_line: usize,

@@ -15,8 +15,6 @@ use crate::yaml;
 pub(crate) struct Head {
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// Whether it has `metadata.generateName`.
-    pub(crate) is_generated: bool,
     pub(crate) annotations: BTreeMap<String, String>,
     /// Whether the document contains only comments.
     pub(crate) is_blank: bool,
@@ -51,7 +49,6 @@ const SELECTION: &[(&str, Selection)] = &[
         "metadata",
         Selection::Fields(&[
             ("name", Selection::Whole),
-            ("generateName", Selection::Whole),
             ("annotations", Selection::Whole),
         ]),
     ),
@@ -86,7 +83,6 @@ impl Head {
         let mut head = Self {
             kind: String::new(),
             name: String::new(),
-            is_generated: false,
             annotations: BTreeMap::new(),
             is_blank: object.is_null(),
         };
@@ -102,8 +98,6 @@ impl Head {
             return Ok(head);
         };
         head.name = string(field(metadata, "name"), "metadata.name")?.into_owned();
-        let generated = field(metadata, "generateName").and_then(Value::as_str);
-        head.is_generated = generated.is_some_and(|prefix| !prefix.is_empty());
         let Some(annotations) = field(metadata, "annotations") else {
             return Ok(head);
         };

@@ -247,6 +247,15 @@ impl Hook {
         self.events.contains(event)
     }
 
+    /// Returns the name for messages: the template if it has none, as most lists do.
+    pub fn display_name(&self) -> &str {
+        if self.name.is_empty() {
+            &self.path
+        } else {
+            &self.name
+        }
+    }
+
     /// Returns whether its object is deleted by `policy`. Without any policy,
     /// [`DeletePolicy::BeforeHookCreation`] applies.
     pub fn has_delete_policy(&self, policy: &DeletePolicy) -> bool {

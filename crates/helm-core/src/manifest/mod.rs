@@ -16,6 +16,7 @@ mod head;
 pub mod hook;
 mod identity;
 mod kind_order;
+mod list;
 mod object_key;
 mod split;
 
@@ -32,6 +33,7 @@ pub use hook::{
 };
 pub use identity::{ObjectIdentity, replaced};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
+pub use list::list_items;
 pub use object_key::ObjectKey;
 pub use split::split;
 
@@ -160,8 +162,8 @@ impl ManifestObject {
     }
 }
 
-/// Returns the objects of a manifest in order. Items of a `List` are returned separately; empty
-/// documents are skipped.
+/// Returns the objects of a manifest in order. Items of lists (see [`list_items`]) are returned
+/// separately; empty documents are skipped.
 ///
 /// # Errors
 /// If a document is not YAML or not a Kubernetes object.
@@ -202,8 +204,9 @@ pub(crate) fn source_of(text: &str) -> Option<&str> {
         .map(str::trim_end)
 }
 
+/// Adds the object of a document, or the items of a list.
 pub(crate) fn push_object(
-    object: Value,
+    mut object: Value,
     document: usize,
     source: Option<&Arc<str>>,
     objects: &mut Vec<ManifestObject>,
@@ -228,38 +231,27 @@ pub(crate) fn push_object(
     if !has("kind") {
         return Err(missing("kind"));
     }
-    let is_list = object
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|k| k.ends_with("List"));
     let kept = is_annotated_to_be_kept(&object);
-    match object {
-        Value::Object(mut map) if is_list && map.get("items").is_some_and(Value::is_array) => {
-            let Some(Value::Array(items)) = map.remove("items") else {
-                return Ok(());
-            };
-            let first = objects.len();
-            for item in items {
-                push_object(item, document, source, objects)?;
-            }
-            let items = objects.get_mut(first..).unwrap_or_default();
-            for item in items {
-                item.kept |= kept;
-            }
+    if let Some(items) = list_items(&mut object) {
+        let first = objects.len();
+        for item in std::mem::take(items) {
+            push_object(item, document, source, objects)?;
         }
-        object => {
-            check_count(objects.len())?;
-            let key = ObjectKey::of(&object).ok_or_else(|| missing("kind"))?;
-            let source = source.cloned();
-            objects.push(ManifestObject {
-                source,
-                position: objects.len(),
-                key: Arc::new(key),
-                object: Arc::new(object),
-                kept,
-            });
+        let items = objects.get_mut(first..).unwrap_or_default();
+        for item in items {
+            item.kept |= kept;
         }
+        return Ok(());
     }
+    check_count(objects.len())?;
+    let key = ObjectKey::of(&object).ok_or_else(|| missing("kind"))?;
+    objects.push(ManifestObject {
+        source: source.cloned(),
+        position: objects.len(),
+        key: Arc::new(key),
+        object: Arc::new(object),
+        kept,
+    });
     Ok(())
 }
 
@@ -277,13 +269,26 @@ mod tests {
 ]}
 ---
 ---
+# Source: c/templates/typed.yaml
+{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBindingList", "items": [
+  {"metadata": {"name": "c"}},
+  {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "d"}}
+]}
 "#;
         let objects = parse_objects(manifest).unwrap();
         let keys: Vec<String> = objects
             .iter()
             .map(|object| object.key().to_string())
             .collect();
-        assert_eq!(keys, ["Secret a", "Deployment.apps n/b"]);
+        assert_eq!(
+            keys,
+            [
+                "Secret a",
+                "Deployment.apps n/b",
+                "RoleBinding.rbac.authorization.k8s.io c",
+                "Secret d"
+            ]
+        );
         assert_eq!(objects[1].source(), Some("c/templates/list.yaml"));
         assert_eq!(objects[1].position(), 1);
     }

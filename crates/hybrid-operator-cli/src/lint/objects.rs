@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helm_core::chart::Chart;
-use helm_core::manifest::{DropCause, Dropped, ManifestObject, ObjectKey, hook, replaced};
+use helm_core::manifest::{
+    DropCause, Dropped, Hook, HookEvent, ManifestObject, ObjectKey, hook, replaced,
+};
 use serde_json::Value;
 
 use super::api_versions::fate;
@@ -128,8 +130,8 @@ impl Rules<'_> {
             self.pods(found);
             self.immutable(found, render);
             self.kept(found);
-            if found.is_hook {
-                self.hook(found);
+            if let Some(hook) = &found.hook {
+                self.hook(found, hook);
             }
         }
         for dropped in &render.dropped {
@@ -138,7 +140,7 @@ impl Rules<'_> {
         let objects: Vec<&Found> = render
             .objects
             .iter()
-            .filter(|found| !found.is_hook)
+            .filter(|found| found.hook.is_none())
             .collect();
         let manifest: Vec<ManifestObject> =
             objects.iter().map(|found| found.object.clone()).collect();
@@ -209,7 +211,7 @@ impl Rules<'_> {
                     message,
                     "set metadata.name",
                 );
-            } else if !found.is_hook {
+            } else if found.hook.is_none() {
                 let message = format!(
                     "the API server makes the name of this {kind}: each revision of the release creates another one and deletes the last"
                 );
@@ -502,14 +504,10 @@ impl Rules<'_> {
         }
     }
 
-    fn hook(&mut self, found: &Found) {
+    fn hook(&mut self, found: &Found, hook: &Hook) {
         let object = found.object.object();
-        let annotation = |name| found.object.annotation(name).unwrap_or_default();
-        let events = annotation("helm.sh/hook");
-        if events
-            .split(',')
-            .any(|event| event.trim().starts_with("test"))
-        {
+        let mut policies = hook.delete_policies.iter();
+        if hook.runs_at(&HookEvent::Test) {
             let message = format!(
                 "{} is a test, which the operator does not run by default",
                 self.named(found)
@@ -522,7 +520,7 @@ impl Rules<'_> {
                 message,
                 help,
             );
-        } else if annotation("helm.sh/hook-delete-policy").trim().is_empty() {
+        } else if policies.all(|policy| policy.as_str().is_empty()) {
             let message = format!(
                 "the hook {} has no delete policy: it stays in the cluster until it runs again",
                 self.named(found)

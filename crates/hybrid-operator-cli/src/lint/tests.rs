@@ -147,6 +147,25 @@ fn hooks() {
         &["note templates/a.yaml:6"],
         &hook("Pod", "", "  restartPolicy: Never\n"),
     );
+    // Of a list, the annotations of the list count.
+    let list = |annotations: &str| {
+        format!(
+            "apiVersion: v1\nkind: List\nmetadata:\n  annotations:\n    helm.sh/hook: pre-install\n{annotations}\
+             items:\n- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: \"{{{{ .Release.Name }}}}\"}}}}\n"
+        )
+    };
+    template(
+        "hook-delete-policy",
+        &list(""),
+        &["warning templates/a.yaml:5"],
+        &list(policy),
+    );
+    template(
+        "test-hook",
+        &list(policy).replace("pre-install", "test"),
+        &["note templates/a.yaml:5"],
+        &list(policy),
+    );
 }
 
 #[test]

@@ -289,7 +289,8 @@ pub(crate) fn deployed(
     let mut all: Vec<Deployed> = objects.into_iter().map(is(false)).collect();
     for hook in hooks {
         let objects = parse_objects(&hook.manifest);
-        let objects = objects.with_context(|| format!("cannot read the hook {}", hook.name))?;
+        let objects =
+            objects.with_context(|| format!("cannot read the hook {}", hook.display_name()))?;
         all.extend(objects.into_iter().map(is(true)));
     }
     Ok(all)

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Read as _;
 
 use anyhow::{Context as _, bail};
+use helm_core::manifest::list_items;
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
@@ -38,32 +39,18 @@ impl Given {
         let documents: Vec<Value> =
             go_yaml::documents(text).with_context(|| format!("{path} is not valid YAML"))?;
         let mut objects = Vec::new();
-        for (index, document) in documents.into_iter().enumerate() {
+        for (index, mut document) in documents.into_iter().enumerate() {
             let number = index + 1;
-            match document {
-                Value::Null => {}
-                Value::Object(mut list)
-                    if list
-                        .get("kind")
-                        .and_then(Value::as_str)
-                        .is_some_and(is_list) =>
-                {
-                    let Some(Value::Array(items)) = list.remove("items") else {
-                        continue;
-                    };
-                    for item in items {
-                        objects.push(Resource::new(item, path, number)?);
-                    }
+            if let Some(items) = list_items(&mut document) {
+                for item in std::mem::take(items) {
+                    objects.push(Resource::new(item, path, number)?);
                 }
-                document => objects.push(Resource::new(document, path, number)?),
+            } else if !document.is_null() {
+                objects.push(Resource::new(document, path, number)?);
             }
         }
         Ok(Self { objects })
     }
-}
-
-fn is_list(kind: &str) -> bool {
-    kind.ends_with("List")
 }
 
 impl Resource {

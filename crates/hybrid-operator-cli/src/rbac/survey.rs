@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
 use helm_core::engine::{ReleaseInfo, RenderInput, RenderLimits};
-use helm_core::manifest::{Dropped, ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
+use helm_core::manifest::{
+    Dropped, Hook, ManifestError, ManifestObject, OutputLogPolicy, parse_objects,
+};
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
 use helm_core::{Capabilities, CompiledChart, RenderError, Rendered, Values};
@@ -45,8 +48,8 @@ pub(crate) struct Found {
     pub(crate) object: ManifestObject,
     /// Its template, without the chart's name.
     pub(crate) template: String,
-    /// Whether it is a hook.
-    pub(crate) is_hook: bool,
+    /// The hook that it belongs to.
+    pub(crate) hook: Option<Arc<Hook>>,
 }
 
 /// What a render contains.
@@ -300,15 +303,17 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Manife
         objects.push(Found {
             template: short(object.source().unwrap_or_default()),
             object,
-            is_hook: false,
+            hook: None,
         });
     }
     for hook in rendered.hooks() {
-        for object in parse_objects(&hook.manifest)? {
+        let objects_of_hook = parse_objects(&hook.manifest)?;
+        let hook = Arc::new(hook.clone());
+        for object in objects_of_hook {
             objects.push(Found {
                 template: short(&hook.path),
                 object,
-                is_hook: true,
+                hook: Some(Arc::clone(&hook)),
             });
         }
     }
@@ -339,7 +344,7 @@ impl Survey {
             let kind = GroupKind::new(&key.group, &key.kind);
             self.definitions.add_definition(found.object.object());
             let reach = self.kinds.entry(kind).or_default();
-            reach.is_hook |= found.is_hook;
+            reach.is_hook |= found.hook.is_some();
             let label = reach
                 .templates
                 .entry(found.template.clone())
@@ -510,6 +515,34 @@ mod tests {
             monitor.templates.contains_key("templates/a.yaml"),
             "{monitor:?}"
         );
+    }
+
+    #[test]
+    fn kinds_of_the_items_of_lists_are_reached() {
+        let survey = of(&[
+            (
+                "templates/typed.yaml",
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleList\nitems:\n- metadata: {name: a}\n\
+                 - {apiVersion: v1, kind: Secret, metadata: {name: b}}\n",
+            ),
+            (
+                "templates/hook.yaml",
+                "apiVersion: v1\nkind: List\nmetadata: {annotations: {helm.sh/hook: pre-install}}\nitems:\n\
+                 - {apiVersion: batch/v1, kind: Job, metadata: {name: a}}\n",
+            ),
+            (
+                "templates/never.yaml",
+                "{{ if and .Values.a (not .Values.a) }}\napiVersion: batch/v1\nkind: CronJobList\nitems:\n\
+                 - metadata: {name: a}\n{{ end }}\n",
+            ),
+        ]);
+        assert_eq!(
+            kinds(&survey),
+            ["Secret", "Job.batch", "Role.rbac.authorization.k8s.io"]
+        );
+        assert!(survey.kinds[&GroupKind::new("batch", "Job")].is_hook);
+        let unreached: Vec<&str> = survey.unreached.iter().map(|u| &*u.kind).collect();
+        assert_eq!(unreached, ["CronJob"]);
     }
 
     #[test]

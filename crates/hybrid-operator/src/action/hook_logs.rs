@@ -40,13 +40,17 @@ pub(super) async fn log_output(context: &ActionContext<'_>, hook: &Hook, policy:
                 } in all
                 {
                     for line in text.lines() {
-                        tracing::info!(hook = %hook.name, %pod, %container, "{line}");
+                        tracing::info!(hook = hook.display_name(), %pod, %container, "{line}");
                     }
                 }
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(hook = %hook.name, error, "cannot read the output of a hook");
+                tracing::warn!(
+                    hook = hook.display_name(),
+                    error,
+                    "cannot read the output of a hook"
+                );
             }
         }
     }

@@ -130,7 +130,7 @@ pub(crate) async fn run(
             set_phase(context, stored, &run, index, HookPhase::Running).await?;
         }
         let checking = traces::span("hook")
-            .text("helm.hook.name", &hook.name)
+            .text("helm.hook.name", hook.display_name())
             .text("helm.hook.event", event.as_str())
             .run(check(
                 context,
@@ -157,7 +157,7 @@ pub(crate) async fn run(
                     revision: Some(stored.release.revision),
                     began: began.or(Some(context.now)),
                     details: Details {
-                        hook: Some(&hook.name),
+                        hook: Some(hook.display_name()),
                         event: Some(event.as_str()),
                         ..Details::default()
                     },
@@ -181,9 +181,9 @@ pub(crate) async fn run(
                     // The process that started the hook died before creating anything.
                     set_phase(context, stored, &run, index, HookPhase::Running).await?;
                 }
-                traces::waits_for("hook", &hook.name);
+                traces::waits_for("hook", hook.display_name());
                 return Ok(ActionProgress::Waiting {
-                    why: format!("{event} hook {}", hook.name),
+                    why: format!("{event} hook {}", hook.display_name()),
                 });
             }
             HookOutcome::Failed(message) => {
@@ -243,7 +243,7 @@ async fn fail(
     remove_succeeded(context, ended, &run.label).await?;
     Err(ActionError::Hook {
         event: run.attempt.event.as_str().to_owned(),
-        name: hook.name,
+        name: hook.display_name().to_owned(),
         message,
     })
 }
@@ -353,7 +353,7 @@ async fn check_object(
         return create(context, memory, object, &location, run).await;
     }
     let replaced = hook.has_delete_policy(&DeletePolicy::BeforeHookCreation)
-        || interrupted.left(hook, &metadata);
+        || interrupted.left(&location.key, &metadata);
     Ok(
         replace(context, object, &location, &metadata, run, replaced)
             .await?

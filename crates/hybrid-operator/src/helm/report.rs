@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use helm_core::manifest::list_items;
 use helm_core::release::Revision;
 use jiff::Timestamp;
 use kube::runtime::events::Event;
@@ -673,12 +674,8 @@ fn redacted(manifest: &str) -> Option<String> {
     let mut text = String::with_capacity(manifest.len());
     for document in helm_core::manifest::split(manifest) {
         text.push_str("---\n");
-        let object: serde_json::Value = go_yaml::from_str(document).ok()?;
-        let secret = |object: &serde_json::Value| {
-            object.get("kind").and_then(|kind| kind.as_str()) == Some("Secret")
-        };
-        let items = object.get("items").and_then(|items| items.as_array());
-        if secret(&object) || items.is_some_and(|items| items.iter().any(secret)) {
+        let mut object: serde_json::Value = go_yaml::from_str(document).ok()?;
+        if has_secret(&mut object) {
             let source = document.lines().take_while(|line| line.starts_with('#'));
             for line in source {
                 text.push_str(line);
@@ -695,6 +692,14 @@ fn redacted(manifest: &str) -> Option<String> {
         }
     }
     Some(text)
+}
+
+/// Returns whether an object is a Secret, or a list with one.
+fn has_secret(object: &mut serde_json::Value) -> bool {
+    match list_items(object) {
+        Some(items) => items.iter_mut().any(has_secret),
+        None => object.get("kind").and_then(|kind| kind.as_str()) == Some("Secret"),
+    }
 }
 
 #[cfg(test)]
@@ -737,6 +742,13 @@ mod tests {
         let text = redacted(manifest).unwrap();
         assert!(!text.contains("hidden"), "{text}");
         assert!(text.contains("# Secret s: its content is not shown\n---\n# Source: c/b.yaml\n"));
+        for list in [
+            "kind: List\nitems: [{kind: ConfigMap}, {kind: Secret, data: {k: hidden}}]\n",
+            "apiVersion: v1\nkind: SecretList\nitems: [{metadata: {name: s}, data: {k: hidden}}]\n",
+        ] {
+            let text = redacted(list).unwrap();
+            assert!(!text.contains("hidden"), "{text}");
+        }
         assert_eq!(redacted(&"x".repeat(100_000)), None);
     }
 }

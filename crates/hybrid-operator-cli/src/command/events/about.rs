@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::Context as _;
+use helm_core::manifest::parse_objects;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 
@@ -44,8 +45,13 @@ impl About {
             about.uids.extend(pods.into_iter().map(|pod| pod.uid));
         }
         for hook in &record.hooks {
-            let name = format!("{} {}/{}", hook.kind, record.namespace, hook.name);
-            about.names.insert(name);
+            for object in parse_objects(&hook.manifest).context("cannot read a hook")? {
+                let key = object.key();
+                let place = key.namespace.as_deref().unwrap_or(&record.namespace);
+                about
+                    .names
+                    .insert(format!("{} {place}/{}", key.kind, key.name));
+            }
         }
         Ok(about)
     }

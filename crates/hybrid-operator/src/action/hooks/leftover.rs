@@ -5,17 +5,25 @@
 //! interruption it would have been deleted, or the hook that created it has not ended.
 
 use helm_core::manifest::hook::DeletePolicy;
-use helm_core::manifest::{Hook, HookPhase};
+use helm_core::manifest::{Hook, HookPhase, ObjectKey, parse_objects};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::progress::{HookAttempt, recorded};
 use super::{Run, StoredRelease};
 use crate::cluster::ownership::run_of;
 
-/// Runs whose objects may be left. An object is identified by the label of its run, and the kind and
-/// the name of its hook.
+/// Runs whose objects may be left.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupted(Vec<(String, String, String)>);
+pub(crate) struct Interrupted(Vec<HookRun>);
+
+/// A run of a hook.
+#[derive(Clone, Debug)]
+struct HookRun {
+    /// The label of its objects.
+    label: String,
+    /// The objects of the hook, as its document names them.
+    objects: Vec<ObjectKey>,
+}
 
 impl Interrupted {
     /// Returns the runs of these records that did not end, or whose policies may not have been
@@ -38,7 +46,7 @@ impl Interrupted {
                             event: run.event,
                             number: run.attempt,
                         };
-                        runs.push(named(Run::at(stored, attempt), hook));
+                        runs.push(HookRun::of(Run::at(stored, attempt), hook));
                     }
                 }
             }
@@ -61,7 +69,7 @@ impl Interrupted {
                     number,
                     ..attempt.clone()
                 };
-                named(Run::at(stored, attempt), hook)
+                HookRun::of(Run::at(stored, attempt), hook)
             })
         });
         Self(runs.collect())
@@ -72,10 +80,10 @@ impl Interrupted {
         &'i self,
         hooks: &'i [Hook],
     ) -> impl Iterator<Item = (&'i Hook, &'i str)> {
-        self.0.iter().filter_map(|(run, kind, name)| {
+        self.0.iter().filter_map(|run| {
             let mut hooks = hooks.iter();
-            let hook = hooks.find(|hook| hook.kind == *kind && hook.name == *name)?;
-            Some((hook, run.as_str()))
+            let hook = hooks.find(|hook| keys(hook) == run.objects)?;
+            Some((hook, run.label.as_str()))
         })
     }
 
@@ -85,17 +93,31 @@ impl Interrupted {
     }
 
     /// Returns whether one of these runs has left this object of a hook.
-    pub(super) fn left(&self, hook: &Hook, object: &ObjectMeta) -> bool {
+    pub(super) fn left(&self, key: &ObjectKey, object: &ObjectMeta) -> bool {
+        let is_same = |other: &ObjectKey| {
+            (&other.group, &other.kind, &other.name) == (&key.group, &key.kind, &key.name)
+        };
         run_of(object).is_some_and(|label| {
-            self.0
-                .iter()
-                .any(|(run, kind, name)| run == label && *kind == hook.kind && *name == hook.name)
+            let mut runs = self.0.iter();
+            runs.any(|run| run.label == label && run.objects.iter().any(is_same))
         })
     }
 }
 
-fn named(run: Run, hook: &Hook) -> (String, String, String) {
-    (run.label, hook.kind.clone(), hook.name.clone())
+impl HookRun {
+    fn of(run: Run, hook: &Hook) -> Self {
+        Self {
+            label: run.label,
+            objects: keys(hook),
+        }
+    }
+}
+
+/// Returns the objects of a hook. One that cannot be read has never been created.
+fn keys(hook: &Hook) -> Vec<ObjectKey> {
+    let objects = parse_objects(&hook.manifest).unwrap_or_default();
+    let keys = objects.iter().map(|object| object.key().clone());
+    keys.collect()
 }
 
 #[cfg(test)]
@@ -110,7 +132,7 @@ mod tests {
     use crate::cluster::ownership::RUN_LABEL;
     use crate::release::{Format, RecordMeta};
 
-    /// The record of revision 2, with a hook in each phase and with each policy.
+    /// The record of revision 2, with a hook in each phase and with each policy. Each is a list without a name.
     fn record() -> StoredRelease {
         let mut release = Release::new("one".parse().unwrap(), "prod", Revision(2));
         let phases = [HookPhase::Running, HookPhase::Succeeded, HookPhase::Failed];
@@ -122,8 +144,14 @@ mod tests {
         for phase in &phases {
             for policy in &policies {
                 release.hooks.push(Hook {
-                    name: format!("{}-{}", phase.as_str(), policy.as_str()),
-                    kind: "Job".to_owned(),
+                    kind: "List".to_owned(),
+                    manifest: format!(
+                        "apiVersion: v1\nkind: List\nitems:\n\
+                         - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: of-{0}-{1}}}}}\n\
+                         - {{apiVersion: batch/v1, kind: Job, metadata: {{name: {0}-{1}}}}}\n",
+                        phase.as_str(),
+                        policy.as_str()
+                    ),
                     events: vec![HookEvent::PreUpgrade],
                     delete_policies: vec![policy.clone()],
                     ..Hook::default()
@@ -160,10 +188,12 @@ mod tests {
         }
     }
 
+    /// Returns the Jobs that a run has left.
     fn left(interrupted: &Interrupted, stored: &StoredRelease, run: &str) -> Vec<String> {
-        let hooks = stored.release.hooks.iter();
-        let left = hooks.filter(|hook| interrupted.left(hook, &object(run)));
-        left.map(|hook| hook.name.clone()).collect()
+        let jobs = stored.release.hooks.iter().flat_map(keys);
+        let jobs = jobs.filter(|key| key.kind == "Job");
+        let left = jobs.filter(|key| interrupted.left(key, &object(run)));
+        left.map(|key| key.name).collect()
     }
 
     #[test]
@@ -181,8 +211,13 @@ mod tests {
         assert_eq!(left(&interrupted, &stored, &run), expected);
         // Another run, and an object without one.
         assert!(left(&interrupted, &stored, "other").is_empty());
-        let hook = &stored.release.hooks[0];
-        assert!(!interrupted.left(hook, &ObjectMeta::default()));
+        let key = &keys(&stored.release.hooks[0])[0];
+        assert!(interrupted.left(key, &object(&run)));
+        assert!(!interrupted.left(key, &ObjectMeta::default()));
+        // Each list with its own run: no hook is taken for another one without a name.
+        let found = interrupted.of_hooks(&stored.release.hooks);
+        let found: Vec<_> = found.map(|(hook, _)| keys(hook)[1].name.clone()).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

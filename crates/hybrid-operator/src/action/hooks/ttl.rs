@@ -70,7 +70,7 @@ pub(super) async fn restore(
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(
-                    hook = %hook.name,
+                    hook = hook.display_name(),
                     error,
                     "cannot set ttlSecondsAfterFinished of a hook's Job; it is deleted a day after its completion"
                 );

@@ -1,0 +1,120 @@
+//! Documents that hold several objects: typed lists, and lists that are hooks.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use kube::ResourceExt;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::helm_cli::helm;
+use crate::world::{Project, World, condition};
+
+/// A list of two kinds as a hook, typed lists, and an object of any kind that is a list because it has items.
+const LISTS: &str = "\
+apiVersion: v1
+kind: List
+metadata:
+  annotations: {helm.sh/hook: \"pre-install,pre-upgrade\", helm.sh/hook-delete-policy: \"before-hook-creation,hook-succeeded\"}
+items:
+- {apiVersion: v1, kind: Secret, metadata: {name: {{ .Release.Name }}-input}, stringData: {a: b}}
+- apiVersion: batch/v1
+  kind: Job
+  metadata: {name: {{ .Release.Name }}-work}
+  spec:
+    template:
+      metadata: {annotations: {test.hybrid-operator/pod: \"\"}}
+      spec: {restartPolicy: Never, containers: [{name: main, image: image}]}
+---
+apiVersion: v1
+kind: List
+metadata: {annotations: {helm.sh/hook: post-install}}
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: {{ .Release.Name }}-after}}
+---
+apiVersion: v1
+kind: ConfigMapList
+items:
+- metadata: {name: {{ .Release.Name }}-first}
+  data: {value: {{ .Values.value | quote }}}
+{{- if eq .Values.value \"1\" }}
+- metadata: {name: {{ .Release.Name }}-second}
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBindingList
+items:
+- metadata: {name: {{ .Release.Name }}-binding}
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+  subjects: [{kind: User, name: nobody}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleList
+items:
+- {metadata: {name: {{ .Release.Name }}-role}, rules: []}
+- {apiVersion: v1, kind: ServiceAccount, metadata: {name: {{ .Release.Name }}-account}}
+---
+apiVersion: v1
+kind: ConfigMap
+items:
+- metadata: {name: {{ .Release.Name }}-inner}
+";
+
+/// Returns the objects of a release by kind, without its name.
+async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let prefix = format!("{release}-");
+    for kind in [
+        "ConfigMap",
+        "Job",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        "ServiceAccount",
+    ] {
+        let list = world.api(kind).list(&ListParams::default()).await.unwrap();
+        let names = list.items.iter().map(ResourceExt::name_any);
+        let names = names.filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned()));
+        found.insert(kind, names.collect::<Vec<_>>());
+    }
+    found
+}
+
+/// Waits until a revision of the Widget `one` is deployed and ready.
+async fn deployed(world: &World, revision: u64) {
+    let deployed = |cr: &Value| {
+        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+            && cr["status"]["release"]["revision"] == revision
+            && cr["status"]["release"]["status"] == "deployed"
+    };
+    world.until("Widget", "one", "deployed", deployed).await;
+}
+
+#[tokio::test]
+async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("lists.yaml", LISTS)]);
+    let Some(world) = project.start("lists").await else {
+        return;
+    };
+    let chart = project.watches_file().with_file_name("chart");
+    for (revision, value) in [(1, "1"), (2, "2")] {
+        world.widget("one", json!({"value": value})).await;
+        deployed(&world, revision).await;
+        let output = Command::new(&program)
+            .args(["upgrade", "--install", "two", "--set-string"])
+            .arg(format!("value={value}"))
+            .args(["--namespace", world.namespace.name()])
+            .arg(&chart)
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        assert_eq!(objects(&world, "one").await, objects(&world, "two").await);
+        world.data("one-first", json!({"value": value})).await;
+    }
+    world.remove("Widget", "one").await;
+    let left = objects(&world, "one").await;
+    assert!(left.values().all(Vec::is_empty), "{left:?}");
+}

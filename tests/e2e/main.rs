@@ -41,6 +41,7 @@ mod lists;
 mod manager;
 mod names;
 mod native;
+mod nulls;
 mod olm;
 mod operations;
 mod operator_chart;

@@ -100,7 +100,7 @@ pub fn same_meaning(
     before.len() == after.len()
         && after.iter().all(|(identity, object)| {
             let earlier = before.get(identity);
-            earlier.is_some_and(|earlier| is_same(earlier.object(), object.object()))
+            earlier.is_some_and(|earlier| earlier.object() == object.object())
         })
 }
 
@@ -133,23 +133,6 @@ fn by_identity<'o>(
     (found, order)
 }
 
-/// Returns whether two values mean the same: a null equals a missing field. Visits each value once.
-fn is_same(old: &Value, new: &Value) -> bool {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            let mut fields = old.iter();
-            fields.all(|(key, value)| is_same(value, new.get(key).unwrap_or(&Value::Null)))
-                && new
-                    .iter()
-                    .all(|(key, value)| value.is_null() || old.contains_key(key))
-        }
-        (Value::Array(old), Value::Array(new)) => {
-            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| is_same(old, new))
-        }
-        _ => old == new,
-    }
-}
-
 fn compare(
     old: &Value,
     new: &Value,
@@ -164,16 +147,13 @@ fn compare(
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, value) in old {
-                // A null equals a missing field.
-                let other = new.get(key).unwrap_or(&Value::Null);
-                within(path, &escape(key), |path| {
-                    compare(value, other, path, skip, paths);
+                within(path, &escape(key), |path| match new.get(key) {
+                    Some(other) => compare(value, other, path, skip, paths),
+                    None => add(path, skip, paths),
                 });
             }
-            for (key, value) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
-                within(path, &escape(key), |path| {
-                    compare(&Value::Null, value, path, skip, paths);
-                });
+            for key in new.keys().filter(|key| !old.contains_key(*key)) {
+                within(path, &escape(key), |path| add(path, skip, paths));
             }
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
@@ -185,6 +165,12 @@ fn compare(
         }
         _ if old == new => {}
         _ => paths.push(path.clone()),
+    }
+}
+
+fn add(path: &str, skip: &impl Fn(&str) -> bool, paths: &mut Vec<String>) {
+    if !skip(path) {
+        paths.push(path.to_owned());
     }
 }
 
@@ -238,6 +224,14 @@ mod tests {
                 assert_eq!(same, changes.is_empty(), "{old} and {new}: {changes:?}");
             }
         }
+        // A null is sent, and keeps the default of a field away.
+        let (null, none) = (object(r#"{"a":null}"#), object("{}"));
+        assert!(!same_meaning(&null, &none, "ns", &|_| false));
+        let changes = diff(&none, &null, "ns", &|_| false, |_| false);
+        assert_eq!(
+            changes[0].kind,
+            ChangeKind::Changed(vec!["/data/a".to_owned()])
+        );
         assert!(!same_meaning(&object("1"), &[], "ns", &|_| false));
         assert!(!same_meaning(&[], &object("1"), "ns", &|_| false));
         assert!(same_meaning(&[], &[], "ns", &|_| false));
@@ -281,7 +275,12 @@ mod tests {
             .iter()
             .map(|c| (c.key.name.as_str(), &c.kind))
             .collect();
-        let paths = ["/metadata/labels/a~1b", "/spec/ports/1", "/spec/replicas"];
+        let paths = [
+            "/metadata/labels/a~1b",
+            "/spec/ports/1",
+            "/spec/replicas",
+            "/spec/x",
+        ];
         assert_eq!(kinds.len(), 3);
         assert_eq!(kinds[0].0, "web");
         let ChangeKind::Changed(found) = kinds[0].1 else {
@@ -293,6 +292,7 @@ mod tests {
         assert_eq!(kinds[1], ("fresh", &ChangeKind::Added));
         assert_eq!(kinds[2], ("gone", &ChangeKind::Removed));
     }
+
     #[test]
     fn objects_without_a_name_are_compared_in_order() {
         let of = |values: &[&str]| {

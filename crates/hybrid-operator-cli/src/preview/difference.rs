@@ -112,8 +112,8 @@ pub(crate) fn difference(
     before: Option<&Value>,
     after: Option<&Value>,
 ) -> anyhow::Result<Option<ObjectDifference>> {
-    let mut before = before.map(without_nulls);
-    let mut after = after.map(without_nulls);
+    let mut before = before.cloned();
+    let mut after = after.cloned();
     if before == after {
         return Ok(None);
     }
@@ -134,19 +134,6 @@ pub(crate) fn difference(
         before: yaml(before)?,
         after: yaml(after)?,
     }))
-}
-
-/// Returns an object without fields that are null, which mean the same as missing ones.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => map
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| (key.clone(), without_nulls(value)))
-            .collect(),
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -32,10 +32,11 @@ use super::conflict::{
     FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
 };
 use super::failure::{Conflict, classify, conflict, is_kind_gone};
+use super::nulls;
 use super::ownership::{has_release_metadata, placed};
 use super::prepare::prepare;
 use super::read::ReadError;
-use super::request::{self, Call};
+use super::request::{self, Answer, Call};
 use super::{
     ApiError, ApiKind, Claimant, Cluster, FIELD_MANAGER, ForeignOwner, Ownership, Target, drift,
     ownership,
@@ -157,6 +158,18 @@ struct ApplyResponse {
     metadata: ObjectMeta,
     created: bool,
     left_out: Vec<String>,
+}
+
+/// How an object is written.
+#[derive(Clone, Copy)]
+enum Write {
+    /// By server-side apply.
+    Apply {
+        /// Whether fields of others are taken.
+        force: bool,
+    },
+    /// As a whole.
+    Replace,
 }
 
 /// An apply in progress.
@@ -368,15 +381,7 @@ impl ApplyOperation<'_> {
         }
         set_metadata(&mut body, "uid", &text(&live.uid));
         set_metadata(&mut body, "resourceVersion", &version);
-        let uri = self.uri("fieldValidation=Strict")?;
-        let call = Call::with_body(
-            Method::PUT,
-            uri,
-            request::METADATA_ONLY,
-            request::JSON,
-            bytes(&body),
-        );
-        let answer = request::call(self.cluster.client(), self.target("update"), call).await;
+        let answer = self.send(Write::Replace, &body).await;
         let written = answer.and_then(|answer| answer.decode::<WriteResponse>());
         match written.map_err(|error| self.raced(error)) {
             Ok(WriteResponse { metadata }) => self.own(metadata, &[FIELD_MANAGER]).await,
@@ -402,10 +407,7 @@ impl ApplyOperation<'_> {
         force: bool,
         left_out: Vec<String>,
     ) -> Result<ApplyResponse, ApiError> {
-        let uri = self.uri(&format!("force={force}&fieldValidation=Strict"))?;
-        let (accept, form) = (request::METADATA_ONLY, request::APPLY);
-        let call = Call::with_body(Method::PATCH, uri, accept, form, bytes(body));
-        let answer = request::call(self.cluster.client(), self.target("patch"), call).await?;
+        let answer = self.send(Write::Apply { force }, body).await?;
         let created = answer.status == StatusCode::CREATED;
         let WriteResponse { metadata } = answer.decode()?;
         Ok(ApplyResponse {
@@ -413,6 +415,39 @@ impl ApplyOperation<'_> {
             created,
             left_out,
         })
+    }
+
+    /// Sends an object, and once more without those of its nulls that the server refuses.
+    async fn send(&self, write: Write, body: &Value) -> Result<Answer, ApiError> {
+        let refused = match self.send_once(write, body).await {
+            Err(error) if nulls::are_refused(&error, body) => error,
+            answer => return answer,
+        };
+        let namespace = self.key.namespace.as_deref();
+        match super::read::whole(self.cluster, self.kind, namespace, &self.key.name).await {
+            Ok(live) => {
+                let body = nulls::settled(body, live.as_ref(), &refused);
+                self.send_once(write, &body).await
+            }
+            Err(error) if error.is_transient() => Err(error),
+            Err(_) => Err(refused),
+        }
+    }
+
+    async fn send_once(&self, write: Write, body: &Value) -> Result<Answer, ApiError> {
+        let (verb, method, form, query) = match write {
+            Write::Apply { force } => {
+                let query = format!("force={force}&fieldValidation=Strict");
+                ("patch", Method::PATCH, request::APPLY, query)
+            }
+            Write::Replace => {
+                let query = "fieldValidation=Strict".to_owned();
+                ("update", Method::PUT, request::JSON, query)
+            }
+        };
+        let uri = self.uri(&query)?;
+        let call = Call::with_body(method, uri, request::METADATA_ONLY, form, bytes(body));
+        request::call(self.cluster.client(), self.target(verb), call).await
     }
 
     /// Returns the state of the object after an apply. One that is being deleted does not count as

@@ -165,8 +165,11 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
             };
             let present = whole.and_then(|whole| whole.get(name));
             self.path.push(name.to_owned());
-            if is_leaf(below) {
-                self.leaf(map, name, present);
+            let is_null = map.get(name).is_some_and(Value::is_null);
+            if is_leaf(below) || is_null {
+                if self.is_theirs(below) {
+                    self.leaf(map, name, present);
+                }
             } else if let Some(child) = map.get_mut(name) {
                 if child.is_array() {
                     self.list(child, below, present);
@@ -178,10 +181,24 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
         }
     }
 
+    /// Returns whether a field below the path is left to others. A null instead of its parent would remove it.
+    fn is_theirs(&mut self, fields: &Value) -> bool {
+        let Some(fields) = fields.as_object().filter(|_| !is_leaf(fields)) else {
+            return (self.theirs)(&self.path);
+        };
+        fields.iter().any(|(element, below)| {
+            let Some(name) = element.strip_prefix("f:") else {
+                return false;
+            };
+            self.path.push(name.to_owned());
+            let is_theirs = self.is_theirs(below);
+            self.path.pop();
+            is_theirs
+        })
+    }
+
+    /// Leaves the field at the path to others.
     fn leaf(&mut self, map: &mut Map<String, Value>, name: &str, present: Option<&Value>) {
-        if !(self.theirs)(&self.path) {
-            return;
-        }
         let before = map.remove(name);
         if let Some(present) = present {
             map.insert(name.to_owned(), present.clone());
@@ -414,6 +431,22 @@ mod tests {
             object["spec"]["template"]["spec"]["containers"][0]["image"],
             "a:1"
         );
+    }
+
+    #[test]
+    fn a_null_does_not_take_what_is_left_to_others() {
+        let rule = LeaveOut::kind(
+            "apps",
+            "Deployment",
+            &["/spec/strategy/type", "/spec/paused"],
+        );
+        let theirs = json!({"f:spec": {"f:strategy": {"f:type": {}, "f:rollingUpdate": {"f:maxSurge": {}}},
+            "f:paused": {}, "f:template": {"f:spec": {"f:priority": {}}}}});
+        let meta = live(&json!([entry("theirs", "Update", "", &theirs)]));
+        let mut object = json!({"spec": {"strategy": null, "paused": null, "template": null}});
+        let left = leave_out(&mut object, &meta, &[&rule], false);
+        assert_eq!(left, ["/spec/paused", "/spec/strategy"]);
+        assert_eq!(object, json!({"spec": {"template": null}}));
     }
 
     #[test]

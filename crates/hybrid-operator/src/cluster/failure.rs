@@ -281,7 +281,7 @@ fn is_about(status: &Status, resource: &str) -> bool {
         .is_some_and(|details| details.kind == resource)
 }
 
-fn causes(status: &Status) -> impl Iterator<Item = &StatusCause> {
+pub(super) fn causes(status: &Status) -> impl Iterator<Item = &StatusCause> {
     status.details.iter().flat_map(|details| &details.causes)
 }
 

@@ -34,6 +34,7 @@ mod failure;
 mod generated;
 mod identity;
 pub(crate) mod locate;
+mod nulls;
 pub(crate) mod ownership;
 mod prepare;
 pub(crate) mod read;

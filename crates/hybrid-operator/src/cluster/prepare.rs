@@ -29,13 +29,13 @@ pub(crate) struct Merged {
 ///
 /// * `status`, server-set metadata and an empty `clusterIP` are removed. A `clusterIP` that the
 ///   chart sets, including `None`, stays.
-/// * Nulls in maps are dropped, as in the merge by Helm's client.
+/// * Nulls in maps are sent, as by Helm, but for those of [`drop_meaningless_nulls`].
 /// * Entries with equal keys are merged in keyed lists in which a create would accept them: the
 ///   last one wins, at the position of the first.
 /// * `stringData` of Secrets becomes `data`, as in the server. The server only tracks the owners of
 ///   `data`, so drift and removed keys would otherwise go unnoticed.
 pub(crate) fn prepare(object: &mut Value) -> Vec<Merged> {
-    drop_nulls(object);
+    drop_meaningless_nulls(object);
     let Some(map) = object.as_object_mut() else {
         return Vec::new();
     };
@@ -59,6 +59,59 @@ pub(crate) fn merged_lists(object: &Value) -> Vec<Merged> {
     prepare(&mut object.clone())
 }
 
+/// Drops nulls that mean the same as a missing field when the object is created, and do harm when it is
+/// applied again:
+///
+/// * in the specs that never change (of a claim, a volume, a Pod and a Job), in which a null would reset what
+///   the server has set;
+/// * `replicas` of workloads: the number that an autoscaler has set may have no owner;
+/// * keys of keyed lists: the server would add the item once more.
+fn drop_meaningless_nulls(object: &mut Value) {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
+    let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    let Some(spec) = object.get_mut("spec") else {
+        return;
+    };
+    match (api_version.as_str(), kind.as_str()) {
+        ("v1", "PersistentVolumeClaim" | "PersistentVolume" | "Pod") | ("batch/v1", "Job") => {
+            drop_nulls(spec);
+        }
+        ("v1", "ReplicationController")
+        | ("apps/v1", "Deployment" | "StatefulSet" | "ReplicaSet") => {
+            drop_null(spec, "replicas");
+        }
+        ("v1", "Service") => drop_null_protocols(spec),
+        _ => {}
+    }
+    let Some(pod) = pod_spec_path(&api_version, &kind).and_then(|path| object.pointer_mut(path))
+    else {
+        return;
+    };
+    for containers in ["containers", "initContainers"] {
+        let containers = pod.get_mut(containers).and_then(Value::as_array_mut);
+        containers
+            .into_iter()
+            .flatten()
+            .for_each(drop_null_protocols);
+    }
+}
+
+/// Drops the null protocols of `ports`, whose keys are number and protocol.
+fn drop_null_protocols(of: &mut Value) {
+    let ports = of.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        drop_null(port, "protocol");
+    }
+}
+
+fn drop_null(value: &mut Value, field: &str) {
+    if let Some(map) = value.as_object_mut()
+        && map.get(field).is_some_and(Value::is_null)
+    {
+        map.remove(field);
+    }
+}
+
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -77,6 +130,9 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
     let slot = secret
         .entry("data")
         .or_insert_with(|| Value::Object(Map::new()));
+    if slot.is_null() {
+        *slot = Value::Object(Map::new());
+    }
     let Some(data) = slot.as_object_mut() else {
         return;
     };
@@ -259,9 +315,53 @@ mod tests {
     }
 
     #[test]
-    fn nulls_in_maps_are_dropped_at_any_depth() {
-        let (object, _) = prepared(json!({"a": null, "b": {"c": null, "d": [{"e": null}, null]}}));
-        assert_eq!(object, json!({"b": {"d": [{}, null]}}));
+    fn nulls_are_sent() {
+        for object in [
+            json!({"a": null, "b": {"c": null, "d": [{"e": null}, null]}}),
+            json!({"apiVersion": "example.com/v1", "kind": "Job", "spec": {"a": null}}),
+            json!({"apiVersion": "example.com/v1", "kind": "Deployment", "spec": {"replicas": null}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": null}, "binaryData": null}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"strategy": null}}),
+        ] {
+            assert_eq!(prepared(object.clone()).0, object);
+        }
+    }
+
+    #[test]
+    fn nulls_that_do_harm_in_a_later_apply_are_dropped() {
+        let ports = json!([{"port": 80, "protocol": null, "name": null}]);
+        let kept = json!([{"port": 80, "name": null}]);
+        for (api_version, kind, spec, expected) in [
+            (
+                "v1",
+                "PersistentVolumeClaim",
+                json!({"storageClassName": null, "resources": {"limits": null}}),
+                json!({"resources": {}}),
+            ),
+            ("v1", "Pod", json!({"nodeName": null}), json!({})),
+            ("batch/v1", "Job", json!({"selector": null}), json!({})),
+            (
+                "apps/v1",
+                "StatefulSet",
+                json!({"replicas": null, "x": null}),
+                json!({"x": null}),
+            ),
+            (
+                "v1",
+                "Service",
+                json!({"ports": ports}),
+                json!({"ports": kept}),
+            ),
+            (
+                "apps/v1",
+                "DaemonSet",
+                json!({"template": {"spec": {"initContainers": [{"ports": ports}]}}}),
+                json!({"template": {"spec": {"initContainers": [{"ports": kept}]}}}),
+            ),
+        ] {
+            let object = |spec| json!({"apiVersion": api_version, "kind": kind, "spec": spec});
+            assert_eq!(prepared(object(spec)).0, object(expected));
+        }
     }
 
     #[test]
@@ -273,6 +373,12 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Secret",
                    "data": {"a": "eA==", "b": "eWVz", "c": ""}})
         );
+        let (object, _) = prepared(json!({"apiVersion": "v1", "kind": "Secret",
+            "data": null, "stringData": {"b": "yes", "c": null}}));
+        assert_eq!(object["data"], json!({"b": "eWVz", "c": null}));
+        let (object, _) = prepared(json!({"apiVersion": "v1", "kind": "Secret",
+            "data": {"a": null}, "stringData": null}));
+        assert_eq!(object["data"], json!({"a": null}));
         let other = json!({"apiVersion": "example.com/v1", "kind": "Secret",
             "stringData": {"b": "yes"}});
         assert_eq!(prepared(other.clone()).0, other);

@@ -137,7 +137,7 @@ async fn an_unproven_object_is_created_in_one_request() {
     assert_eq!(sent["metadata"]["resourceVersion"], "1");
     assert_eq!(sent["metadata"]["namespace"], "prod");
     assert_eq!(sent["metadata"]["ownerReferences"][0]["uid"], "cr-uid");
-    assert_eq!(sent["spec"], json!({"replicas": 3}));
+    assert_eq!(sent["spec"], json!({"replicas": 3, "paused": null}));
     assert_eq!(sent.get("status"), None);
 }
 
@@ -696,5 +696,75 @@ async fn a_resumed_run_finds_the_object_that_it_created() {
         .on(&format!("GET {path}"), 200, json!({"items": null}))
         .on(&format!("POST {path}"), 201, made);
     assert!(generate(&script, true).await.unwrap().created);
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
+    let refused = || {
+        let cause = json!({"reason": "FieldValueTypeInvalid", "field": "spec.paused",
+            "message": "Invalid value: \"null\": spec.paused in body must be of type boolean"});
+        failure(422, "Invalid", "invalid", &json!({"causes": [cause]}))
+    };
+    let mut existing = live("u1", of_release("one"));
+    existing["spec"] = json!({"paused": true});
+    let replace = ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    };
+    let apply = ApplyPolicy::default();
+    let answer = || live("u1", json!({}));
+    for (script, policy, claim, expected) in [
+        (
+            Script::default()
+                .on(PATCH, 422, refused())
+                .on(GET, 404, failure(404, "NotFound", "not found", &json!({})))
+                .on(PATCH, 201, answer()),
+            &apply,
+            Claim::Unproven,
+            json!({"replicas": 3}),
+        ),
+        (
+            Script::default()
+                .on(PATCH, 422, refused())
+                .on(GET, 200, existing.clone())
+                .on(PATCH, 200, answer()),
+            &apply,
+            known("u1"),
+            json!({"replicas": 3, "paused": true}),
+        ),
+        (
+            Script::default()
+                .on(GET, 200, existing.clone())
+                .on(&PATCH.replace("PATCH", "PUT"), 422, refused())
+                .on(GET, 200, existing.clone())
+                .on(&PATCH.replace("PATCH", "PUT"), 200, answer())
+                .on(PATCH, 422, refused())
+                .on(GET, 200, existing.clone())
+                .on(PATCH, 200, answer()),
+            &replace,
+            known("u1"),
+            json!({"replicas": 3, "paused": true}),
+        ),
+    ] {
+        run(&script, claim, policy).await.unwrap();
+        let requests = script.finish();
+        let sent = requests.iter().filter(|request| request.is_write());
+        let sent: Vec<&Value> = sent.map(|request| &request.json()["spec"]).collect();
+        let first = json!({"replicas": 3, "paused": null});
+        let alternating = [&first, &expected].into_iter().cycle();
+        assert!(
+            sent.iter().zip(alternating).all(|(a, b)| *a == b),
+            "{sent:?}"
+        );
+        assert_eq!(sent.len() % 2, 0);
+    }
+    // It is not because of the null.
+    let script = Script::default()
+        .on(PATCH, 422, refused())
+        .on(GET, 200, existing)
+        .on(PATCH, 422, refused());
+    let error = run(&script, known("u1"), &apply).await.unwrap_err();
+    assert_eq!(error.reason(), "InvalidObject");
     script.finish();
 }

@@ -11,7 +11,7 @@ use helm_core::Rendered;
 use helm_core::manifest::hook::DeletePolicy;
 use helm_core::manifest::{Hook, ManifestObject, parse_objects};
 use helm_core::release::{Release, Revision};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::desired::{DesiredError, DesiredInputs};
 use super::super::render::{RenderTarget, render};
@@ -218,10 +218,10 @@ fn looks_generated(recorded: &str, one: &str, two: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"+/=_.:-".contains(byte))
 }
 
-/// Returns an object without empty fields and without what the Go operators add to a manifest:
-/// ownership metadata and the release namespace.
+/// Returns an object without what the Go operators add to a manifest: ownership metadata and the release
+/// namespace.
 fn normal(object: &ManifestObject, namespace: &str) -> Value {
-    let mut object = without_nulls(object.object().clone());
+    let mut object = object.object().clone();
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return object;
     };
@@ -241,20 +241,6 @@ fn normal(object: &ManifestObject, namespace: &str) -> Value {
         }
     }
     object
-}
-
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-            let fields: Map<String, Value> = fields
-                .map(|(key, value)| (key, without_nulls(value)))
-                .collect();
-            Value::Object(fields)
-        }
-        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
-        other => other,
-    }
 }
 
 #[cfg(test)]
@@ -315,7 +301,7 @@ stringData: {password: GENERATED2}
             (
                 "a null field",
                 replaced("image: nginx", "image: nginx\n    env: null"),
-                true,
+                false,
             ),
             ("another object", format!("{original}{binding}"), false),
             ("another image", replaced("nginx", "evil"), false),

@@ -514,6 +514,22 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         }
     }
 
+    /// A text may be infinite or no number, which JSON cannot express.
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match &self.node.kind {
+            NodeKind::Anchored(node) => self.child(node).deserialize_str(visitor),
+            NodeKind::Alias(target) => {
+                self.budget.spend(self.node)?;
+                let read = || self.child(target).deserialize_str(visitor);
+                self.budget.through(1, || self.budget.limits.descend(read))
+            }
+            _ => match self.node.scalar() {
+                Some(Ok(Scalar::Float(value))) if !value.is_finite() => visitor.visit_f64(value),
+                _ => self.deserialize_any(visitor),
+            },
+        }
+    }
+
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -547,7 +563,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }

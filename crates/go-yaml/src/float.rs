@@ -28,6 +28,29 @@ pub(crate) fn through_json(value: f64) -> String {
     shortest(value)
 }
 
+/// Formats a float where a text is expected: with 32 bits, like `sigs.k8s.io/yaml`.
+///
+/// ```
+/// use go_yaml::float_as_text;
+/// assert_eq!(float_as_text(20240101.1), "2.0240102e+07");
+/// assert_eq!(float_as_text(1.10), "1.1");
+/// assert_eq!(float_as_text(3.4e39), "+Inf");
+/// ```
+pub fn as_text(value: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "Go formats such floats with 32 bits"
+    )]
+    let narrow = value as f32;
+    if narrow.is_nan() {
+        "NaN".to_owned()
+    } else if narrow.is_infinite() {
+        if narrow > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else {
+        format_g(&format!("{narrow:e}"))
+    }
+}
+
 /// Formats a float as a map key: with 32 bits, like `sigs.k8s.io/yaml`.
 pub(crate) fn key(value: f64) -> String {
     if !value.is_finite() {

@@ -36,9 +36,10 @@ use bounded::{Budget, Buffer, Limits};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
+pub use float::as_text as float_as_text;
 pub use mark::{Error, Mark};
 pub use scanner::ScalarStyle;
-pub use selection::Selection;
+pub use selection::{Selection, is_alike};
 pub use ser::text_through_json;
 
 /// Reads the first document of a text. The last of duplicate keys wins.

@@ -18,7 +18,7 @@ use crate::manifest::{
     KindOrder, ManifestError, ManifestObject, OutputLogPolicy, hook,
 };
 use crate::place;
-use crate::yaml;
+use crate::yaml::{self, YamlError};
 
 const NOTES: &str = "NOTES.txt";
 
@@ -59,10 +59,13 @@ struct ManifestDocument {
 }
 
 impl ManifestDocument {
-    fn object(&self) -> Value {
-        // The head was parsed, so the rest parses too.
-        let read = || yaml::parse(&self.text).unwrap_or_default();
-        self.changed.clone().unwrap_or_else(read)
+    /// Returns the object. Although the head was parsed, it may be one that JSON cannot express: infinity is
+    /// the text `+Inf` as a name in the head.
+    fn object(&self) -> Result<Value, YamlError> {
+        match &self.changed {
+            Some(object) => Ok(object.clone()),
+            None => yaml::parse(&self.text),
+        }
     }
 }
 
@@ -89,7 +92,11 @@ impl Rendered {
         for document in &self.documents {
             let (path, place) = (&document.path, document.place);
             let known = objects.len();
-            let object = document.object();
+            let object = document.object().map_err(|error| ManifestError::Yaml {
+                document: place.document,
+                template: Some(path.to_string()),
+                error,
+            })?;
             manifest::push_object(object, place.document, Some(path), &mut objects)
                 .map_err(|error| place.locate(error, &document.kind))?;
             let mut new = objects.iter().skip(known);
@@ -148,7 +155,10 @@ impl Rendered {
     ) -> Result<(), E> {
         let mut any = false;
         for document in &mut self.documents {
-            let mut object = document.object();
+            // `objects` reports it.
+            let Ok(mut object) = document.object() else {
+                continue;
+            };
             let changed = change_each(&mut object, &mut change)?;
             if changed {
                 // What was read from YAML can be written as YAML.
@@ -533,6 +543,50 @@ mod tests {
             ]
         );
         assert_eq!(found.manifest, hook);
+    }
+
+    // The answers of Helm 4.3.1.
+    #[test]
+    fn scalars_of_a_head_are_texts_as_in_go() {
+        let hook = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 20240101.1, \
+                    annotations: {helm.sh/hook: pre-install, helm.sh/hook-weight: WEIGHT}}\n";
+        for (weight, expected) in [("1e3", 1000), ("1e6", 0), ("5.0", 5), (".inf", 0)] {
+            let text = hook.replace("WEIGHT", weight);
+            let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
+            let [found] = rendered.hooks() else {
+                panic!("{:?}", rendered.hooks())
+            };
+            assert_eq!(
+                (found.name.as_str(), found.weight),
+                ("2.0240102e+07", expected)
+            );
+        }
+        for text in [
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: .inf}\n",
+            "apiVersion: .nan\nkind: -.Inf\nmetadata: {name: a, annotations: {a: .inf}}\n",
+            "apiVersion: v1\nkind: A\nmetadata: {name: &x .inf, annotations: {a: *x}}\n",
+        ] {
+            let rendered = rendered(&[("c/templates/x.yaml", text)]).unwrap();
+            assert!(
+                rendered.manifest().ends_with(&format!("{text}\n")),
+                "{text}"
+            );
+            // It cannot be sent as JSON.
+            let error = rendered.objects().unwrap_err().to_string();
+            assert!(error.contains("document 1 (c/templates/x.yaml)"), "{error}");
+        }
+        for body in [
+            "metadata: {name: a}\ndata: {x: .inf}",
+            "metadata: {name: a, labels: {x: .nan}}",
+            "metadata: {name: &x .inf}\nother: *x",
+        ] {
+            let text = format!("apiVersion: v1\nkind: ConfigMap\n{body}\n");
+            let error = rendered(&[("c/templates/x.yaml", &text)]).unwrap_err();
+            assert!(error.to_string().contains("unsupported value"), "{error}");
+        }
+        let unknown = hook.replace("pre-install", ".inf");
+        let rendered = rendered(&[("c/templates/x.yaml", &unknown)]).unwrap();
+        assert_eq!(rendered.dropped().len(), 1);
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl<'de> DeserializeSeed<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.0 {
             Selection::Whole => Value::deserialize(deserializer),
-            fields @ Selection::Fields(_) => deserializer.deserialize_any(SelectionVisitor(fields)),
+            Selection::Scalar => deserializer.deserialize_str(TextVisitor),
+            part => deserializer.deserialize_any(SelectionVisitor(part)),
         }
     }
 }
@@ -126,8 +127,16 @@ impl<'de> Visitor<'de> for SelectionVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Array(Vec::new()))
+        let mut found = Vec::new();
+        match self.0.of_items() {
+            Some(part) => {
+                while let Some(item) = items.next_element_seed(Part(part))? {
+                    found.push(item);
+                }
+            }
+            None => while items.next_element::<IgnoredAny>()?.is_some() {},
+        }
+        Ok(Value::Array(found))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
@@ -141,6 +150,52 @@ impl<'de> Visitor<'de> for SelectionVisitor {
             }
         }
         Ok(Value::Object(found))
+    }
+}
+
+/// Reads a scalar as Go decodes it into a string: numbers and booleans become text. Null, and what is no
+/// scalar, stays what it is, without content.
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(go_yaml::float_as_text(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Object(Map::new()))
     }
 }
 

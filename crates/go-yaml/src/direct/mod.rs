@@ -135,7 +135,7 @@ impl<'t, 'b> DirectReader<'t, 'b> {
         let capacity = match part {
             // A node of a manifest takes about sixteen bytes of text, in a values file more.
             Selection::Whole => text.len() / 32 + 1,
-            Selection::Fields(_) => 4 * ROOM,
+            _ => 4 * ROOM,
         };
         limits.memory(capacity * size_of::<Entry<'_>>()).ok()?;
         limits.step(text.len() as u64 / 64).ok()?;

@@ -1,7 +1,9 @@
 //! Reads `Chart.yaml`, `requirements.yaml` and lock files as leniently as Go's decoders.
 
+use bounded::{Budget, Limits};
 use go_template::go::semver::Version;
 use go_template::go::unicode;
+use go_yaml::Selection;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -67,38 +69,55 @@ impl ChartYamlError {
     }
 }
 
+/// The name of a field and its part that is read: texts as scalars.
+type Field = (&'static str, Selection);
+
+const TEXTS: Selection = Selection::Each(&Selection::Scalar);
+
 /// Fields of `Chart.yaml`, of its maintainers and dependencies, and of lock files.
-const FIELDS: [&str; 17] = [
-    "name",
-    "home",
-    "sources",
-    "version",
-    "description",
-    "keywords",
-    "maintainers",
-    "icon",
-    "apiVersion",
-    "condition",
-    "tags",
-    "appVersion",
-    "deprecated",
-    "annotations",
-    "kubeVersion",
-    "dependencies",
-    "type",
+const FIELDS: &[Field] = &[
+    ("name", Selection::Scalar),
+    ("home", Selection::Scalar),
+    ("sources", TEXTS),
+    ("version", Selection::Scalar),
+    ("description", Selection::Scalar),
+    ("keywords", TEXTS),
+    (
+        "maintainers",
+        Selection::Each(&Selection::Fields(MAINTAINER_FIELDS)),
+    ),
+    ("icon", Selection::Scalar),
+    ("apiVersion", Selection::Scalar),
+    ("condition", Selection::Scalar),
+    ("tags", Selection::Scalar),
+    ("appVersion", Selection::Scalar),
+    ("deprecated", Selection::Whole),
+    ("annotations", TEXTS),
+    ("kubeVersion", Selection::Scalar),
+    ("dependencies", DEPENDENCIES),
+    ("type", Selection::Scalar),
 ];
-const MAINTAINER_FIELDS: [&str; 3] = ["name", "email", "url"];
-const DEPENDENCY_FIELDS: [&str; 8] = [
-    "name",
-    "version",
-    "repository",
-    "condition",
-    "tags",
-    "enabled",
-    "import-values",
-    "alias",
+const MAINTAINER_FIELDS: &[Field] = &[
+    ("name", Selection::Scalar),
+    ("email", Selection::Scalar),
+    ("url", Selection::Scalar),
 ];
-const LOCK_FIELDS: [&str; 3] = ["generated", "digest", "dependencies"];
+const DEPENDENCIES: Selection = Selection::Each(&Selection::Fields(DEPENDENCY_FIELDS));
+const DEPENDENCY_FIELDS: &[Field] = &[
+    ("name", Selection::Scalar),
+    ("version", Selection::Scalar),
+    ("repository", Selection::Scalar),
+    ("condition", Selection::Scalar),
+    ("tags", TEXTS),
+    ("enabled", Selection::Whole),
+    ("import-values", Selection::Whole),
+    ("alias", Selection::Scalar),
+];
+const LOCK_FIELDS: &[Field] = &[
+    ("generated", Selection::Whole),
+    ("digest", Selection::Scalar),
+    ("dependencies", DEPENDENCIES),
+];
 
 /// Merges the fields of a YAML text into those of an earlier one: lists item by item, as Go decodes
 /// into a struct that has content already. Nulls leave scalars unchanged.
@@ -107,9 +126,9 @@ pub(super) fn overlay(
     file: &str,
     text: &[u8],
 ) -> Result<(), ChartYamlError> {
-    match read_yaml(file, text)? {
+    match read_yaml(file, text, FIELDS)? {
         Value::Object(fields) => {
-            lay_over(document, canonical(fields, &FIELDS));
+            lay_over(document, canonical(fields, FIELDS));
             Ok(())
         }
         Value::Null => Ok(()),
@@ -117,53 +136,42 @@ pub(super) fn overlay(
     }
 }
 
-fn read_yaml(file: &str, text: &[u8]) -> Result<Value, ChartYamlError> {
+/// Reads the fields of a text. In a text, numbers and booleans are formatted as by Go.
+fn read_yaml(file: &str, text: &[u8], fields: &'static [Field]) -> Result<Value, ChartYamlError> {
     let valid = std::str::from_utf8(text).map_err(|error| ChartYamlError::Utf8 {
         place: Box::new(Place::of_utf8(file, text, error)),
         error,
     })?;
-    yaml::parse(valid).map_err(|error| ChartYamlError::Yaml {
-        place: Box::new(Place::of_yaml(file, valid, &error)),
-        error,
+    let budget = Budget::new(Limits::NESTING_ONLY);
+    yaml::parse_selection(valid, Selection::Fields(fields), &budget).map_err(|error| {
+        ChartYamlError::Yaml {
+            place: Box::new(Place::of_yaml(file, valid, &error)),
+            error,
+        }
     })
 }
 
 /// Gives fields the names that they are decoded by: Go accepts names of another case, and of several
 /// that differ in case the last in the order of the alphabet counts.
-fn canonical(fields: Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+fn canonical(fields: Map<String, Value>, names: &[Field]) -> Map<String, Value> {
     let mut sorted: Vec<(String, Value)> = fields.into_iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut found = Map::new();
     for (key, mut value) in sorted {
-        let name = names.iter().find(|name| is_alike(name, &key));
-        let inner: &[&str] = match name {
-            Some(&"maintainers") => &MAINTAINER_FIELDS,
-            Some(&"dependencies") => &DEPENDENCY_FIELDS,
-            _ => &[],
-        };
-        if !inner.is_empty() {
+        let mut names = names.iter();
+        let field = names.find(|(name, _)| go_yaml::is_alike(name, &key));
+        if let Some((_, Selection::Each(Selection::Fields(inner)))) = field {
             each(&mut value, |item| {
                 if let Value::Object(fields) = item {
                     *fields = canonical(std::mem::take(fields), inner);
                 }
             });
         }
-        let name = name.map_or(key, |name| (*name).to_owned());
+        let name = field.map_or(key, |(name, _)| (*name).to_owned());
         let one: Map<String, Value> = [(name, value)].into_iter().collect();
         lay_over(&mut found, one);
     }
     found
-}
-
-/// Returns whether Go's JSON decoder takes `key` for the field `name`: letters that fold to ASCII
-/// letters count as these.
-fn is_alike(name: &str, key: &str) -> bool {
-    let fold = |c: char| match c {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        c => c.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).eq(key.chars().map(fold))
 }
 
 fn lay_over(below: &mut Map<String, Value>, above: Map<String, Value>) {
@@ -198,22 +206,25 @@ pub(super) fn read(
 ) -> Result<Metadata, ChartYamlError> {
     for (key, value) in &mut document {
         match key.as_str() {
-            "sources" | "keywords" => each(value, text_or_empty),
-            "annotations" => values_of(value, text_or_empty),
-            "maintainers" => each(value, |item| values_of(item, text)),
+            "sources" | "keywords" => each(value, null_is_empty),
+            "annotations" => values_of(value, null_is_empty),
             "dependencies" => each(value, dependency),
-            "deprecated" => {}
-            _ => text(value),
+            _ => {}
         }
     }
-    typed(document, source)
+    let declares_dependencies = document.get("dependencies").is_some_and(Value::is_array);
+    let metadata: Metadata = typed(document, source)?;
+    Ok(Metadata {
+        declares_dependencies,
+        ..metadata
+    })
 }
 
 /// Returns the content of a lock file.
 pub(super) fn lock(file: &File) -> Result<Lock, ChartYamlError> {
-    match read_yaml(file.name(), file.data())? {
+    match read_yaml(file.name(), file.data(), LOCK_FIELDS)? {
         Value::Object(document) => {
-            let mut document = canonical(document, &LOCK_FIELDS);
+            let mut document = canonical(document, LOCK_FIELDS);
             if let Some(dependencies) = document.get_mut("dependencies") {
                 each(dependencies, dependency);
             }
@@ -284,13 +295,8 @@ fn culprit<T: DeserializeOwned>(document: &Value) -> Vec<String> {
 }
 
 fn dependency(value: &mut Value) {
-    let Value::Object(fields) = value else { return };
-    for (key, value) in fields {
-        match key.as_str() {
-            "tags" => each(value, text_or_empty),
-            "import-values" | "enabled" => {}
-            _ => text(value),
-        }
+    if let Some(tags) = value.get_mut("tags") {
+        each(tags, null_is_empty);
     }
 }
 
@@ -306,23 +312,10 @@ fn values_of(value: &mut Value, change: impl Fn(&mut Value)) {
     }
 }
 
-/// Converts numbers and booleans to strings where a string is expected (`appVersion: 1.10` is
-/// `1.1`).
-fn text(value: &mut Value) {
-    let text = match value {
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => return,
-    };
-    *value = Value::String(text);
-}
-
-/// Like [`text`] where null is the empty string.
-fn text_or_empty(value: &mut Value) {
+fn null_is_empty(value: &mut Value) {
     if value.is_null() {
         *value = Value::String(String::new());
     }
-    text(value);
 }
 
 /// Validates the metadata and removes unprintable characters, as Helm does when it loads a chart.

@@ -27,6 +27,9 @@ pub(crate) fn with_likely(chart: &Chart) -> Chart {
 
 /// Returns the chart with every dependency that some values could enable.
 pub(crate) fn with_all(chart: &Chart) -> Chart {
+    if !chart.metadata().declares_dependencies {
+        return chart.clone();
+    }
     let (chart, _) = renamed(chart);
     let below = chart.dependencies().iter().map(with_all).collect();
     chart.with_dependencies(below)
@@ -38,7 +41,7 @@ fn with_enabled_below(
     path: &str,
     complete: &impl Fn(&Chart, &Arc<TreeMap>) -> Result<Arc<TreeMap>, CoalesceError>,
 ) -> Result<Chart, CoalesceError> {
-    if chart.metadata().dependencies.is_empty() {
+    if !chart.metadata().declares_dependencies {
         return Ok(chart.clone());
     }
     let (chart, mut metadata) = renamed(chart);
@@ -74,9 +77,6 @@ fn with_enabled_below(
 /// list first, and its metadata with aliases as names.
 fn renamed(chart: &Chart) -> (Chart, Metadata) {
     let mut metadata = chart.metadata().clone();
-    if metadata.dependencies.is_empty() {
-        return (chart.clone(), metadata);
-    }
     let fits = |below: &Chart, wanted: &Dependency| {
         below.name() == wanted.name
             && version_range::contains(&wanted.version, &below.metadata().version)

@@ -76,6 +76,9 @@ pub enum LoadError {
         #[source]
         error: ChartYamlError,
     },
+    /// The `apiVersion` of `Chart.yaml` is not one of Helm's.
+    #[error("unsupported chart version: apiVersion is {0:?}, not v1 or v2")]
+    ApiVersion(String),
     /// The content of `Chart.yaml` is invalid.
     #[error("validation: {0}")]
     Invalid(String),
@@ -349,6 +352,9 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
     }
     let mut parts = Parts::default();
     assemble(files, room, depth, &mut parts).map_err(|error| {
+        if matches!(error, LoadError::ApiVersion(_)) {
+            return error;
+        }
         // Helm reads the values before what was wrong.
         let values = OwnValues::of_file(parts.values_file.take());
         values.read().map_or_else(LoadError::Values, |_| error)
@@ -391,8 +397,12 @@ fn assemble(
             file: "Chart.yaml",
             error,
         })?;
-    if metadata.api_version.is_empty() {
-        "v1".clone_into(&mut metadata.api_version);
+    match metadata.api_version.as_str() {
+        "" => "v1".clone_into(&mut metadata.api_version),
+        "v1" | "v2" => {}
+        // Of subcharts, Helm does not read it.
+        _ if depth > 0 => {}
+        other => return Err(LoadError::ApiVersion(other.to_owned())),
     }
     chart_yaml::validate(&mut metadata)
         .map_err(|message| LoadError::of_metadata(message, chart_yaml.as_ref()))?;
@@ -549,4 +559,44 @@ fn subchart(
         })
     });
     self::files(below.collect(), room, depth).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(files: &[(&str, &str)]) -> Result<Chart, LoadError> {
+        Chart::from_files(files.iter().map(|(name, text)| File::new(*name, text)))
+    }
+
+    fn chart_yaml(api_version: &str) -> String {
+        format!("apiVersion: {api_version}\nname: c\nversion: 0.1.0\n")
+    }
+
+    // The answers of Helm 4.3.1.
+    #[test]
+    fn only_the_api_versions_of_helm_are_loaded() {
+        for (api_version, read) in [
+            ("v1", "v1"),
+            ("v2", "v2"),
+            ("v2 # two", "v2"),
+            ("''", "v1"),
+            ("null", "v1"),
+        ] {
+            let chart = load(&[("Chart.yaml", &chart_yaml(api_version))]).unwrap();
+            assert_eq!(chart.metadata().api_version, read);
+        }
+        for api_version in ["v3", "V2", "'v2 '", "1", "2.0", "foo"] {
+            let text = chart_yaml(api_version);
+            let error = load(&[("Chart.yaml", &text)]).unwrap_err();
+            let unsupported = |error: &LoadError| matches!(error, LoadError::ApiVersion(_));
+            assert!(unsupported(&error), "{api_version}: {error}");
+            // It is what is read first, and it does not matter for subcharts.
+            let error = load(&[("Chart.yaml", &text), ("values.yaml", "a: [")]).unwrap_err();
+            assert!(unsupported(&error), "{api_version}: {error}");
+            let root = ("Chart.yaml", "{apiVersion: v2, name: a, version: 0.1.0}");
+            let chart = load(&[root, ("charts/c/Chart.yaml", &text)]).unwrap();
+            assert_eq!(chart.dependencies().len(), 1);
+        }
+    }
 }

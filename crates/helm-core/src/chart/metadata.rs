@@ -107,6 +107,10 @@ pub struct Metadata {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub dependencies: Vec<Dependency>,
+    /// Whether `Chart.yaml` has a list of dependencies, be it an empty one. Without one, Helm takes the
+    /// charts in `charts/` as they are.
+    #[serde(skip)]
+    pub(crate) declares_dependencies: bool,
     /// `application` or `library`; empty means `application`.
     #[serde(
         rename = "type",

@@ -43,13 +43,13 @@ const DOCUMENT: &str = "SimpleHead";
 
 /// The fields that are read.
 const SELECTION: &[(&str, Selection)] = &[
-    ("apiVersion", Selection::Whole),
-    ("kind", Selection::Whole),
+    ("apiVersion", Selection::Scalar),
+    ("kind", Selection::Scalar),
     (
         "metadata",
         Selection::Fields(&[
-            ("name", Selection::Whole),
-            ("annotations", Selection::Whole),
+            ("name", Selection::Scalar),
+            ("annotations", Selection::Each(&Selection::Scalar)),
         ]),
     ),
 ];
@@ -77,8 +77,7 @@ impl Head {
         })
     }
 
-    /// Reads the head as Go decodes it: numbers and booleans count as strings, field names are
-    /// case-insensitive, other types are errors.
+    /// Reads the head as Go decodes it: field names are case-insensitive, other types are errors.
     fn of(object: &Value) -> Result<Self, Mismatch> {
         let mut head = Self {
             kind: String::new(),
@@ -136,8 +135,6 @@ fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Mism
     match value {
         None | Some(Value::Null) => Ok(Cow::default()),
         Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
-        Some(Value::Bool(value)) => Ok(Cow::Owned(value.to_string())),
-        Some(Value::Number(number)) => Ok(Cow::Owned(number.to_string())),
         Some(other) => Err(type_mismatch(other, name, "a string")),
     }
 }

@@ -1,10 +1,9 @@
 //! Charts that ask what the cluster serves are rendered anew when that changes.
 
-use hybrid_operator_test::wait;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, LIMIT, Project, World, cluster_api, define, definition_of};
+use crate::world::{ANYTHING, Project, World, define, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -30,13 +29,6 @@ async fn start(prefix: &str, group: &str) -> Option<World> {
     Some(world)
 }
 
-async fn remove_definition(world: &World, name: &str) {
-    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
-    let deleted = definitions.delete(name, &DeleteParams::default()).await;
-    drop(deleted.unwrap());
-    wait::gone(&definitions, name, LIMIT).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
@@ -52,7 +44,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
         .data("one-map", json!({"serves": "true", "found": "null"}))
         .await;
     world.has_history("one", &["superseded", "deployed"]).await;
-    remove_definition(&world, &format!("askeds.{group}")).await;
+    undefine(&world.namespace, &format!("askeds.{group}")).await;
 }
 
 #[tokio::test]
@@ -84,7 +76,7 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
             json!({"serves": "false", "found": "{\"size\":3}"}),
         )
         .await;
-    remove_definition(&world, &format!("lookeds.{group}")).await;
+    undefine(&world.namespace, &format!("lookeds.{group}")).await;
 }
 
 /// A chart that reads whether the kind of its own `crds/` is served, and with `required`, does not
@@ -123,7 +115,7 @@ async fn a_chart_sees_its_own_definitions_in_the_first_revision() {
         world.ready("Widget", "two").await;
         assert_eq!(world.history("two").await, ["deployed"], "{prefix}");
         assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
-        remove_definition(&world, &format!("owns.{group}")).await;
+        undefine(&world.namespace, &format!("owns.{group}")).await;
     }
 }
 
@@ -146,7 +138,7 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
     world.ready("Widget", "one").await;
     world.has_history("one", &["superseded", "deployed"]).await;
     for one in ["olds", "news"] {
-        remove_definition(&world, &format!("{one}.{group}")).await;
+        undefine(&world.namespace, &format!("{one}.{group}")).await;
     }
 }
 
@@ -176,7 +168,7 @@ async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     world.gone("ConfigMap", "one-map").await;
     world.data("shared", json!({"a": "b"})).await;
     assert!(listed.get_opt("first").await.unwrap().is_some());
-    remove_definition(&world, &format!("listeds.{group}")).await;
+    undefine(&world.namespace, &format!("listeds.{group}")).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     ANYTHING, LIMIT, Project, World, api_of, apply, cluster_api, condition, create, define,
-    definition_of, merge,
+    definition_of, merge, undefine,
 };
 
 const MAP: &str = "\
@@ -194,13 +194,7 @@ async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     .await;
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
-    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
-    let name = format!("things.{group}");
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    gone(&world, &definitions, &name).await;
+    undefine(&world.namespace, &format!("things.{group}")).await;
     world.remove("Widget", "one").await;
     let made = format!("{}-made", world.namespace.name());
     gone(&world, &cluster_api(&world.namespace, "Namespace"), &made).await;
@@ -264,7 +258,6 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
     let Some(world) = project.start("generated").await else {
         return;
     };
-    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let name = format!("things.{group}");
     for (custom_resource, upgrades) in [("one", true), ("two", false)] {
         define(
@@ -274,11 +267,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
         .await;
         world.widget(custom_resource, json!({"made": true})).await;
         world.ready("Widget", custom_resource).await;
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
-        gone(&world, &definitions, &name).await;
+        undefine(&world.namespace, &name).await;
         if upgrades {
             world.widget(custom_resource, json!({"made": false})).await;
             let map = format!("{custom_resource}-map");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, merge, until,
+    control_plane, define, definition_of, merge, undefine, until,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -563,11 +563,7 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     drop(namespaced.create(&params, &sprocket).await.unwrap());
     drop(until(&namespaced, "one", "Ready", is_ready).await.unwrap());
 
-    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
-    let name = format!("sprockets.{group}");
-    let deleted = definitions.delete(&name, &DeleteParams::default()).await;
-    drop(deleted.unwrap());
-    wait::gone(&definitions, &name, LIMIT).await.unwrap();
+    undefine(&world.namespace, &format!("sprockets.{group}")).await;
     define(plane, &definition("Cluster")).await;
     let everywhere: Api<DynamicObject> = Api::all_with(client, &resource);
     drop(everywhere.create(&params, &sprocket).await.unwrap());

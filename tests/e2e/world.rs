@@ -396,6 +396,15 @@ pub(crate) fn cluster_api(namespace: &TestNamespace, kind: &str) -> Api<DynamicO
     Api::all_with(namespace.client(), &resource(kind))
 }
 
+/// Deletes a CRD and waits until it is gone. The API server tries that again with pauses that double after each
+/// failure, of which there are several while it has little processor time.
+pub(crate) async fn undefine(namespace: &TestNamespace, name: &str) {
+    let definitions = cluster_api(namespace, "CustomResourceDefinition");
+    let deleted = definitions.delete(name, &DeleteParams::default()).await;
+    drop(deleted.unwrap());
+    wait::gone(&definitions, name, 5 * LIMIT).await.unwrap();
+}
+
 /// The kinds that the tests apply.
 const KINDS: &[&str] = &[
     "Memcached",

@@ -87,13 +87,24 @@ impl<'de> DeserializeSeed<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.0 {
             Selection::Whole => Value::deserialize(deserializer),
-            Selection::Scalar => deserializer.deserialize_str(TextVisitor),
+            Selection::Scalar => deserializer.deserialize_str(SelectionVisitor(self.0)),
             part => deserializer.deserialize_any(SelectionVisitor(part)),
         }
     }
 }
 
+/// Builds a part of a value. A [`Selection::Scalar`] is what Go decodes into a string: numbers and booleans
+/// become text; null, and what is no scalar, stays what it is, without content.
 struct SelectionVisitor(Selection);
+
+impl SelectionVisitor {
+    fn scalar<T: Into<Value>>(&self, value: T, text: impl FnOnce(T) -> String) -> Value {
+        match self.0 {
+            Selection::Scalar => Value::String(text(value)),
+            _ => value.into(),
+        }
+    }
+}
 
 impl<'de> Visitor<'de> for SelectionVisitor {
     type Value = Value;
@@ -107,19 +118,19 @@ impl<'de> Visitor<'de> for SelectionVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::from(value))
+        Ok(self.scalar(value, |value| value.to_string()))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
+        Ok(self.scalar(value, |value| value.to_string()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
+        Ok(self.scalar(value, |value| value.to_string()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(value))
+        Ok(self.scalar(value, go_yaml::float_as_text))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -150,52 +161,6 @@ impl<'de> Visitor<'de> for SelectionVisitor {
             }
         }
         Ok(Value::Object(found))
-    }
-}
-
-/// Reads a scalar as Go decodes it into a string: numbers and booleans become text. Null, and what is no
-/// scalar, stays what it is, without content.
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::from(value.to_string()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(go_yaml::float_as_text(value)))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Array(Vec::new()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Object(Map::new()))
     }
 }
 

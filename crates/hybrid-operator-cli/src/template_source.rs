@@ -313,7 +313,7 @@ pub(crate) struct Document {
     pub(crate) last_line: usize,
     /// Line of `kind`.
     pub(crate) kind_line: usize,
-    /// Whether it is a list.
+    /// Whether the document is a list.
     pub(crate) is_list: bool,
     /// The kinds that are constant, those of its items for a list; empty if they are computed, or if each
     /// item has its own.

@@ -156,7 +156,7 @@ impl Schema {
     }
 }
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 enum Failure {
     /// The schema, or a document that it refers to, is wrong.
     Schema(Violation),

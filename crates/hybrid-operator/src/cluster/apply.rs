@@ -160,7 +160,7 @@ struct ApplyResponse {
     left_out: Vec<String>,
 }
 
-/// How an object is written.
+/// The way an object is written.
 #[derive(Clone, Copy)]
 enum Write {
     /// By server-side apply.

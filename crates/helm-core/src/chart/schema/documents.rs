@@ -108,7 +108,7 @@ struct Shared {
 struct Loaded {
     documents: Vec<Document>,
     bytes: usize,
-    /// Why a document cannot be used.
+    /// The document that cannot be used, and the reason.
     failure: Option<(Url, String)>,
 }
 

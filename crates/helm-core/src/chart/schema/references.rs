@@ -98,7 +98,7 @@ fn ids(fields: &Map<String, Value>) -> impl Iterator<Item = &str> {
 pub(super) struct Names<'d> {
     documents: HashMap<Url, Vec<Target<'d>>>,
     anchors: HashMap<&'d str, Vec<Target<'d>>>,
-    /// Those with `$recursiveAnchor`.
+    /// The subschemas with `$recursiveAnchor`.
     recursive: Vec<Target<'d>>,
 }
 

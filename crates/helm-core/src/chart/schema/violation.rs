@@ -175,7 +175,7 @@ pub(super) fn steps(pointer: &str) -> Vec<String> {
 #[derive(Default)]
 struct Found {
     violations: Vec<Violation>,
-    /// How many more there are.
+    /// The number of further ones.
     others: usize,
 }
 
@@ -275,18 +275,7 @@ fn describe(error: &ValidationError<'_, '_>, multiples: Option<&Multiples>, foun
 
 /// Decodes the `%XX` of a URL.
 pub(super) fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            bytes.push(byte);
-            rest = after.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text)
+        .decode_utf8_lossy()
+        .into_owned()
 }

@@ -332,3 +332,46 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
     };
     world.until("Widget", "one", expected, says).await;
 }
+
+/// Schemas of a chart and of its dependency that reject every value, or cannot be read.
+#[tokio::test]
+async fn schemas_are_skipped_by_the_entry() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n\
+               data: {value: '{{ .Values.value }}'}\n";
+    let project = Project::new("", &[("map.yaml", map)]);
+    project.write(
+        "chart/values.schema.json",
+        r#"{"properties": {"value": {"$ref": "https://schemas.invalid/value.json"}}}"#,
+    );
+    project.write(
+        "chart/charts/db/Chart.yaml",
+        "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+    );
+    project.write("chart/charts/db/values.schema.json", "false");
+    let namespace = TestNamespace::create(plane, "skips").await.unwrap();
+    let world = World {
+        plane,
+        operator: project
+            .operator(plane, namespace.name())
+            .arg("--reload-pace=0")
+            .start()
+            .await
+            .unwrap(),
+        namespace,
+    };
+    world.widget("one", json!({"value": "v", "db": {}})).await;
+    let failed = world.is("one", "Irreconcilable").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("https://schemas.invalid/value.json"),
+        "{message}"
+    );
+    let entry =
+        "- {group: test.example.com, version: v1, kind: Widget, chart: chart, schema: skip}\n";
+    project.write("watches.yaml", entry);
+    world.ready("Widget", "one").await;
+    world.data("one-map", json!({"value": "v"})).await;
+}

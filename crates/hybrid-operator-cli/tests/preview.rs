@@ -173,6 +173,48 @@ fn run(program: &Path, directory: &Path, args: &[&str], input: &str) -> Done {
     }
 }
 
+/// The schema of the chart is neither readable nor right; that of its dependency rejects everything.
+#[test]
+fn schemas_are_skipped_by_the_entry_in_every_command() {
+    let project = Project::new();
+    let schema = r#"{"properties": {"replicas": {"type": "string", "$ref": "https://schemas.invalid/a.json"}}}"#;
+    project.write("helm-charts/shop/values.schema.json", schema);
+    project.write(
+        "helm-charts/shop/charts/db/Chart.yaml",
+        "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+    );
+    project.write("helm-charts/shop/charts/db/values.schema.json", "false");
+    project.write("helm-charts/shop/charts/db/values.yaml", "a: 1\n");
+    let template: &[&str] = &["template", "--cr", "config/samples/shop.yaml"];
+    let commands: [&[&str]; 4] = [
+        template,
+        &["lint"],
+        &["generate", "rbac"],
+        &["generate", "crds"],
+    ];
+    for command in &commands[..3] {
+        let done = project.run(command);
+        let said = done.out + &done.err;
+        assert_ne!(done.code, Some(0), "{command:?}");
+        assert!(
+            said.contains("https://schemas.invalid/a.json"),
+            "{command:?}: {said}"
+        );
+    }
+    project.write("watches.yaml", &format!("{WATCHES}  schema: skip\n"));
+    for command in commands {
+        let done = project.run(command);
+        assert_eq!(done.code, Some(0), "{command:?}: {}{}", done.out, done.err);
+    }
+    // The definition restricts nothing either.
+    let definition = std::fs::read(project.path("config/crd/bases/example.com_shops.yaml"));
+    let definition: serde_json::Value = go_yaml::from_slice(&definition.unwrap()).unwrap();
+    let spec =
+        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert!(spec["properties"]["replicas"]["type"].is_null(), "{spec}");
+    assert!(project.run(template).ok().contains("replicas: 3"));
+}
+
 #[test]
 fn a_custom_resource_renders_as_its_chart_with_the_same_values() {
     let project = Project::new();

@@ -442,6 +442,7 @@ fn assemble(
         entry: Arc::default(),
         digest: Arc::new(digest),
         schema_roots: SchemaRoots::default(),
+        skips_schemas: false,
     })))
 }
 

@@ -154,6 +154,8 @@ struct ChartInner {
     digest: Arc<LazyDigest>,
     /// The directories that its schemas may refer to. Those of a dependency are not used.
     schema_roots: SchemaRoots,
+    /// Whether values are accepted that its schemas reject. That of a dependency is not used.
+    skips_schemas: bool,
 }
 
 /// A chart's own values in the forms in which they are used, each made on first use.
@@ -332,6 +334,21 @@ impl Chart {
             schema_roots: roots,
             ..(*self.0).clone()
         }))
+    }
+
+    /// Returns the chart without the check of values against its schemas and those of its dependencies, as with
+    /// `--skip-schema-validation`.
+    #[must_use]
+    pub fn skip_schemas(&self) -> Self {
+        Self(Arc::new(ChartInner {
+            skips_schemas: true,
+            ..(*self.0).clone()
+        }))
+    }
+
+    /// Returns whether values are not checked against its schemas.
+    pub fn skips_schemas(&self) -> bool {
+        self.0.skips_schemas
     }
 
     pub(crate) fn schema_roots(&self) -> &SchemaRoots {

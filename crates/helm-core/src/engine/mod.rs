@@ -257,13 +257,24 @@ impl CompiledChart {
         }))
     }
 
+    /// Returns the chart without the check of values against schemas; see [`Chart::skip_schemas`].
+    #[must_use]
+    pub fn skip_schemas(&self) -> Self {
+        Self(Arc::new(CompiledInner {
+            resolver: Resolver::new(self.chart().skip_schemas()),
+            templates: Arc::clone(&self.0.templates),
+        }))
+    }
+
     /// Coalesces the user's values with those of the chart and validates them against its schemas;
     /// see [`crate::values::coalesce`].
     ///
     /// # Errors
     /// If the values do not match a schema, or a dependency's condition or import is malformed.
     pub fn coalesce(&self, user: impl Into<UserValues>) -> Result<Coalesced, CoalesceError> {
-        self.0.resolver.coalesce(user.into(), true)
+        self.0
+            .resolver
+            .coalesce(user.into(), !self.chart().skips_schemas())
     }
 
     /// Like [`CompiledChart::coalesce`], without schema validation (`--skip-schema-validation`).

@@ -184,16 +184,20 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
     }
     let (project, charts) = charts_at(path)?;
     let reader = ChartReader::open_default().in_project(project);
-    let load = |source: ChartSource| -> anyhow::Result<_> {
+    let load = |(source, skip_schema): (ChartSource, bool)| -> anyhow::Result<_> {
         let chart = reader.read(&source);
-        let chart = chart.with_context(|| format!("cannot load the chart {source}"))?;
+        let mut chart = chart.with_context(|| format!("cannot load the chart {source}"))?;
+        if skip_schema {
+            chart = chart.skip_schemas();
+        }
         Ok((source.to_string().into(), chart))
     };
     charts.into_iter().map(load).collect()
 }
 
-/// Returns the chart at a path, or the charts of the project at it, with the directory in which their operator runs.
-fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<ChartSource>)> {
+/// Returns the chart at a path, or the charts of the project at it, each with whether its schemas are skipped, and the
+/// directory in which their operator runs.
+fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)> {
     if !path.exists() {
         bail!(
             "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, its name with \
@@ -202,7 +206,8 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<ChartSource>)> {
         );
     }
     if path.is_file() || path.join("Chart.yaml").is_file() {
-        return Ok((".".into(), vec![ChartSource::Local(path.to_owned())]));
+        let chart = ChartSource::Local(path.to_owned());
+        return Ok((".".into(), vec![(chart, false)]));
     }
     let watches_file = if path.join(WATCHES).is_file() {
         path.join(WATCHES)
@@ -222,6 +227,7 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<ChartSource>)> {
             }
             remote @ ChartSource::Remote(_) => remote,
         };
+        let chart = (chart, watch.skip_schema);
         if !charts.contains(&chart) {
             charts.push(chart);
         }

@@ -88,6 +88,7 @@ impl Inputs {
             let chart = reader
                 .read(&watch.chart)
                 .with_context(|| format!("cannot load the chart {shown:?}"))?;
+            let chart = watch.with_schema_policy(chart);
             let names = inputs.names(&watch.gvk, &definitions);
             let directory = watch.chart.path().map(|path| {
                 let inside = path.strip_prefix(&inputs.root);

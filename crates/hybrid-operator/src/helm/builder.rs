@@ -406,7 +406,7 @@ impl HelmController {
                 .unwrap_or(context.limits.reconcile_period),
             watch: self.watch.clone().with_limits(context.limits.charts),
             component: None,
-            chart: Arc::clone(self.chart.compiled()),
+            chart: self.chart.used_by(&self.watch),
             extensions: self.extensions.clone(),
             operator: identity.operator.clone(),
             instance: identity.instance.clone(),

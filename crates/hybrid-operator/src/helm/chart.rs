@@ -8,6 +8,8 @@ use helm_core::chart::{Chart as ChartFiles, LoadError, SchemaRoots};
 use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 
+use crate::watches::Watch;
+
 /// Error loading a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -126,6 +128,15 @@ impl Chart {
 
     pub(super) fn compiled(&self) -> &Arc<CompiledChart> {
         &self.0
+    }
+
+    /// Returns the chart as an entry uses it: without the check of its schemas if that is skipped.
+    pub(super) fn used_by(&self, watch: &Watch) -> Arc<CompiledChart> {
+        if watch.skip_schema {
+            Arc::new(self.0.skip_schemas())
+        } else {
+            Arc::clone(&self.0)
+        }
     }
 }
 

@@ -420,9 +420,9 @@ impl Components {
         let context = &self.context;
         Arc::new(Setup {
             version: 0,
-            watch: watch.with_limits(context.limits.charts),
             component: Some(component.to_owned()),
-            chart: Arc::clone(chart.compiled()),
+            chart: chart.used_by(&watch),
+            watch: watch.with_limits(context.limits.charts),
             extensions: Extensions::default(),
             // The native controller decides when it looks again.
             period: Duration::ZERO,

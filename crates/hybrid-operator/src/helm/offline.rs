@@ -166,7 +166,7 @@ pub(super) fn prepare(
         references,
     };
     let computed = values::compute(input.watch, &inputs).map_err(DesiredError::Values)?;
-    let chart = input.chart.compiled();
+    let chart = input.chart.used_by(input.watch);
     let values = chart
         .coalesce(computed.values)
         .map_err(DesiredError::Coalesce)?;

@@ -109,6 +109,8 @@ pub struct Watch {
     pub limits: ChartLimits,
     /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
+    /// Whether values are not checked against the schemas of the chart and its dependencies.
+    pub skip_schema: bool,
 }
 
 impl Watch {
@@ -145,6 +147,17 @@ impl Watch {
             crash_logs: true,
             limits: ChartLimits::default(),
             crds: CrdPolicy::default(),
+            skip_schema: false,
+        }
+    }
+
+    /// Returns a chart as the entry uses it: without the check of its schemas if that is skipped.
+    #[must_use]
+    pub fn with_schema_policy(&self, chart: helm_core::Chart) -> helm_core::Chart {
+        if self.skip_schema {
+            chart.skip_schemas()
+        } else {
+            chart
         }
     }
 

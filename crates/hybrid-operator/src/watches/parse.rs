@@ -156,6 +156,11 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             )
         })
         .unwrap_or_default();
+    watch.skip_schema = fields
+        .optional("schema", |node| {
+            choice(node, &[("check", false), ("skip", true)])
+        })
+        .unwrap_or(false);
     // Only now, so that the mistakes in all fields are reported.
     let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;

@@ -486,6 +486,12 @@ const FIELDS: &[Row] = &[
         ),
         "crds_are_applied_before_their_objects_and_upgraded",
     ),
+    row(
+        "schema",
+        "skip",
+        ("ignore", "must be one of `check`, `skip`"),
+        "schemas_are_skipped_by_the_entry",
+    ),
 ];
 
 /// The fields without which an entry, or an item of a list, is not complete.

@@ -263,6 +263,7 @@ fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> 
         let chart = reader
             .read(&watch.chart)
             .with_context(|| format!("cannot load the chart {}", watch.chart))?;
+        let chart = watch.with_schema_policy(chart);
         let values = ci_values(&chart, watch.chart.path().unwrap_or(Path::new("")))?;
         let owner = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
         match survey(&chart, &values) {

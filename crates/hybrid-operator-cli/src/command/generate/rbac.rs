@@ -332,6 +332,8 @@ fn charts(input: &Input) -> anyhow::Result<Vec<ChartWatches>> {
             ),
         };
         if let Some(known) = found.iter_mut().find(|known| known.path == path) {
+            // The role is for all of them.
+            known.chart = watch.with_schema_policy(known.chart.clone());
             known.watches.push(watch.clone());
             continue;
         }
@@ -340,7 +342,7 @@ fn charts(input: &Input) -> anyhow::Result<Vec<ChartWatches>> {
             .with_context(|| format!("cannot load the chart {directory}"))?;
         found.push(ChartWatches {
             name: chart.name().to_lowercase(),
-            chart,
+            chart: watch.with_schema_policy(chart),
             directory,
             path,
             watches: vec![watch.clone()],
@@ -403,8 +405,11 @@ fn chart_rules(
     };
     let mut previous = Vec::new();
     for path in &args.previous_chart {
-        let chart = Chart::load(path)
+        let mut chart = Chart::load(path)
             .with_context(|| format!("cannot load the chart {}", path.display()))?;
+        if of_chart.chart.skips_schemas() {
+            chart = chart.skip_schemas();
+        }
         if chart.name() == of_chart.chart.name() {
             let earlier = survey(&chart, &values).with_context(|| {
                 format!("cannot find the kinds of the chart {}", path.display())

@@ -54,9 +54,13 @@ pub(crate) enum SchemaError {
 }
 
 /// Returns what is known of a chart's values, including those of its dependencies where their
-/// schemas apply.
+/// schemas apply. A chart whose schemas are skipped counts as one without schemas.
 pub(crate) fn of_chart(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
-    let mut node = below(chart, strictness)?;
+    let mut node = if chart.skips_schemas() {
+        inferred(chart, strictness)
+    } else {
+        below(chart, strictness)?
+    };
     node.kinds = [Kind::Object].into();
     if strictness.keep_unknown {
         open(&mut node);
@@ -64,10 +68,15 @@ pub(crate) fn of_chart(chart: &Chart, strictness: Strictness) -> Result<Node, Sc
     Ok(node)
 }
 
-fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
+/// Returns what defaults and comments say of a chart's values.
+fn inferred(chart: &Chart, strictness: Strictness) -> Node {
     let text = chart.values_file().map(helm_core::chart::File::data);
     let text = String::from_utf8_lossy(text.unwrap_or_default());
-    let inferred = infer::infer(chart.values(), &Comments::read(&text), strictness.inferred);
+    infer::infer(chart.values(), &Comments::read(&text), strictness.inferred)
+}
+
+fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
+    let inferred = inferred(chart, strictness);
     let mut node = match chart.schema() {
         Some(file) => {
             let document: Value =

@@ -399,3 +399,55 @@ async fn service_account_limits_what_a_release_may_do() {
     world.data("one-map", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
 }
+
+#[tokio::test]
+async fn text_of_a_custom_resource_in_override_values_reaches_the_object_as_it_is() {
+    let options = "overrideValues: {fixed: theirs, note: '{{ .Spec.note }}', list: '{a,{{ .Spec.note }}}', both: 'x\\,{{ .Spec.note }}'}";
+    let map = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data:
+  fixed: {{ .Values.fixed | quote }}
+  note: {{ .Values.note | toJson }}
+  list: {{ .Values.list | toJson | quote }}
+  both: {{ .Values.both | toJson }}
+  paths: {{ omit .Values \"note\" \"list\" \"both\" \"global\" | keys | sortAlpha | toJson | quote }}
+";
+    let project = Project::new(options, &[("map.yaml", map)]);
+    let Some(world) = project.start("hostile-text").await else {
+        return;
+    };
+    for (at, note) in [
+        "a,b",
+        "x,fixed=ours",
+        "x,evil.path=1",
+        "a=b",
+        "{a,b}",
+        "{",
+        "}",
+        "back\\slash\\,\\",
+        "null",
+        "{{ .Spec }}",
+        "$HOME ${HOME}",
+        "line\nfixed: ours\n- item",
+        "say \"x\" and `y` and 'z'",
+        " spaces ",
+        "",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("text-{at}");
+        world.widget(&name, json!({"note": note})).await;
+        let both = format!("x,{note}");
+        let list = json!(["a", note]).to_string();
+        world
+            .data(
+                &format!("{name}-map"),
+                json!({"fixed": "theirs", "note": note, "list": list, "both": both, "paths": "[\"fixed\"]"}),
+            )
+            .await;
+        world.ready("Widget", &name).await;
+    }
+}

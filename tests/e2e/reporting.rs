@@ -112,16 +112,24 @@ async fn each_failure_has_its_own_event_and_condition_message() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    let project = Project::new("", &[("map.yaml", LABELLED)]);
+    let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
+    let project = Project::new("", &[("map.yaml", &template)]);
     let namespace = TestNamespace::create(plane, "events").await.unwrap();
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
-    for team in ["the first one", "the second one"] {
-        apply(&widgets, "one", &json!({"spec": {"team": team}})).await;
+    for (spec, value, field) in [
+        (
+            json!({"team": "the first one"}),
+            "the first one",
+            "metadata.labels: ",
+        ),
+        (json!({"data": {"a key": "x"}}), "a key", "data[a key]: "),
+    ] {
+        apply(&widgets, "one", &json!({"spec": spec})).await;
         let reported = |cr: &Value| {
-            has_condition(cr, "Deployed", "False", team)
-                && has_condition(cr, "ReleaseFailed", "True", team)
+            has_condition(cr, "Deployed", "False", value)
+                && has_condition(cr, "ReleaseFailed", "True", value)
         };
         let cr = until(&widgets, "one", "the failure", reported)
             .await
@@ -130,16 +138,19 @@ async fn each_failure_has_its_own_event_and_condition_message() {
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
         );
+        // Readers of events see the field, and not its value.
         let noted = async || {
             let events = api(&namespace, "Event").list(&ListParams::default()).await;
             events.unwrap().items.iter().any(|event| {
                 let note = event.data["message"]
                     .as_str()
                     .or(event.data["note"].as_str());
-                event.data["reason"] == "InstallError" && note.unwrap_or_default().contains(team)
+                let note = note.unwrap_or_default();
+                assert!(!note.contains("the first one"), "{note}");
+                event.data["reason"] == "InstallError" && note.contains(field)
             })
         };
-        wait::until(LIMIT, team, noted).await.unwrap();
+        wait::until(LIMIT, field, noted).await.unwrap();
     }
 }
 

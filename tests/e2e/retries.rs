@@ -7,7 +7,7 @@ use std::time::Duration;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -547,4 +547,114 @@ data: {a: '!', b: 'bm90!'}
     let told = world.is("one", "ReleaseFailed").await;
     let message = told["message"].as_str().unwrap();
     assert!(message.contains("illegal base64 data"), "{message}");
+}
+
+/// Returns a text that is in `Ready` while attempts are retried.
+fn is_retrying(text: &'static str) -> impl Fn(&Value) -> bool {
+    move |cr| {
+        condition(cr, "Ready").is_some_and(|ready| {
+            ready["status"] == "False"
+                && ready["reason"] == "Retrying"
+                && ready["message"]
+                    .as_str()
+                    .is_some_and(|it| it.contains(text))
+        })
+    }
+}
+
+/// Checks that the retries are over: the release is ready, and nothing else was ever reported.
+async fn ends_without_a_trace(release: &Release) {
+    let cr = release.is("Ready", is_ready).await;
+    assert_eq!(condition(&cr, "Ready").unwrap()["message"], "");
+    assert_eq!(condition(&cr, "ReleaseFailed").unwrap()["status"], "False");
+    assert_eq!(condition(&cr, "Stalled"), None);
+    assert_eq!(release.statuses().await, ["deployed"]);
+    let events = release.api("Event").list(&ListParams::default()).await;
+    let events = events.unwrap().items.into_iter();
+    let warnings: Vec<_> = events
+        .filter(|event| event.data["type"] == "Warning")
+        .collect();
+    assert_eq!(warnings, []);
+    // A write for each length of the pause that was told, and some of the install.
+    let counts = release.faults.counts();
+    assert!(counts["patch widgets/status"] <= 5, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_attempt() {
+    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    let name = release.namespace.name().to_owned();
+    let webhooks = cluster_api(&release.namespace, "ValidatingWebhookConfiguration");
+    let configuration = json!({"webhooks": [{
+        "name": "not-yet.test.example.com",
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+        "clientConfig": {"service": {"name": "not-yet", "namespace": name}},
+        "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }]});
+    apply(&webhooks, &name, &configuration).await;
+    // The API server learns of it late.
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-"}});
+    let map: DynamicObject = serde_json::from_value(map).unwrap();
+    let (maps, params) = (
+        release.api("ConfigMap"),
+        PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        },
+    );
+    let refused = async || maps.create(&params, &map).await.is_err();
+    wait::until(LIMIT, "the webhook", refused).await.unwrap();
+
+    release.spec(json!({"value": "1"})).await;
+    let cr = release.is("the retries", is_retrying("within 4 s")).await;
+    let message = condition(&cr, "Ready").unwrap()["message"].to_string();
+    for part in ["one-map", "not-yet.test.example.com", "the next attempt is"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert_ne!(
+        condition(&cr, "Irreconcilable").map(|it| it["status"].clone()),
+        Some(json!("True"))
+    );
+    drop(release.is("longer pauses", is_retrying("within 8 s")).await);
+    drop(
+        webhooks
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    ends_without_a_trace(&release).await;
+    assert_eq!(release.value().await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_retried_is_in_ready_until_it_succeeds() {
+    for (fault, cause) in [
+        (Fault::Status(429), "patch configmaps"),
+        (Fault::Status(503), "patch configmaps"),
+        (Fault::Status(500), "one-map"),
+    ] {
+        let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+            return;
+        };
+        release.faults.inject_with(move |request| {
+            let writes = request.resource == "configmaps" && request.method == http::Method::PATCH;
+            writes.then_some(fault)
+        });
+        release.spec(json!({"value": "1"})).await;
+        drop(release.is(cause, is_retrying(cause)).await);
+        drop(
+            release
+                .is(
+                    "the next attempt",
+                    is_retrying("the next attempt is within"),
+                )
+                .await,
+        );
+        release.faults.clear_faults();
+        ends_without_a_trace(&release).await;
+    }
 }

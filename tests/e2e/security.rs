@@ -649,8 +649,8 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
 }
 
 #[tokio::test]
-async fn values_appear_in_no_condition_event_or_log_line() {
-    const IN_SPEC: &str = "mark3r-of-the-spec";
+async fn values_of_the_spec_are_in_conditions_alone_and_those_of_references_nowhere() {
+    const IN_SPEC: &str = "mark3r-of-the-spec!";
     const IN_SECRET: &str = "mark3r of the Secret!";
     let chart = "\
 apiVersion: v1
@@ -678,6 +678,7 @@ data:
     };
     let broken_text = format!("{{{{ fromJson (index .Values \"{IN_SPEC}\" 1 2) }}}} {IN_SPEC}");
     let cases = [
+        ("spec-label", json!({"label": IN_SPEC}), None),
         ("spec-tpl", json!({"text": broken_text}), None),
         ("spec-pattern", json!({"pattern": IN_SPEC}), None),
         ("spec-function", json!({"duration": IN_SPEC}), None),
@@ -701,29 +702,90 @@ data:
         world.widget(name, spec.clone()).await;
         world.is(name, "Irreconcilable").await;
     }
-    let found = |what: &str, text: &str| {
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.contains(IN_SPEC) || line.contains(IN_SECRET))
-            .collect();
-        assert!(lines.is_empty(), "in {what}: {lines:#?}");
-    };
-    for (name, ..) in &cases {
+    for (name, _, key) in &cases {
         let cr = world.api("Widget").get(name).await.unwrap();
-        found(
-            name,
-            &serde_json::to_string_pretty(&cr.data["status"]).unwrap(),
-        );
+        let status = cr.data["status"].to_string();
+        assert!(!status.contains(IN_SECRET), "{name}: {status}");
+        // Errors of schemas quote nothing.
+        let quotes = key.is_none() && *name != "spec-pattern";
+        assert_eq!(status.contains(IN_SPEC), quotes, "{name}: {status}");
     }
-    let events = world
-        .api("Event")
-        .list(&ListParams::default())
-        .await
-        .unwrap();
-    let about: Vec<&DynamicObject> = events.items.iter().collect();
-    assert!(!about.is_empty());
-    found("events", &serde_json::to_string_pretty(&about).unwrap());
-    found("the log", &world.operator.log());
+    is_not_told(&world, &[IN_SPEC, IN_SECRET]).await;
+}
+
+#[tokio::test]
+async fn values_of_the_environment_and_of_lookups_are_in_no_condition_event_or_log_line() {
+    const IN_SPEC: &str = "mark3r-of-the-spec!";
+    const IN_ENVIRONMENT: &str = "mark3r-of-the-environment!";
+    const LOOKED_UP: &str = "mark3r-of-a-lookup!";
+    let chart = "\
+{{- $label := .Values.label }}
+{{- if .Values.lookup }}
+{{- $label = (lookup \"v1\" \"Secret\" .Release.Namespace \"found\").data.text | b64dec }}
+{{- end }}
+{{- if .Values.fails }}
+{{- $label | mustToDate \"2006\" }}
+{{- end }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-map
+  labels: {label: {{ $label | quote }}, spec: {{ .Values.spec | quote }}}
+";
+    let options = "overrideValues: {label: '{{ if .Spec.env }}$MARKER{{ end }}'}";
+    let project = Project::new(options, &[("all.yaml", chart)]);
+    let Some(plane) = crate::world::control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "sources").await.unwrap();
+    let operator = project.operator(plane, namespace.name());
+    let world = World {
+        plane,
+        operator: operator
+            .env("MARKER", IN_ENVIRONMENT)
+            .start()
+            .await
+            .unwrap(),
+        namespace,
+    };
+    let secret = json!({"stringData": {"text": LOOKED_UP}});
+    apply(&world.api("Secret"), "found", &secret).await;
+    for (name, spec) in [
+        ("env-label", json!({"env": true})),
+        ("env-function", json!({"env": true, "fails": true})),
+        ("lookup-label", json!({"lookup": true})),
+        ("lookup-function", json!({"lookup": true, "fails": true})),
+        // What is secret stays so, even if the spec has the same.
+        ("env-both", json!({"env": true, "same": IN_ENVIRONMENT})),
+        ("lookup-both", json!({"lookup": true, "same": LOOKED_UP})),
+    ] {
+        let mut spec = spec;
+        spec["spec"] = json!(IN_SPEC);
+        world.widget(name, spec).await;
+        let failed = world.is(name, "Irreconcilable").await;
+        let message = failed["message"].as_str().unwrap();
+        for secret in [IN_ENVIRONMENT, LOOKED_UP] {
+            assert!(!message.contains(secret), "{name}: {message}");
+        }
+        let quotes = !name.ends_with("function");
+        assert_eq!(message.contains(IN_SPEC), quotes, "{name}: {message}");
+    }
+    is_not_told(&world, &[IN_SPEC, IN_ENVIRONMENT, LOOKED_UP]).await;
+}
+
+/// Checks that these texts are in no event and no log line.
+async fn is_not_told(world: &World, texts: &[&str]) {
+    let events = world.api("Event").list(&ListParams::default()).await;
+    let events = events.unwrap().items;
+    assert!(!events.is_empty());
+    for (what, all) in [
+        ("events", serde_json::to_string_pretty(&events).unwrap()),
+        ("the log", world.operator.log()),
+    ] {
+        let is_told = |line: &&str| texts.iter().any(|text| line.contains(text));
+        let lines: Vec<&str> = all.lines().filter(is_told).collect();
+        assert!(lines.is_empty(), "in {what}: {lines:#?}");
+    }
 }
 
 #[tokio::test]

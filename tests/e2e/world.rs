@@ -422,6 +422,7 @@ const KINDS: &[&str] = &[
     "ResourceQuota",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
 ];
 
 /// Returns the API resource of a kind in [`KINDS`].
@@ -431,9 +432,9 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "GlobalCache" | "Widget" | "Gadget" => ("test.example.com", "v1"),
         "Deployment" | "StatefulSet" => ("apps", "v1"),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1"),
-        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
-            ("admissionregistration.k8s.io", "v1")
-        }
+        "ValidatingAdmissionPolicy"
+        | "ValidatingAdmissionPolicyBinding"
+        | "ValidatingWebhookConfiguration" => ("admissionregistration.k8s.io", "v1"),
         "Job" => ("batch", "v1"),
         "Lease" => ("coordination.k8s.io", "v1"),
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {

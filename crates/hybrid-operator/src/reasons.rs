@@ -116,6 +116,9 @@ names! {
         ObjectsNotReady,
         /// An action is in progress; the message says what it waits for.
         Progressing,
+        /// A request has failed several times for a reason that may pass, and is tried again; the message has
+        /// the cause, and the time within which the next attempt is.
+        Retrying,
         /// The release is not tried again, see the condition `Stalled`.
         Stalled,
         /// The inputs have failed, and are not tried again.

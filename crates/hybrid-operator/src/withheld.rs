@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The replacement of such a text in a message.
 pub(crate) const REDACTED: &str = "[redacted]";
-/// Shorter texts occur in messages by chance, and are only replaced where they are a word.
+/// Shorter texts occur in messages by chance, and are only replaced where a message shows them as a value.
 const SHORT: usize = 4;
 
 /// Texts that a message must not quote.
@@ -14,12 +14,35 @@ const SHORT: usize = 4;
 pub(crate) struct Withheld(BTreeSet<String>);
 
 impl Withheld {
-    /// Adds a text, and its base64.
+    /// Adds a text, and its base64, each also as messages quote it.
     pub(crate) fn add(&mut self, text: &str) {
-        if !text.is_empty() {
-            self.0.insert(data_encoding::BASE64.encode(text.as_bytes()));
-            self.0.insert(text.to_owned());
+        if text.is_empty() {
+            return;
         }
+        self.0.insert(data_encoding::BASE64.encode(text.as_bytes()));
+        let quoted = escaped(text);
+        // Go escapes these in JSON.
+        let in_json = quoted
+            .replace('&', "\\u0026")
+            .replace('<', "\\u003c")
+            .replace('>', "\\u003e");
+        self.0.extend([text.to_owned(), quoted, in_json]);
+    }
+
+    /// Adds the texts of others.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// Returns whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps only what occurs in one of these texts.
+    pub(crate) fn retain_in(&mut self, texts: &[&str]) {
+        self.0
+            .retain(|known| texts.iter().any(|text| text.contains(known)));
     }
 
     /// Adds a text and each of its lines.
@@ -49,13 +72,49 @@ impl Withheld {
         if text("kind") != Some("Secret") || text("apiVersion") != Some("v1") {
             return;
         }
-        if let Some(data) = object.get("stringData") {
+        let fields = ["stringData", "data"];
+        for data in fields.iter().filter_map(|field| object.get(*field)) {
             self.add_leaves(data);
         }
-        let data = object.get("data");
-        if let Some(data) = data {
-            self.add_leaves(data);
+        self.add_decoded(object.get("data"));
+    }
+
+    /// Adds what an object of this kind holds, or the objects of a list, apart from their names and labels.
+    pub(crate) fn add_object(&mut self, kind: &str, object: &Value) {
+        if let Some(items) = object.get("items").and_then(Value::as_array) {
+            let kind = kind.strip_suffix("List").unwrap_or(kind);
+            return items.iter().for_each(|item| self.add_object(kind, item));
         }
+        if kind == "Secret" {
+            self.add_decoded(object.get("data"));
+        }
+        if let Some(annotations) = object.pointer("/metadata/annotations") {
+            self.add_leaves(annotations);
+        }
+        for (name, field) in object.as_object().into_iter().flatten() {
+            match name.as_str() {
+                "metadata" => {}
+                "data" | "stringData" => self.add_leaves(field),
+                _ => self.add_but_names(name, field),
+            }
+        }
+    }
+
+    /// Adds all texts and numbers in a field, apart from references to objects.
+    fn add_but_names(&mut self, name: &str, field: &Value) {
+        match field {
+            _ if ["apiVersion", "apiGroup", "kind", "namespace", "name"].contains(&name) => {}
+            Value::Array(items) => items.iter().for_each(|item| self.add_but_names("", item)),
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                fields.for_each(|(name, field)| self.add_but_names(name, field));
+            }
+            leaf => self.add_leaves(leaf),
+        }
+    }
+
+    /// Adds what is encoded in the `data` of a Secret.
+    fn add_decoded(&mut self, data: Option<&Value>) {
         let texts = data.and_then(Value::as_object).into_iter().flatten();
         for encoded in texts.filter_map(|(_, value)| value.as_str()) {
             let decoded = data_encoding::BASE64.decode(encoded.as_bytes()).ok();
@@ -65,42 +124,99 @@ impl Withheld {
         }
     }
 
-    /// Returns a message without these texts.
+    /// Returns a message without these texts. Cleaning it again changes nothing.
     pub(crate) fn clean(&self, message: &str) -> String {
         let mut message = message.to_owned();
         // A text may contain another one.
         let mut texts: Vec<&String> = self.0.iter().collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        for text in texts {
-            for form in [text.clone(), escaped(text)] {
-                if form.len() < SHORT {
-                    message = replace_whole(&message, &form);
-                } else if message.contains(&form) {
-                    message = message.replace(&form, REDACTED);
-                }
+        for text in &texts {
+            message = if text.len() < SHORT {
+                replace(&message, text, is_shown_as_value)
+            } else {
+                replace(&message, text, |_, _| true)
+            };
+        }
+        self.without_cut_ends(message)
+    }
+
+    /// Removes the beginnings of these texts before a mark where somebody has cut a message.
+    fn without_cut_ends(&self, message: String) -> String {
+        if !message.contains(CUT) {
+            return message;
+        }
+        let mut pieces: Vec<String> = message.split(CUT).map(ToOwned::to_owned).collect();
+        let last = pieces.len().saturating_sub(1);
+        for piece in pieces.iter_mut().take(last) {
+            let beginnings = self.0.iter().filter_map(|text| {
+                let ends = text.char_indices().map(|(at, _)| at).rev();
+                let mut ends = ends.take_while(|end| *end >= SHORT);
+                ends.find(|end| {
+                    text.get(..*end)
+                        .is_some_and(|beginning| piece.ends_with(beginning))
+                })
+            });
+            if let Some(longest) = beginnings.max() {
+                piece.truncate(piece.len().saturating_sub(longest));
+                piece.push_str(REDACTED);
             }
         }
-        message
+        pieces.join(CUT)
     }
 }
 
-/// Replaces a value that is not part of a longer word, such as the path of a template.
-pub(crate) fn replace_whole(text: &str, value: &str) -> String {
-    let is_word = |c: char| c.is_alphanumeric() || "_./-".contains(c);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(value) {
-        let (before, found) = rest.split_at(at);
-        let after = found.strip_prefix(value).unwrap_or_default();
-        let last = before.chars().next_back().or(out.chars().next_back());
-        let inside = value.starts_with(is_word) && last.is_some_and(is_word)
-            || value.ends_with(is_word) && after.starts_with(is_word);
-        out.push_str(before);
-        out.push_str(if inside { value } else { REDACTED });
-        rest = after;
+/// The mark of a message that was cut.
+pub(crate) const CUT: &str = "…";
+
+/// Returns whether a short text between these is shown as a value: in quotes, or as the API server and
+/// schemas show what they got.
+fn is_shown_as_value(before: &str, after: &str) -> bool {
+    let quote = before
+        .chars()
+        .next_back()
+        .filter(|c| matches!(c, '"' | '\'' | '`'));
+    if let Some(quote) = quote {
+        return after.trim_start_matches('\\').starts_with(quote);
     }
-    out.push_str(rest);
-    out
+    let introductions = ["alue: ", "alue:", "got ", "="];
+    !after.starts_with(is_word) && introductions.iter().any(|it| before.ends_with(it))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || "_./-".contains(c)
+}
+
+/// Replaces a text where `counts` accepts what stands before and after it. What was replaced before stays.
+fn replace(message: &str, text: &str, counts: impl Fn(&str, &str) -> bool) -> String {
+    if !message.contains(text) {
+        return message.to_owned();
+    }
+    let pieces = message.split(REDACTED).map(|piece| {
+        let mut out = String::with_capacity(piece.len());
+        let mut copied = 0;
+        for (at, found) in piece.match_indices(text) {
+            let (before, after) = (piece.get(..at), piece.get(at + found.len()..));
+            if counts(before.unwrap_or_default(), after.unwrap_or_default()) {
+                out.push_str(piece.get(copied..at).unwrap_or_default());
+                out.push_str(REDACTED);
+                copied = at + found.len();
+            }
+        }
+        out.push_str(piece.get(copied..).unwrap_or_default());
+        out
+    });
+    let pieces: Vec<String> = pieces.collect();
+    pieces.join(REDACTED)
+}
+
+/// Replaces a value that is not part of a longer word, such as the path of a template.
+pub(crate) fn replace_whole(message: &str, value: &str) -> String {
+    let is_alone = |before: &str, after: &str| {
+        let inside = value.starts_with(is_word) && before.ends_with(is_word)
+            || value.ends_with(is_word) && after.starts_with(is_word);
+        !inside
+    };
+    replace(message, value, is_alone)
 }
 
 /// Returns a text as Go and Rust quote it.
@@ -150,5 +266,38 @@ mod tests {
         let mut withheld = Withheld::default();
         withheld.add_secret(&map);
         assert_eq!(withheld, Withheld::default());
+    }
+    #[test]
+    fn content_of_objects_is_withheld_and_their_names_are_not() {
+        let list = json!({"kind": "SecretList", "apiVersion": "v1", "items": [{
+            "metadata": {"name": "name-of-secret", "labels": {"a": "label"}, "annotations": {"a": "noted"}},
+            "data": {"password": "aHVudGVyMg=="}, "type": "Opaque",
+        }]});
+        let scaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web"}, "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "server"}, "maxReplicas": 12345}});
+        let mut withheld = Withheld::default();
+        withheld.add_object("SecretList", &list);
+        withheld.add_object("HorizontalPodAutoscaler", &scaler);
+        let message =
+            "Deployment server, name-of-secret, label: noted, hunter2, aHVudGVyMg==, 12345";
+        let cleaned = "Deployment server, name-of-secret, label: [redacted], [redacted], [redacted], [redacted]";
+        assert_eq!(withheld.clean(message), cleaned);
+        withheld.retain_in(&["a: hunter2-x"]);
+        let cleaned =
+            "Deployment server, name-of-secret, label: noted, [redacted], aHVudGVyMg==, 12345";
+        assert_eq!(withheld.clean(message), cleaned);
+    }
+
+    #[test]
+    fn what_was_cut_off_of_a_text_is_withheld_too() {
+        let mut withheld = Withheld::default();
+        withheld.add("hunter2 of the secret");
+        for (message, cleaned) in [
+            ("got hunter2 of t…", "got [redacted]…"),
+            ("got hunt… and hun…", "got [redacted]… and hun…"),
+            ("got hunter2 of t", "got hunter2 of t"),
+        ] {
+            assert_eq!(withheld.clean(message), cleaned);
+        }
     }
 }

@@ -43,6 +43,10 @@ pub enum RenderError {
         excerpt: String,
         /// The exceeded limit, if that is the error.
         limit: Option<BudgetError>,
+        /// The message with the contents of values, if `message` leaves them out.
+        quoting: Option<Box<str>>,
+        /// Whether the author of the chart wrote the message, for `fail` or `required`.
+        is_by_author: bool,
     },
     /// Objects that a `lookup` needs are not in the snapshot: fetch them and render again.
     #[error("the templates look up {} objects that were not fetched", .0.len())]
@@ -130,16 +134,20 @@ impl RenderError {
             )
         };
         let outermost = frames.iter().find_map(|frame| frame.location.as_ref());
-        let message = match (error.host::<Warning>(), outermost) {
+        let (message, is_by_author) = match (error.host::<Warning>(), outermost) {
             (Some(Warning(message)), Some(location)) => {
-                format!("execution error at ({location}): {message}")
+                (format!("execution error at ({location}): {message}"), true)
             }
-            _ => traced(&problem, &frames),
+            _ => (traced(&problem, &frames), false),
         };
+        let is_hidden = !shows && !is_by_author;
+        let quoting = is_hidden.then(|| traced(&error.message(), &error.frames()).into());
         Self::Execution {
             message,
             excerpt: include::without_marks(&excerpt),
             limit: error.budget().cloned(),
+            quoting,
+            is_by_author,
         }
     }
 
@@ -162,6 +170,20 @@ impl RenderError {
             Self::Limit { limit, .. } => Some(limit),
             _ => None,
         }
+    }
+
+    /// Returns the message with the contents of values, for readers who may see all values, if that of
+    /// `Display` leaves them out.
+    pub fn quoting(&self) -> Option<&str> {
+        match self {
+            Self::Execution { quoting, .. } => quoting.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the author of the chart wrote the message, for `fail` or `required`.
+    pub fn is_by_author(&self) -> bool {
+        matches!(self, Self::Execution { is_by_author, .. } if *is_by_author)
     }
 
     /// Returns the reason for events and metrics.

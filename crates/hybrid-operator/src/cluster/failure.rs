@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::error::has_cause;
 use super::{ApiError, DiscoveryError, ForeignOwner};
-use crate::withheld::Withheld;
+use crate::withheld::{CUT, Withheld};
 
 /// Maximum length of a server's message in an error, in characters.
 const MESSAGE_MAX: usize = 600;
@@ -231,7 +231,11 @@ pub(super) fn classify(key: &ObjectKey, object: &Value, error: ApiError) -> Appl
 }
 
 fn message_of(status: &Status) -> String {
-    status.message.chars().take(MESSAGE_MAX).collect()
+    let mut message: String = status.message.chars().take(MESSAGE_MAX).collect();
+    if message.len() < status.message.len() {
+        message.push_str(CUT);
+    }
+    message
 }
 
 /// Returns whether a 404 means that the kind itself is no longer served.

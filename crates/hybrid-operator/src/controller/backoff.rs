@@ -39,6 +39,12 @@ impl Backoff {
         wait
     }
 
+    /// Returns the longest delay that [`failed`](Self::failed) would return now.
+    pub(crate) fn next(&self, key: &Key) -> Duration {
+        let failures = self.failures.get(key).copied().unwrap_or(0);
+        wait(self.first, self.longest, failures, 0)
+    }
+
     /// Resets a key that succeeded, was changed by its owner, or is gone.
     pub(crate) fn reset(&mut self, key: &Key) {
         self.failures.remove(key);
@@ -108,7 +114,12 @@ mod tests {
     fn delays_double_up_to_the_longest_and_start_again_after_a_reset() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
         let (a, b) = (Key::new(None, "a"), Key::new(None, "b"));
-        let waits: Vec<u64> = (0..5).map(|_| backoff.failed(&a, 0).as_secs()).collect();
+        let mut waits = Vec::new();
+        for _ in 0..5 {
+            let next = backoff.next(&a);
+            assert_eq!(backoff.failed(&a, 0), next);
+            waits.push(next.as_secs());
+        }
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         assert_eq!(
             backoff.failed(&b, 0),

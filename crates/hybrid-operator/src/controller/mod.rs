@@ -75,6 +75,8 @@ impl fmt::Display for Key {
 pub(crate) struct Request {
     /// The object.
     pub(crate) key: Key,
+    /// Longest time until the next attempt if this one fails.
+    pub(crate) pause: Duration,
 }
 
 /// What to do after a successful reconcile.

@@ -275,7 +275,10 @@ impl Workers {
         let span = info_span!("reconcile", controller = %shared.metrics.name(), object = %key);
         async move {
             let timer = shared.metrics.begin();
-            let request = Request { key: key.clone() };
+            let request = Request {
+                key: key.clone(),
+                pause: shared.backoff().next(&key),
+            };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> =
                 match tokio::time::timeout(deadline, work).await {

@@ -510,7 +510,10 @@ impl KnownComponent {
             memories: self.memories.clone(),
         };
         for _ in 0..MAX_STEPS {
-            let request = Request { key: key.clone() };
+            let request = Request {
+                key: key.clone(),
+                pause: lock(&self.pauses).next(key),
+            };
             match reconciler.reconcile(request).await? {
                 Outcome::After(delay) if delay.is_zero() => {}
                 Outcome::After(delay) => return Ok(Some(delay)),

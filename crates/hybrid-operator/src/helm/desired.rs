@@ -17,12 +17,13 @@ use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::extend::{ExtensionError, ReleaseContext};
 use super::memory::{CachedInputs, Memory};
+use super::message::{Message, Redactor};
 use super::observe::Observation;
 use super::plan::{self, Step};
-use super::redact::Redactor;
 use super::references::{self, LastValues};
 use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
+use super::status::chain;
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
 use crate::cluster::read::ReadError;
@@ -32,6 +33,7 @@ use crate::render_pool::RenderPoolError;
 use crate::telemetry::traces;
 use crate::values::{self, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
+use crate::withheld::Withheld;
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
@@ -140,18 +142,43 @@ impl DesiredError {
         }
     }
 
-    /// Returns whether the error may contain values: those of templates and schemas, but not those of
-    /// requests, which name objects and accounts.
-    pub(super) fn may_quote_values(&self) -> bool {
-        matches!(
-            self,
-            Self::Values(_)
-                | Self::Translate(_)
-                | Self::Coalesce(_)
-                | Self::Render(_)
-                | Self::Limit(..)
-                | Self::Patch(_)
-        )
+    /// Returns the error as a message. It may quote these values.
+    pub(super) fn message(&self, values: &[&Value]) -> Message {
+        let text = chain(self);
+        let render = match self {
+            Self::Render(error) | Self::Limit(error, _) => Some(&**error),
+            _ => None,
+        };
+        let with_contents = render
+            .and_then(RenderError::quoting)
+            .map(|quoting| match self {
+                Self::Limit(_, way) => format!("{quoting}; {way}"),
+                _ => quoting.to_owned(),
+            });
+        match self {
+            _ if render.is_some_and(RenderError::is_by_author) => Message::from(text),
+            Self::Values(error) => match error.without_contents() {
+                Some(hidden) => Message::from(hidden).with_contents(Some(text)),
+                None => Message::from(text),
+            }
+            .about(values),
+            Self::Translate(_)
+            | Self::Coalesce(_)
+            | Self::Render(_)
+            | Self::Limit(..)
+            | Self::Patch(_) => Message::from(text)
+                .with_contents(with_contents)
+                .about(values),
+            // These name objects and accounts.
+            Self::Capabilities(_)
+            | Self::Pool(_)
+            | Self::Deleted
+            | Self::Record(_)
+            | Self::Kept(_)
+            | Self::Lookup { .. }
+            | Self::Reference { .. }
+            | Self::TooManyLookups => Message::from(text),
+        }
     }
 
     /// Returns whether rendering failed, rather than computing its inputs.
@@ -256,16 +283,21 @@ pub(super) async fn desired(
         _ => return Ok(desired),
     };
     let history = &observation.history;
-    let content = content(
-        setup,
-        access,
-        subject,
-        &desired.inputs,
-        history,
-        upgrade,
-        notices,
-    )
-    .await?;
+    let inputs = &desired.inputs;
+    let known = recorded(access, subject, inputs, history, notices).await?;
+    let content = if let Some(record) = known {
+        Content::Recorded(record)
+    } else {
+        let target = RenderTarget {
+            revision: history
+                .last()
+                .map_or(Revision::FIRST, |latest| latest.revision.next()),
+            upgrade,
+        };
+        let (coalesced, redactor) = (&inputs.coalesced, &mut memory.redactor);
+        let render = render(setup, access, subject, coalesced, target, redactor).await?;
+        Content::Rendered(Box::new(render.rendered))
+    };
     if let Content::Rendered(rendered) = &content {
         let wanted = rendered
             .objects()
@@ -323,6 +355,7 @@ pub(super) async fn inputs(
     let (mut contents, mut read) = references::referenced(setup, subject).await?;
     let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
     memory.redactor = Redactor::of(&contents);
+    memory.redactor.withhold(read_variables(setup, subject));
     let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
     let compute = move |_| {
         let inputs = values::Inputs {
@@ -346,7 +379,9 @@ pub(super) async fn inputs(
     let coalesced = Arc::new(access.pool.run(coalesce).await??);
     memory.rendered = Some(Arc::clone(&coalesced));
     // What the templates read from the cluster is known only after rendering.
-    let render = render(setup, access, subject, &coalesced, RenderTarget::FIRST).await?;
+    let redactor = &mut memory.redactor;
+    let target = RenderTarget::FIRST;
+    let render = render(setup, access, subject, &coalesced, target, redactor).await?;
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {
@@ -379,40 +414,47 @@ pub(super) async fn inputs(
     Ok((memory.with_known_equal(inputs), objects))
 }
 
-/// Returns the content of a new revision: that of the newest record with the same inputs, unless it
-/// was superseded or a new revision is forced; otherwise a new render.
-async fn content(
-    setup: &Arc<Setup>,
+/// Returns what the values contain of the operator's environment. The names that each message has are
+/// nothing to withhold.
+fn read_variables(setup: &Setup, subject: &Subject) -> Withheld {
+    let mut withheld = Withheld::default();
+    let names = [
+        subject.namespace.as_str(),
+        subject.name.as_str(),
+        subject.primary.name.as_str(),
+    ];
+    let read = environment().read_by(&setup.watch).into_iter();
+    read.filter(|content| !names.contains(content))
+        .for_each(|content| withheld.add_lines(content));
+    withheld
+}
+
+/// Returns the newest record with the same inputs, whose content is that of a new revision, unless it was
+/// superseded or a new revision is forced.
+async fn recorded(
     access: &Access,
     subject: &Subject,
     inputs: &DesiredInputs,
     history: &[RecordMeta],
-    upgrade: bool,
     notices: &Notices,
-) -> Result<Content, DesiredError> {
+) -> Result<Option<Box<Record>>, DesiredError> {
     let same = history
         .iter()
         .rev()
         .find(|meta| meta.digest.as_ref() == Some(&inputs.digest))
         .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced(history));
-    if let Some(meta) = same {
-        match access.store.load_with_proof(meta).await {
-            Ok(content) if content.proven => {
-                return Ok(Content::Recorded(Box::new(content.release)));
-            }
-            Ok(_) => {}
-            Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
-            Err(error) => return Err(DesiredError::Record(error)),
-        }
-    }
-    let target = RenderTarget {
-        revision: history
-            .last()
-            .map_or(Revision::FIRST, |latest| latest.revision.next()),
-        upgrade,
+    let Some(meta) = same else {
+        return Ok(None);
     };
-    let render = render(setup, access, subject, &inputs.coalesced, target).await?;
-    Ok(Content::Rendered(Box::new(render.rendered)))
+    match access.store.load_with_proof(meta).await {
+        Ok(content) if content.proven => Ok(Some(Box::new(content.release))),
+        Ok(_) => Ok(None),
+        Err(error) if error.is_corrupt() => {
+            notices.add(corrupt_record_event(&error));
+            Ok(None)
+        }
+        Err(error) => Err(DesiredError::Record(error)),
+    }
 }
 
 /// Renders the objects of these inputs. Returns `None` if rendering fails.
@@ -428,6 +470,7 @@ pub(super) async fn objects_of(
         subject,
         &inputs.coalesced,
         RenderTarget::FIRST,
+        &mut Redactor::default(),
     )
     .await;
     render.ok()?.rendered.objects().ok()
@@ -497,7 +540,7 @@ pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
         StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
         _ => EventReason::CorruptRelease,
     };
-    Notice::new(reason, "Load", super::status::chain(error))
+    Notice::new(reason, "Load", chain(error))
 }
 
 #[cfg(test)]

@@ -10,17 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use helm_core::release::Revision;
 use helm_core::{Coalesced, Digest};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::act::{InstalledCrds, PendingCrds};
 use super::desired::DesiredInputs;
 use super::diagnose::Diagnosis;
 use super::interest::{ObservedState, ResourceRef};
-use super::redact::Redactor;
+use super::message::Redactor;
 use super::references::Read;
 use super::reload::Verdict;
 use super::repairs::RepairBudget;
 use super::repetition::Repetition;
 use super::status::WrittenStatus;
+use super::subject::Subject;
 use crate::action::live::Live;
 use crate::cluster::OperatorId;
 use crate::controller::Key;
@@ -171,7 +173,7 @@ pub(super) struct Memory {
     pub(super) obstacles: Obstacles,
     /// Refused watches, as last reported.
     pub(super) unwatched: BTreeSet<String>,
-    /// Removes the values of referenced objects from messages.
+    /// Decides what readers see of messages.
     pub(super) redactor: Redactor,
     /// Why the release is not ready, as last found.
     pub(super) diagnosis: Diagnosis,
@@ -192,6 +194,15 @@ impl Memory {
             self.installed_crds = None;
             self.rendered = None;
         }
+    }
+
+    /// Returns the values that errors of the release may quote.
+    pub(super) fn values<'a>(&'a self, subject: &'a Subject) -> Vec<&'a Value> {
+        let spec = subject.object.get("spec");
+        let rendered = self.rendered.iter();
+        spec.into_iter()
+            .chain(rendered.flat_map(|rendered| rendered.user().values()))
+            .collect()
     }
 
     /// Returns the inputs, with the digest of the deployed revision if they are known to be

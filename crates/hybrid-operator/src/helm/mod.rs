@@ -41,13 +41,13 @@ mod interest;
 mod kind;
 mod lookup;
 mod memory;
+mod message;
 mod observe;
 mod offline;
 mod patches;
 mod plan;
 mod preview;
 mod records;
-mod redact;
 mod references;
 mod reload;
 mod remote;
@@ -63,6 +63,7 @@ mod subject;
 mod traced;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
@@ -87,13 +88,15 @@ pub(crate) use reload::{MissingCharts, READINESS};
 pub use remote::ChartReader;
 
 use access::Access;
-use act::ActContext;
+use act::{ActContext, ActError};
 pub(crate) use component::Components;
 pub(crate) use deployed::Releases;
 use desired::{Desired, desired};
 use events::Notices;
 pub(crate) use finalizer::FINALIZER as UNINSTALL;
 use memory::{Memories, Memory};
+use observe::Observation;
+use report::{Attempt, Report};
 use setup::Setup;
 use subject::Subject;
 
@@ -119,7 +122,7 @@ impl Reconcile for HelmReconciler {
             let span = self.setup.extensions.span.as_ref();
             let span = span.map_or_else(Span::none, |span| span(&resource));
             let mut history = std::mem::take(&mut memory.traced);
-            let reconcile = self.reconcile_release(&resource, &mut memory);
+            let reconcile = self.reconcile_release(&resource, &mut memory, request.pause);
             let reconcile = Box::pin(reconcile.instrument(span));
             let tracer = &self.access.tracer;
             let outcome = tracer.attempt(&mut history, &resource, reconcile).await;
@@ -130,11 +133,13 @@ impl Reconcile for HelmReconciler {
 }
 
 impl HelmReconciler {
-    /// Reconciles the release of one custom resource.
+    /// Reconciles the release of one custom resource. `pause` is the longest time until the next attempt
+    /// if this one fails.
     async fn reconcile_release(
         &self,
         resource: &Arc<DynamicObject>,
         memory: &mut Memory,
+        pause: Duration,
     ) -> Result<Outcome, ReconcileError> {
         let (setup, access, notices) = (&self.setup, &self.access, Notices::default());
         memory.verdict = match resource.metadata.deletion_timestamp {
@@ -143,25 +148,53 @@ impl HelmReconciler {
         };
         let subject = Subject::of(resource, setup, access)?;
         traced::release(setup, &subject);
-        let mut observation = observe::observe(setup, access, &subject, memory).await?;
+        let mut observation = observe::observe(setup, access, &subject, memory).await;
+        let result = match observation.error.take() {
+            Some(error) => Err(error.into()),
+            None => {
+                self.take_step(&subject, &mut observation, memory, &notices)
+                    .await
+            }
+        };
+        report::publish(
+            setup,
+            access,
+            &subject,
+            &observation,
+            memory,
+            &notices,
+            Attempt { result, pause },
+        )
+        .await
+    }
+
+    /// Computes the desired state, and executes the step that the plan returns.
+    async fn take_step(
+        &self,
+        subject: &Subject,
+        observation: &mut Observation,
+        memory: &mut Memory,
+        notices: &Notices,
+    ) -> Result<Report, ActError> {
+        let (setup, access) = (&self.setup, &self.access);
         let wanted = match plan::before_inputs(&observation.facts) {
             // Failing templates must not prevent an uninstall.
             Some(_) => None,
-            None => Some(desired(setup, access, &subject, &observation, memory, &notices).await),
+            None => Some(desired(setup, access, subject, observation, memory, notices).await),
         };
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         if let Some(wanted) = &wanted {
-            observe::complete(&mut observation, setup, access, &subject, wanted, memory).await?;
+            observe::complete(observation, setup, access, subject, wanted, memory).await?;
         }
         let step = plan::next_step(&observation.facts, &Desired::facts(setup, known));
         tracing::debug!(?step, "planned");
         let context = ActContext {
             setup,
             access,
-            subject: &subject,
-            observation: &observation,
+            subject,
+            observation,
             desired: wanted.as_ref(),
-            notices: &notices,
+            notices,
         };
         let result = act::run(&step, &context, memory).await;
         let latest = access.store.history(&subject.namespace, &subject.name);
@@ -184,15 +217,6 @@ impl HelmReconciler {
                 .map(|error| Trouble::of(error.is_transient())),
         });
         traced::ended(&step, latest.last(), &result);
-        report::publish(
-            setup,
-            access,
-            &subject,
-            &observation,
-            memory,
-            &notices,
-            result,
-        )
-        .await
+        result
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Observation {
     pub(super) history: Vec<RecordMeta>,
     /// Operator that manages the release.
     pub(super) managing_operator: OperatorId,
+    /// Why the facts are incomplete.
+    pub(super) error: Option<StoreError>,
 }
 
 /// Observes the custom resource and its records. Sends a request only for a custom resource of
@@ -37,7 +39,7 @@ pub(super) async fn observe(
     access: &Access,
     subject: &Subject,
     memory: &Memory,
-) -> Result<Observation, StoreError> {
+) -> Observation {
     let history = access.store.history(&subject.namespace, &subject.name);
     let managing_operator = managing_operator(setup, access, subject, memory);
     let identity = subject.primary.identity();
@@ -52,12 +54,28 @@ pub(super) async fn observe(
         && !contested
         && !subject.annotations.paused
         && finalizer::is_legacy(&subject.resource);
-    let chunked = wants_chunks
-        && !access
-            .store
-            .chunked(&subject.namespace, &subject.name)
-            .await?
-            .is_empty();
+    let mut error = None;
+    let chunks = if wants_chunks {
+        let store = &access.store;
+        store.chunked(&subject.namespace, &subject.name).await
+    } else {
+        Ok(Vec::new())
+    };
+    let chunked = match chunks {
+        Ok(chunks) => !chunks.is_empty(),
+        Err(found) => {
+            error = Some(found);
+            false
+        }
+    };
+    let adoption = match history.last() {
+        Some(latest) if !foreign && !contested => adoption(setup, access, latest).await,
+        _ => Ok(Adoption::None),
+    };
+    let adoption = adoption.unwrap_or_else(|found| {
+        error = Some(found);
+        Adoption::None
+    });
     let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
@@ -71,10 +89,7 @@ pub(super) async fn observe(
             .iter()
             .map(|meta| record(meta, setup, access, subject))
             .collect(),
-        adoption: match history.last() {
-            Some(latest) if !foreign && !contested => adoption(setup, access, latest).await?,
-            _ => Adoption::None,
-        },
+        adoption,
         drift: Drift::Unknown,
         awaits_dependency: false,
         awaits_crds: false,
@@ -88,11 +103,12 @@ pub(super) async fn observe(
         forced: subject.is_forced(&history),
         tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
     };
-    Ok(Observation {
+    Observation {
         facts,
         history,
         managing_operator,
-    })
+        error,
+    }
 }
 
 /// Adds the facts that depend on the desired state.

@@ -18,14 +18,17 @@ use super::desired::DesiredError;
 use super::digest::canonical;
 use super::interest::ResourceRef;
 use super::lookup::VisibleObjects;
+use super::message::Redactor;
 use super::references::Read;
 use super::setup::Setup;
+use super::status::chain;
 use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 use crate::telemetry::traces;
 use crate::watches::Watch;
+use crate::withheld::Withheld;
 
 /// Maximum number of renders until all `lookup` calls are resolved.
 pub(super) const LOOKUP_ROUNDS: usize = 8;
@@ -61,15 +64,23 @@ pub(super) struct Render {
 }
 
 /// Renders a revision. Returns an error early if the custom resource is deleted during the render.
+/// Messages are not to quote what the templates looked up.
 pub(super) async fn render(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     coalesced: &Arc<Coalesced>,
     target: RenderTarget,
+    redactor: &mut Redactor,
 ) -> Result<Render, DesiredError> {
-    let render = render_with_lookups(setup, access, subject, coalesced, target);
-    traces::span("render").run(render).await
+    let mut lookups = Lookups::default();
+    let render = render_with_lookups(setup, access, subject, coalesced, target, &mut lookups);
+    let rendered = traces::span("render").run(render).await;
+    if !lookups.contents.is_empty() {
+        redactor.suspect();
+        redactor.withhold(lookups.quotable(&rendered));
+    }
+    rendered
 }
 
 /// Renders until no lookup is missing.
@@ -79,12 +90,12 @@ async fn render_with_lookups(
     subject: &Subject,
     coalesced: &Arc<Coalesced>,
     target: RenderTarget,
+    lookups: &mut Lookups,
 ) -> Result<Render, DesiredError> {
     let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
     let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
     info.revision = target.revision;
     (info.is_install, info.is_upgrade) = (!target.upgrade, target.upgrade);
-    let mut lookups = Lookups::default();
     for _ in 0..LOOKUP_ROUNDS {
         let once = RenderJob {
             setup: Arc::clone(setup),
@@ -114,7 +125,7 @@ async fn render_with_lookups(
                 return Ok(Render {
                     rendered,
                     looked_up: inputs.then(|| lookups.digest()),
-                    read: lookups.read,
+                    read: std::mem::take(&mut lookups.read),
                     missing_kind: lookups.missing_kind,
                 });
             }
@@ -183,6 +194,8 @@ struct Lookups {
     cluster_scoped: Arc<HashSet<LookupKey>>,
     /// Objects found that do not belong to the release itself, as JSON by lookup key.
     found: BTreeMap<String, Vec<String>>,
+    /// What the objects found contain.
+    contents: Withheld,
 }
 
 impl Lookups {
@@ -225,6 +238,7 @@ impl Lookups {
         }
         let answer = match answer {
             Ok(Some(value)) => {
+                self.contents.add_object(&gvk.kind, &value);
                 let items = value.get("items").and_then(Value::as_array);
                 let objects = items.map_or(std::slice::from_ref(&value), Vec::as_slice);
                 let others = objects
@@ -245,6 +259,21 @@ impl Lookups {
         };
         self.snapshot.insert(key, answer);
         Ok(())
+    }
+
+    /// Returns what messages about a render may quote of the contents.
+    fn quotable(&self, rendered: &Result<Render, DesiredError>) -> Withheld {
+        let mut contents = self.contents.clone();
+        match rendered {
+            Err(error) => contents.retain_in(&[&chain(error)]),
+            Ok(Render { rendered, .. }) => {
+                let hooks = rendered.hooks().iter().map(|hook| hook.manifest.as_str());
+                let texts = [rendered.manifest(), rendered.notes()];
+                let texts: Vec<&str> = texts.into_iter().chain(hooks).collect();
+                contents.retain_in(&texts);
+            }
+        }
+        contents
     }
 
     fn digest(&self) -> Digest {

@@ -30,8 +30,7 @@ struct Failed {
 impl Repetition {
     /// Records an unexplained failure. Returns whether it is permanent.
     pub(super) fn failed(&mut self, message: &str, now: Timestamp) -> bool {
-        let words = message.split(|c: char| !c.is_alphabetic());
-        let words: BTreeSet<String> = words.map(ToOwned::to_owned).collect();
+        let words: BTreeSet<String> = words(message).map(ToOwned::to_owned).collect();
         match &mut self.0 {
             Some(known) if known.words == words => {
                 if now.duration_since(known.counted) >= BETWEEN {
@@ -55,6 +54,16 @@ impl Repetition {
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
+}
+
+/// Returns whether two messages are about the same failure.
+pub(super) fn is_same(message: &str, other: &str) -> bool {
+    let set = |message| words(message).collect::<BTreeSet<_>>();
+    set(message) == set(other)
+}
+
+fn words(message: &str) -> impl Iterator<Item = &str> {
+    message.split(|c: char| !c.is_alphabetic())
 }
 
 #[cfg(test)]

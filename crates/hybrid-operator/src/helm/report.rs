@@ -18,6 +18,7 @@ use super::extend::ReleaseContext;
 use super::finalizer;
 use super::kind::ActionKind;
 use super::memory::{Memory, Pruned};
+use super::message::{Message, Reader};
 use super::observe::Observation;
 use super::setup::Setup;
 use super::status::{DeployedManifest, HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
@@ -46,9 +47,11 @@ pub(super) struct Report {
     /// Revision that has handled the one-time annotations.
     pub(super) handled: Option<Revision>,
     /// Error message if the reconcile counts as failed.
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Message>,
+    /// Whether the error may pass without a change.
+    pub(super) retried: bool,
     /// Error of a post hook of the extensions.
-    pub(super) hook_error: Option<String>,
+    pub(super) hook_error: Option<Message>,
 }
 
 /// When the custom resource is reconciled again if nothing changes.
@@ -90,7 +93,7 @@ pub(super) enum StepOutcome {
     /// The custom resource cannot be reconciled.
     Irreconcilable {
         reason: Reason,
-        message: String,
+        message: Message,
         /// Action that could not be started, if the chart is the cause.
         kind: Option<ActionKind>,
     },
@@ -101,7 +104,7 @@ pub(super) enum StepOutcome {
     /// The chart's tests ran.
     Tested {
         revision: Revision,
-        failure: Option<String>,
+        failure: Option<Message>,
     },
     /// Nothing to report.
     Silent,
@@ -131,7 +134,7 @@ impl Deployed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) kind: ActionKind,
-    pub(super) message: String,
+    pub(super) message: Message,
     pub(super) release: ReleaseStatus,
     /// Time of the next attempt; `None` if it is not retried.
     pub(super) next: Option<Timestamp>,
@@ -173,6 +176,7 @@ impl Report {
             next,
             handled: None,
             error: None,
+            retried: false,
             hook_error: None,
         }
     }
@@ -299,15 +303,18 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
             kind,
         } => {
             match kind {
-                Some(kind) => status.failed(kind.error_reason(), message),
+                Some(kind) => status.failed(kind.error_reason(), message.clone()),
                 None => status.unknown(*reason),
             }
-            status.irreconcilable(*reason, message);
+            status.irreconcilable(*reason, message.clone());
         }
-        StepOutcome::Paused => status.paused(),
+        StepOutcome::Paused => {
+            status.no_longer_retrying();
+            status.paused();
+        }
         StepOutcome::Contested { message } => status.contested(message),
         StepOutcome::Tested { revision, failure } => {
-            status.tested(failure.as_deref());
+            status.tested(failure.as_ref());
             if let Some(release) = &mut status.release {
                 release.tested = Some(revision.0);
             }
@@ -362,17 +369,21 @@ fn ready(objects: &ObjectsState, status: &mut Status) {
 
 fn fail(failure: &Failure, status: &mut Status) {
     status.release = Some(failure.release.clone());
-    status.failed(failure.kind.error_reason(), &failure.message);
+    status.failed(failure.kind.error_reason(), failure.message.clone());
     let message = match failure.next {
         Some(at) => {
             // Not behind the last line of a log.
-            let is_long = failure.message.contains('\n');
-            let separator = if is_long { "\n" } else { "; " };
-            format!("{}{separator}the next attempt is at {at}", failure.message)
+            let separator = if failure.message.is_long() {
+                "\n"
+            } else {
+                "; "
+            };
+            let more = format!("{separator}the next attempt is at {at}");
+            failure.message.followed_by(&more)
         }
         None => failure.message.clone(),
     };
-    status.irreconcilable(Reason::ReconcileError, &message);
+    status.irreconcilable(Reason::ReconcileError, message);
 }
 
 /// Has the objects examined that a release waits for, and returns why they are not ready, if that is
@@ -394,6 +405,13 @@ fn cause(
     None
 }
 
+/// The result of a reconcile.
+pub(super) struct Attempt {
+    pub(super) result: Result<Report, ActError>,
+    /// Longest time until the next attempt if this one has failed.
+    pub(super) pause: Duration,
+}
+
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
 pub(super) async fn publish(
     setup: &Setup,
@@ -402,7 +420,7 @@ pub(super) async fn publish(
     observation: &Observation,
     memory: &mut Memory,
     notices: &Notices,
-    result: Result<Report, ActError>,
+    attempt: Attempt,
 ) -> Result<controller::Outcome, ReconcileError> {
     let mut status = subject.status();
     let own = Some(setup.operator.clone());
@@ -418,39 +436,14 @@ pub(super) async fn publish(
     };
     let mut objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
     // After an error it is not known what the release waits for.
-    if let Ok(report) = &result {
+    if let Ok(report) = &attempt.result {
         objects.cause = cause(setup, access, subject, memory, &status, &report.outcome);
     }
     let redactor = memory.redactor.clone();
-    let deployed = result.as_ref().is_ok_and(|report| report.outcome.deploys());
-    let ended = match result {
-        Ok(report) => {
-            apply(&report.outcome, &objects, &mut status);
-            if !setup.reporting.manifest {
-                status.leave_out_manifest();
-            }
-            if let Some(revision) = report.handled {
-                status.handle(&subject.annotations, revision);
-            }
-            if let Some(hook_error) = &report.hook_error {
-                status.irreconcilable(Reason::ReconcileError, hook_error);
-            }
-            match report.error.or(report.hook_error) {
-                Some(error) => Err(redactor.clean(&error).into()),
-                None => Ok(report.next),
-            }
-        }
-        Err(error) => {
-            // Transient errors do not set a condition, and do not quote values.
-            if error.is_transient() {
-                Err(ReconcileError::from(error))
-            } else {
-                let message = redactor.clean(&chain(&error));
-                status.irreconcilable(Reason::ReconcileError, &message);
-                Err(message.into())
-            }
-        }
-    };
+    status.redact(&redactor, setup.reader());
+    let deployed = attempt.result.as_ref();
+    let deployed = deployed.is_ok_and(|report| report.outcome.deploys());
+    let ended = conclude(setup, subject, memory, &objects, &mut status, attempt);
     for remark in memory.live.take_remarks() {
         notices.add(Notice::new(remark.reason, "Reconcile", remark.note));
     }
@@ -461,10 +454,13 @@ pub(super) async fn publish(
         if !observation.facts.contested {
             report_what_lasts(access, subject, deployed, memory, notices, &mut status);
         }
-        status.redact(|message| redactor.clean(message));
         // What is not written is not reported.
         let reported = memory.reported.take();
-        written = write(access, subject, memory, notices, &status).await?;
+        let answer = write(access, subject, memory, notices, &status).await;
+        written = answer.map_err(|error| {
+            let message = Message::from(chain(&error)).about(&memory.values(subject));
+            redactor.text(&message, Reader::Anybody)
+        })?;
         memory.reported = reported.filter(|_| written);
     }
     for notice in notices.take() {
@@ -502,6 +498,50 @@ pub(super) async fn publish(
             }
         }
     })
+}
+
+/// Sets the conditions that follow from the result of a reconcile. Returns when to reconcile again, or the
+/// error as the log shows it. No I/O.
+fn conclude(
+    setup: &Setup,
+    subject: &Subject,
+    memory: &Memory,
+    objects: &ObjectsState,
+    status: &mut Status,
+    attempt: Attempt,
+) -> Result<Next, ReconcileError> {
+    let Attempt { result, pause } = attempt;
+    let logged = |message: &Message| memory.redactor.text(message, Reader::Anybody);
+    match result {
+        Ok(report) => {
+            apply(&report.outcome, objects, status);
+            if !setup.reporting.manifest {
+                status.leave_out_manifest();
+            }
+            if let Some(revision) = report.handled {
+                status.handle(&subject.annotations, revision);
+            }
+            if let Some(hook_error) = &report.hook_error {
+                status.irreconcilable(Reason::ReconcileError, hook_error.clone());
+            }
+            if let Some(error) = report.error.as_ref().filter(|_| report.retried) {
+                status.retrying(error, pause);
+            }
+            match report.error.or(report.hook_error) {
+                Some(error) => Err(logged(&error).into()),
+                None => Ok(report.next),
+            }
+        }
+        Err(error) => {
+            let message = error.message(&memory.values(subject));
+            if error.is_transient() {
+                status.retrying(&message, pause);
+            } else {
+                status.irreconcilable(Reason::ReconcileError, message.clone());
+            }
+            Err(logged(&message).into())
+        }
+    }
 }
 
 /// Sends an event about the custom resource.

@@ -7,6 +7,7 @@ use helm_core::CompiledChart;
 
 use super::extend::Extensions;
 use super::kind::ActionKind;
+use super::message::Reader;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{InstanceId, OperatorId};
 use crate::manager::Reporting;
@@ -35,6 +36,15 @@ pub(super) struct Setup {
 }
 
 impl Setup {
+    /// Returns who reads the conditions. Those of a component are for a native controller, which may show
+    /// them to anybody.
+    pub(super) fn reader(&self) -> Reader {
+        match self.component {
+            Some(_) => Reader::Anybody,
+            None => Reader::OfResource,
+        }
+    }
+
     /// Returns the policy of an action.
     pub(super) fn policy(&self, kind: ActionKind) -> &ActionPolicy {
         match kind {

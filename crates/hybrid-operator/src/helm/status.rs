@@ -1,6 +1,7 @@
 //! Status of a custom resource. No I/O.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use helm_core::release::Revision;
 use jiff::Timestamp;
@@ -10,6 +11,8 @@ use serde_json::Value;
 use super::annotations::Annotations;
 use super::bounded::{bounded, remembered};
 use super::conditions::{self, Condition, ConditionStatus};
+use super::message::{Message, Reader, Redactor};
+use super::repetition::is_same;
 use crate::action::live::Remark;
 use crate::diagnosis::Cause;
 use crate::reasons::{ConditionType, EventReason, Reason};
@@ -25,6 +28,10 @@ const NAMED: usize = 5;
 const MAX_NOTES: usize = 32 * 1024;
 /// Maximum size of any other message, in bytes.
 const MAX_MESSAGE: usize = 8 * 1024;
+
+/// Shortest pause before another attempt that the status tells of. What passes within the first few
+/// attempts costs no write.
+const TOLD_PAUSE: Duration = Duration::from_secs(4);
 
 /// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +94,7 @@ pub(crate) struct Transition {
     pub(crate) warning: bool,
     /// Reason of the condition.
     pub(crate) reason: Reason,
-    /// Message of the condition.
+    /// Message of the condition, for readers of events.
     pub(crate) message: String,
 }
 
@@ -120,16 +127,18 @@ pub(crate) struct Status {
     pub(crate) handled: Handled,
     /// Transitions to publish as events.
     pub(crate) transitions: Vec<Transition>,
+    redactor: Redactor,
+    /// Who reads the conditions.
+    reader: Reader,
 }
 
 impl Status {
-    /// Replaces the messages of all conditions and of their events.
-    pub(crate) fn redact(&mut self, clean: impl Fn(&str) -> String) {
+    /// Lets a redactor decide what `reader` sees in conditions, and what others see in events. Conditions
+    /// of former reconciles do not quote what is known to be secret now.
+    pub(super) fn redact(&mut self, redactor: &Redactor, reader: Reader) {
+        (self.redactor, self.reader) = (redactor.clone(), reader);
         for condition in &mut self.conditions {
-            condition.message = clean(&condition.message);
-        }
-        for transition in &mut self.transitions {
-            transition.message = clean(&transition.message);
+            condition.message = redactor.clean(&condition.message);
         }
     }
 
@@ -149,6 +158,8 @@ impl Status {
             now: second.to_string(),
             generation,
             transitions: Vec::new(),
+            redactor: Redactor::default(),
+            reader: Reader::default(),
         }
     }
 
@@ -157,7 +168,7 @@ impl Status {
         type_: ConditionType,
         status: ConditionStatus,
         reason: Reason,
-        message: &str,
+        message: impl Into<Message>,
     ) {
         #[cfg(test)]
         crate::reference::conditions::assert_documented(type_, &format!("{status:?}"), reason);
@@ -166,8 +177,10 @@ impl Status {
         } else {
             MAX_MESSAGE
         };
-        let message = bounded(message, limit);
-        let message = message.as_ref();
+        let source = message.into();
+        let message = self.redactor.text(&source, self.reader);
+        let message = bounded(&message, limit).into_owned();
+        let message = message.as_str();
         let is_same = |condition: &Condition| {
             condition.type_ == type_
                 && condition.status == ConditionStatus::True
@@ -196,10 +209,11 @@ impl Status {
             );
         let another_failure = type_ == ConditionType::ReleaseFailed && !repeated;
         if publishes_event && (changed || another_failure) {
+            let message = self.redactor.text(&source, Reader::Anybody);
             self.transitions.push(Transition {
                 warning: !matches!(type_, ConditionType::Deployed | ConditionType::Paused),
                 reason,
-                message: message.to_owned(),
+                message: bounded(&message, limit).into_owned(),
             });
         }
     }
@@ -219,7 +233,7 @@ impl Status {
     }
 
     /// Reports a deployed release.
-    pub(crate) fn deployed(&mut self, reason: Reason, message: &str) {
+    pub(crate) fn deployed(&mut self, reason: Reason, message: impl Into<Message>) {
         self.initialized();
         self.set(
             ConditionType::Deployed,
@@ -275,7 +289,8 @@ impl Status {
     }
 
     /// Reports a failed action.
-    pub(crate) fn failed(&mut self, reason: Reason, message: &str) {
+    pub(crate) fn failed(&mut self, reason: Reason, message: impl Into<Message>) {
+        let message = message.into();
         self.initialized();
         let is_deployed = |condition: &Condition| {
             condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
@@ -285,14 +300,14 @@ impl Status {
                 ConditionType::Deployed,
                 ConditionStatus::False,
                 reason,
-                message,
+                message.clone(),
             );
         }
         self.set(
             ConditionType::ReleaseFailed,
             ConditionStatus::True,
             reason,
-            message,
+            message.clone(),
         );
         self.set(
             ConditionType::Ready,
@@ -329,7 +344,7 @@ impl Status {
     }
 
     /// Reports the result of the chart's tests.
-    pub(crate) fn tested(&mut self, failure: Option<&str>) {
+    pub(crate) fn tested(&mut self, failure: Option<&Message>) {
         let (status, reason) = match failure {
             None => (ConditionStatus::True, Reason::TestsSucceeded),
             Some(_) => (ConditionStatus::False, Reason::TestsFailed),
@@ -338,18 +353,19 @@ impl Status {
             ConditionType::TestSuccess,
             status,
             reason,
-            failure.unwrap_or(""),
+            failure.cloned().unwrap_or_default(),
         );
     }
 
     /// Reports that the custom resource cannot be reconciled.
-    pub(crate) fn irreconcilable(&mut self, reason: Reason, message: &str) {
+    pub(crate) fn irreconcilable(&mut self, reason: Reason, message: impl Into<Message>) {
+        let message = message.into();
         self.initialized();
         self.set(
             ConditionType::Irreconcilable,
             ConditionStatus::True,
             reason,
-            message,
+            message.clone(),
         );
         self.set(
             ConditionType::Ready,
@@ -468,7 +484,7 @@ impl Status {
             ConditionType::WatchRefused,
             ConditionStatus::True,
             Reason::CannotWatch,
-            &message,
+            message,
         );
     }
 
@@ -489,7 +505,7 @@ impl Status {
             ConditionType::NotAsRendered,
             ConditionStatus::True,
             reason,
-            &message,
+            message,
         );
     }
 
@@ -542,7 +558,7 @@ impl Status {
             );
         };
         if let Some(cause) = cause {
-            return self.unready(cause.reason, &cause.message);
+            return self.unready(cause.reason, cause.message.as_str());
         }
         let more = missing.len() - 1;
         let message = if more > 0 {
@@ -560,7 +576,7 @@ impl Status {
                 && object(&condition.message) == object(&message)
         });
         if !reported {
-            self.unready(Reason::ObjectsNotReady, &message);
+            self.unready(Reason::ObjectsNotReady, message);
         }
     }
 
@@ -569,12 +585,62 @@ impl Status {
     pub(crate) fn progressing(&mut self, why: &str, cause: Option<&Cause>) {
         self.initialized();
         match cause {
-            Some(cause) => self.unready(cause.reason, &cause.message),
-            None => self.unready(Reason::Progressing, &format!("waiting for {why}")),
+            Some(cause) => self.unready(cause.reason, cause.message.as_str()),
+            None => self.unready(Reason::Progressing, format!("waiting for {why}")),
         }
     }
 
-    fn unready(&mut self, reason: Reason, message: &str) {
+    /// Reports that an attempt has failed for a reason that may pass, and that the next one is after no more
+    /// than `pause`.
+    ///
+    /// The text does not name the time, so that it stays the same while the pauses have the same length:
+    /// they double, up to some minutes. Messages that differ in numbers and the order of their words alone
+    /// are not written either.
+    pub(super) fn retrying(&mut self, cause: &Message, pause: Duration) {
+        if pause < TOLD_PAUSE {
+            return;
+        }
+        let separator = if cause.is_long() { "\n" } else { "; " };
+        let next = format!(
+            "{separator}the next attempt is within {} s",
+            pause.as_secs()
+        );
+        let message = cause.followed_by(&next);
+        let told = self.redactor.text(&message, self.reader);
+        let before: Vec<Condition> = self.conditions_before();
+        let same = before.into_iter().find(|condition| {
+            condition.type_ == ConditionType::Ready
+                && condition.reason == Reason::Retrying
+                && condition.observed_generation == self.generation
+                && condition.message.ends_with(&next)
+                && is_same(&condition.message, &told)
+        });
+        match same {
+            None => self.unready(Reason::Retrying, message),
+            Some(same) => {
+                let ready = |condition: &&mut Condition| condition.type_ == ConditionType::Ready;
+                match self.conditions.iter_mut().find(ready) {
+                    Some(condition) => *condition = same,
+                    None => self.conditions.push(same),
+                }
+            }
+        }
+    }
+
+    /// Removes what [`retrying`](Self::retrying) has reported, where nothing else sets the condition.
+    pub(super) fn no_longer_retrying(&mut self) {
+        self.conditions.retain(|condition| {
+            condition.type_ != ConditionType::Ready.as_str()
+                || condition.reason != Reason::Retrying.as_str()
+        });
+    }
+
+    fn conditions_before(&self) -> Vec<Condition> {
+        let conditions = self.before.get("conditions").cloned();
+        serde_json::from_value(conditions.unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn unready(&mut self, reason: Reason, message: impl Into<Message>) {
         self.set(
             ConditionType::Ready,
             ConditionStatus::False,

@@ -17,8 +17,9 @@ use super::bounded::remembered;
 use super::environment::environment;
 use super::finalizer;
 use super::interest::Interests;
+use super::message::Message;
 use super::setup::Setup;
-use super::status::Status;
+use super::status::{Status, chain};
 use crate::client::ImpersonateError;
 use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
@@ -84,6 +85,21 @@ pub(super) enum SubjectError {
         /// New namespace and name.
         new: String,
     },
+}
+
+impl SubjectError {
+    /// Returns the error as a message. It may quote these values.
+    pub(super) fn message(&self, values: &[&Value]) -> Message {
+        let text = chain(self);
+        match self {
+            Self::Template(error) => match error.without_contents() {
+                Some(hidden) => Message::from(hidden).with_contents(Some(text)),
+                None => Message::from(text),
+            },
+            _ => Message::from(text),
+        }
+        .about(values)
+    }
 }
 
 /// Name and namespace of a release.

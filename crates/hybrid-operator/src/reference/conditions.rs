@@ -48,6 +48,7 @@ fn places(reason: Reason) -> Places {
         Reason::NotInSchema => &[(T::StatusPruned, "True")],
         Reason::ObjectsNotReady
         | Reason::Progressing
+        | Reason::Retrying
         | Reason::Stalled
         | Reason::ImagePullFailed
         | Reason::SecretMissing

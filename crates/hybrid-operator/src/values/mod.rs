@@ -88,6 +88,18 @@ pub(crate) enum ValuesError {
     },
 }
 
+impl ValuesError {
+    /// Returns the message of a failed template without the contents of values.
+    pub(crate) fn without_contents(&self) -> Option<String> {
+        match self {
+            Self::Render { source, .. } => {
+                Some(format!("{self}: {}", source.without_values().message()))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Inputs of the values besides the entry of `watches.yaml`.
 pub(crate) struct Inputs<'a> {
     /// Custom resource.

@@ -9,6 +9,7 @@ use super::super::desired::Content;
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
 use super::super::memory::{Memory, Obstacles};
+use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
@@ -200,13 +201,17 @@ async fn failed(
     stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
-    let message = memory.redactor.clean(&chain(error));
+    let message = Message::from(chain(error))
+        .about_values(&stored.release.config)
+        .about(&memory.values(context.subject));
+    // Others may read the record as it is, too.
+    let told = memory.redactor.text(&message, Reader::OfResource);
     let before = stored.meta.failures.unwrap_or(Failures::NONE);
     let failures = Failures {
         attempts: before.attempts.saturating_add(1),
         hook: matches!(error, ActionError::Hook { .. }),
     };
-    let description = format!("{}: {message}", kind.failure_description(context.subject));
+    let description = format!("{}: {told}", kind.failure_description(context.subject));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.reported = Some(stored.release.revision);

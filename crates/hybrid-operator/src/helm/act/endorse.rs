@@ -14,6 +14,7 @@ use helm_core::release::{Release, Revision};
 use serde_json::Value;
 
 use super::super::desired::{DesiredError, DesiredInputs};
+use super::super::message::Redactor;
 use super::super::render::{RenderTarget, render};
 use super::ActContext;
 
@@ -43,9 +44,12 @@ pub(super) async fn is_rendered(
     let Some(recorded) = Content::of(&record.manifest, &record.hooks, namespace) else {
         return Ok(false);
     };
+    // No caller reports why a chart does not render.
+    let redactor = &mut Redactor::default();
     let mut renders = Vec::new();
     for _ in 0..2 {
-        let render = render(setup, context.access, subject, &inputs.coalesced, target).await?;
+        let (access, coalesced) = (context.access, &inputs.coalesced);
+        let render = render(setup, access, subject, coalesced, target, redactor).await?;
         let Some(found) = Content::of_render(&render.rendered, namespace) else {
             return Ok(false);
         };

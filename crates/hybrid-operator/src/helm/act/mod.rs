@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::ManifestError;
+use serde_json::Value;
 
 use super::access::Access;
 use super::desired::{Desired, DesiredError};
@@ -39,6 +40,7 @@ use super::events::Notices;
 use super::extend::ExtensionError;
 use super::kind::ActionKind;
 use super::memory::Memory;
+use super::message::Message;
 use super::observe::Observation;
 use super::plan::Step;
 use super::report::Report;
@@ -120,6 +122,23 @@ impl ActError {
 }
 
 impl ActError {
+    /// Returns the error as a message. It may quote these values.
+    pub(super) fn message(&self, values: &[&Value]) -> Message {
+        match self {
+            Self::Desired(error) => error.message(values),
+            Self::Action(_) | Self::Api(_) | Self::Extension(_) => {
+                Message::from(chain(self)).about(values)
+            }
+            // These name objects, files and accounts.
+            Self::Store(_)
+            | Self::Read(_)
+            | Self::Discovery(_)
+            | Self::Crd(_)
+            | Self::Manifest(_)
+            | Self::Missing(..) => Message::from(chain(self)),
+        }
+    }
+
     /// Returns whether the API server forbids a request for an object (403).
     fn is_forbidden(&self) -> bool {
         match self {
@@ -161,7 +180,9 @@ pub(super) async fn run(
     let mut report = Box::pin(executing).await?;
     if report.is_settled() {
         let after = extensions.after(step, context).await;
-        report.hook_error = after.err().map(|error| chain(error.as_ref()));
+        let values = memory.values(context.subject);
+        let message = |error: ExtensionError| Message::from(chain(error.as_ref())).about(&values);
+        report.hook_error = after.err().map(message);
     }
     Ok(report)
 }

@@ -12,6 +12,7 @@ use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
+use super::super::message::Message;
 use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
@@ -80,7 +81,9 @@ pub(super) async fn run(
         }
         Err(error) if error.is_transient() => return Err(error.into()),
         Err(error) => {
-            let message = chain(&error);
+            let message = Message::from(chain(&error))
+                .about_values(&stored.release.config)
+                .about(&memory.values(subject));
             let failure = Failure {
                 kind: ActionKind::Uninstall,
                 message: message.clone(),

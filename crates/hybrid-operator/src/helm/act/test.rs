@@ -5,6 +5,7 @@ use helm_core::release::{Release, Revision, Time};
 
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
+use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
@@ -21,6 +22,8 @@ pub(super) async fn run(
     };
     // The status that says so may not be back yet.
     let is_over = has_ended(&stored.release);
+    let config = stored.release.config.clone();
+    let message = |error: &ActionError| Message::from(chain(error)).about_values(&config);
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         let (live, others) = (&mut memory.live, Interrupted::default());
@@ -33,10 +36,10 @@ pub(super) async fn run(
                 ));
             }
             Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {
-                Some(chain(&error))
+                Some(message(&error))
             }
             // The deletion policies of a hook that failed may be refused, too.
-            Err(error) if error.is_refusal() => Some(chain(&error)),
+            Err(error) if error.is_refusal() => Some(message(&error)),
             Err(error) => return Err(error.into()),
         }
     };
@@ -53,7 +56,10 @@ pub(super) async fn run(
     match &failure {
         _ if is_over => {}
         None => done.log(ActionKind::Test.done()),
-        Some(error) => done.log_failure(error, "the tests of the release failed"),
+        Some(error) => {
+            let error = memory.redactor.text(error, Reader::Anybody);
+            done.log_failure(&error, "the tests of the release failed");
+        }
     }
     Ok(Report::settle(StepOutcome::Tested { revision, failure }))
 }

@@ -13,6 +13,7 @@ use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
+use super::super::message::Message;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::record::unproven_record_event;
@@ -82,13 +83,15 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                 return Ok(unread(&stored, &error));
             }
             Err(ActError::Action(error)) if !error.is_transient() => {
-                return Ok(failed(&stored, chain(&error)));
+                let message = Message::from(chain(&error)).about(&memory.values(subject));
+                return Ok(failed(&stored, message));
             }
             Err(error) => return Err(error),
         },
     };
     if !store.is_ending(&subject.namespace).await? {
-        return Ok(failed(&stored, deleter.message(context, refusal.as_ref())));
+        let message = deleter.message(context, refusal.as_ref());
+        return Ok(failed(&stored, message.into()));
     }
     let records: Vec<StoredRelease> = std::iter::once(stored).chain(earlier).collect();
     let outside = stranded::outside(context, &records).await?;
@@ -143,6 +146,7 @@ async fn uninstall_as(
 
 /// Reports why a custom resource without records is not let go.
 fn unrecorded(message: String) -> Report {
+    let message = Message::from(message);
     Report {
         error: Some(message.clone()),
         ..Report::settle(StepOutcome::Irreconcilable {
@@ -154,7 +158,8 @@ fn unrecorded(message: String) -> Report {
 }
 
 /// Reports why a release is not uninstalled.
-fn failed(stored: &StoredRelease, message: String) -> Report {
+fn failed(stored: &StoredRelease, message: Message) -> Report {
+    let message = message.about_values(&stored.release.config);
     let failure = Failure {
         kind: ActionKind::Uninstall,
         message: message.clone(),
@@ -201,7 +206,8 @@ pub(super) fn unread(stored: &StoredRelease, error: &ReadError) -> Report {
         release: Some(Box::new(describe(stored))),
     };
     Report {
-        error: Some(message),
+        error: Some(message.into()),
+        retried: true,
         ..Report::new(outcome, Next::After(POLL_INTERVAL))
     }
 }

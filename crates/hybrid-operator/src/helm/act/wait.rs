@@ -7,13 +7,11 @@ use helm_core::release::Revision;
 use serde_json::Value;
 
 use super::super::annotations::PREFIX;
-use super::super::desired::DesiredError;
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
+use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason, Until};
-use super::super::redact::without_values;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
-use super::super::status::chain;
 use super::{ActContext, ActError, deployment};
 use crate::cluster::{FIELD_MANAGER, read};
 use crate::reasons::Reason;
@@ -53,22 +51,23 @@ pub(super) async fn refuse(
         Refusal::Paused => StepOutcome::Paused,
         Refusal::Impossible => {
             let error = subject.error.as_ref();
-            irreconcilable(error.map(|error| chain(error)).unwrap_or_default())
+            let message = error.map(|error| error.message(&memory.values(subject)));
+            irreconcilable(message.unwrap_or_default())
         }
         Refusal::Foreign => irreconcilable(format!(
             "release {}/{} exists and does not belong to this custom resource; to adopt it, annotate the custom resource with {PREFIX}adopt-release=true",
             subject.namespace, subject.name,
-        )),
+        ).into()),
         Refusal::OtherChart => irreconcilable(format!(
             "release {}/{} was not installed from chart {} and is left unchanged; rename this custom resource or uninstall that release",
             subject.namespace,
             subject.name,
             context.setup.chart.chart().name(),
-        )),
-        Refusal::NoInputs => return Ok(no_inputs(context)),
+        ).into()),
+        Refusal::NoInputs => return Ok(no_inputs(context, memory)),
         Refusal::Empty => StepOutcome::Irreconcilable {
             reason: Reason::ReconcileError,
-            message: "the chart renders no objects, but the release has some; if this is intended, set allowEmpty in watches.yaml".to_owned(),
+            message: "the chart renders no objects, but the release has some; if this is intended, set allowEmpty in watches.yaml".into(),
             kind: Some(ActionKind::Upgrade),
         },
         Refusal::Stalled { revision, reason } => {
@@ -92,7 +91,7 @@ pub(super) async fn refuse(
     Ok(Report::settle(outcome))
 }
 
-fn irreconcilable(message: String) -> StepOutcome {
+fn irreconcilable(message: Message) -> StepOutcome {
     StepOutcome::Irreconcilable {
         reason: Reason::ErrorGettingReleaseState,
         message,
@@ -125,7 +124,7 @@ fn stalled(reason: StallReason) -> String {
 }
 
 /// Reports that the inputs cannot be computed. The release is left unchanged.
-fn no_inputs(context: &ActContext<'_>) -> Report {
+fn no_inputs(context: &ActContext<'_>, memory: &Memory) -> Report {
     let Some(Err(error)) = context.desired else {
         return Report::replan();
     };
@@ -140,13 +139,10 @@ fn no_inputs(context: &ActContext<'_>) -> Report {
         (true, true) => Some(ActionKind::Upgrade),
         (true, false) => Some(ActionKind::Install),
     };
-    let mut message = chain(error as &DesiredError);
-    if error.may_quote_values() {
-        let spec = context.subject.object.get("spec");
-        message = without_values(&message, spec.unwrap_or(&Value::Null));
-    }
+    let message = error.message(&memory.values(context.subject));
     Report {
         error: Some(message.clone()),
+        retried: error.is_transient(),
         ..Report::settle(StepOutcome::Irreconcilable {
             reason: error.reason(),
             message,
@@ -194,7 +190,9 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
     let message = description.strip_prefix(&prefix).unwrap_or(description);
     Ok(Failure {
         kind,
-        message: message.to_owned(),
+        message: Message::from(message)
+            .about_values(&stored.release.config)
+            .about(context.subject.object.get("spec").as_slice()),
         release: describe(&stored),
         next: None,
     })

@@ -1,10 +1,15 @@
 //! What the status says, and when it is written.
 
+use std::time::Duration;
+
 use helm_core::release::Revision;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::controller::{Backoff, Key};
 use crate::helm::annotations;
+use crate::helm::message::{Message, Reader, Redactor};
+use crate::helm::report::{ObjectsState, StepOutcome, apply};
 use crate::reasons::Reason;
 
 use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
@@ -105,13 +110,13 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
     // The limit is in the middle of a character.
     let long = "\u{fc}".repeat(500_000);
     let mut status = Status::read(None, now, Some(1));
-    status.deployed(Reason::InstallSuccessful, &long);
-    status.failed(Reason::UpgradeError, &long);
-    status.irreconcilable(Reason::ReconcileError, &long);
+    status.deployed(Reason::InstallSuccessful, long.as_str());
+    status.failed(Reason::UpgradeError, long.as_str());
+    status.irreconcilable(Reason::ReconcileError, long.as_str());
     status.stalled(&long);
     status.drifted(&long);
     status.contested(&long);
-    status.tested(Some(&long));
+    status.tested(Some(&long.as_str().into()));
     status.unwatched(&(0..9).map(|n| format!("{n}{long}")).collect());
     status.release = Some(ReleaseStatus {
         chart_version: Some(long.clone()),
@@ -140,7 +145,7 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
     again.stalled(&long);
     again.drifted(&long);
     again.contested(&long);
-    again.tested(Some(&long));
+    again.tested(Some(&long.as_str().into()));
     assert!(again.transitions.is_empty());
     assert_eq!(again.patch(&WrittenStatus::default()), None);
 }
@@ -210,4 +215,151 @@ fn contested_is_kept_for_its_generation_until_takeover() {
     let mut third = Status::read(Some(&patch), now, Some(1));
     third.contested("the first has it, says the third");
     assert_eq!(third.patch(&WrittenStatus::default()), None);
+}
+
+/// Returns the status that the API server has after this change, and whether it was written.
+fn changed(before: &Value, second: i64, change: impl FnOnce(&mut Status)) -> (Value, bool) {
+    let now = Timestamp::from_second(second).unwrap();
+    let mut status = Status::read(Some(before), now, Some(1));
+    status.redact(&Redactor::default(), Reader::OfResource);
+    change(&mut status);
+    match status.patch(&WrittenStatus::default()) {
+        None => (before.clone(), false),
+        Some(patch) => {
+            let mut after = before.clone();
+            json_patch::merge(&mut after, &patch);
+            (after, true)
+        }
+    }
+}
+
+fn ready_of(status: &Value) -> Option<&Value> {
+    let conditions = status["conditions"].as_array().unwrap();
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "Ready")
+}
+
+#[test]
+fn what_is_retried_is_written_once_for_each_length_of_the_pause() {
+    let (mut status, _) = changed(&json!({}), 0, |status| {
+        status.deployed(Reason::InstallSuccessful, "notes");
+        status.ready(&[], None);
+    });
+    let mut backoff = Backoff::default();
+    let key = Key::new(None, "a");
+    let mut texts = Vec::new();
+    for attempt in 0..40 {
+        // The order and the numbers vary.
+        let cause = match attempt % 2 {
+            0 => format!(".a: port 4{attempt}; .b: refused"),
+            _ => format!(".b: refused; .a: port 4{attempt}"),
+        };
+        let pause = backoff.next(&key);
+        backoff.failed(&key, 0);
+        let (after, written) = changed(&status, attempt, |status| {
+            status.retrying(&cause.as_str().into(), pause);
+        });
+        status = after;
+        if written {
+            let ready = ready_of(&status).unwrap();
+            assert_eq!(
+                (&ready["status"], &ready["reason"]),
+                (&json!("False"), &json!("Retrying"))
+            );
+            texts.push(ready["message"].as_str().unwrap().to_owned());
+        }
+    }
+    let ends = [
+        "4 s", "8 s", "16 s", "32 s", "64 s", "128 s", "256 s", "300 s",
+    ];
+    assert_eq!(texts.len(), ends.len(), "{texts:#?}");
+    for (text, end) in texts.iter().zip(ends) {
+        assert!(
+            text.ends_with(&format!("; the next attempt is within {end}")),
+            "{text}"
+        );
+    }
+    // Another cause is told, and the end is.
+    let pause = backoff.next(&key);
+    let (other, written) = changed(&status, 50, |status| {
+        status.retrying(&"other".into(), pause);
+    });
+    assert!(
+        written
+            && ready_of(&other).unwrap()["message"]
+                .to_string()
+                .contains("other")
+    );
+    let (ended, _) = changed(&other, 60, |status| {
+        status.reconciled();
+        status.ready(&[], None);
+    });
+    assert_eq!(ready_of(&ended).unwrap()["status"], "True");
+    assert_eq!(ready_of(&ended).unwrap()["message"], "");
+}
+
+#[test]
+fn what_passes_within_some_attempts_is_not_told_and_a_pause_ends_what_was_told() {
+    let seconds = Duration::from_secs;
+    let (status, _) = changed(&json!({}), 0, |status| {
+        status.retrying(&"refused".into(), seconds(2));
+    });
+    assert_eq!(status["conditions"], json!([]));
+    let (retrying, _) = changed(&json!({}), 0, |status| {
+        status.retrying(&"refused".into(), seconds(4));
+    });
+    assert_eq!(ready_of(&retrying).unwrap()["reason"], "Retrying");
+    let (paused, _) = changed(&retrying, 1, |status| {
+        apply(&StepOutcome::Paused, &ObjectsState::default(), status);
+    });
+    assert_eq!(ready_of(&paused), None);
+}
+
+#[test]
+fn an_irreconcilable_custom_resource_that_is_retried_stays_so_and_says_when_the_next_attempt_is() {
+    let failed = |before: &Value, pause| {
+        changed(before, 1, |status| {
+            status.irreconcilable(Reason::ErrorGettingValues, "no values");
+            status.retrying(&"no values".into(), Duration::from_secs(pause));
+        })
+    };
+    let (first, _) = failed(&json!({}), 1);
+    assert_eq!(ready_of(&first).unwrap()["reason"], "ErrorGettingValues");
+    let (later, _) = failed(&first, 8);
+    let ready = ready_of(&later).unwrap();
+    assert_eq!(
+        ready["message"],
+        "no values; the next attempt is within 8 s"
+    );
+    let irreconcilable = &later["conditions"][1];
+    assert_eq!(
+        (&irreconcilable["type"], &irreconcilable["status"]),
+        (&json!("Irreconcilable"), &json!("True"))
+    );
+    assert_eq!(failed(&later, 8), (later.clone(), false));
+}
+
+#[test]
+fn an_event_about_a_condition_leaves_out_what_the_condition_quotes() {
+    let now = Timestamp::from_second(1).unwrap();
+    let spec = json!({"a": "value-of-the-spec"});
+    let message = Message::from("got value-of-the-spec").about(&[&spec]);
+    for (reader, told) in [
+        (Reader::OfResource, "got value-of-the-spec"),
+        // A native controller may show the conditions of a component to anybody.
+        (Reader::Anybody, "got [redacted]"),
+    ] {
+        let mut status = Status::read(None, now, Some(1));
+        status.redact(&Redactor::default(), reader);
+        status.failed(Reason::InstallError, message.clone());
+        status.irreconcilable(Reason::ReconcileError, message.clone());
+        let conditions = status.conditions.iter().filter(|it| !it.message.is_empty());
+        let messages: Vec<&str> = conditions.map(|it| it.message.as_str()).collect();
+        assert_eq!(messages, [told; 4]);
+        assert_eq!(status.transitions.len(), 2);
+        for transition in &status.transitions {
+            assert_eq!(transition.message, "got [redacted]");
+        }
+    }
 }

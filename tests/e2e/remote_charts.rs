@@ -17,7 +17,7 @@ use p256::pkcs8::{EncodePublicKey as _, LineEnding};
 use serde_json::json;
 
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, Project, World, api, apply, control_plane};
+use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, until};
 
 /// A `ConfigMap` with the version of the chart and a value.
 const MAP: &str = "\
@@ -201,11 +201,25 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     answers(&world, "/readyz/charts", 500, "Gadget does not run: ").await;
     answers(&world, "/readyz", 500, "answers with status 503").await;
     counts(&world, "hybrid_operator_charts_missing 1").await;
-    let gadget = gadgets.get("g").await.unwrap();
-    assert!(gadget.data.get("status").is_none(), "{gadget:?}");
+    // Its custom resources say why they wait.
+    let waits = |cr: &serde_json::Value| {
+        condition(cr, "Ready").is_some_and(|ready| {
+            let message = ready["message"].as_str().unwrap_or_default();
+            ready["reason"] == "Retrying"
+                && message.contains(&url)
+                && message.contains("the next attempt is within")
+        })
+    };
+    let told = until(&gadgets, "g", "the missing chart", waits).await;
+    drop(told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log())));
 
     up.store(true, Ordering::SeqCst);
     deployed(&world, "g", "1.0.0", "1").await;
+    let ready = |cr: &serde_json::Value| {
+        condition(cr, "Ready")
+            .is_some_and(|ready| ready["status"] == "True" && ready["message"] == "")
+    };
+    drop(until(&gadgets, "g", "Ready", ready).await.unwrap());
     answers(&world, "/readyz", 200, "ok").await;
     counts(&world, "hybrid_operator_charts_missing 0").await;
 }

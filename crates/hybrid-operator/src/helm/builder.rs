@@ -24,7 +24,7 @@ use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::subject::check_scope;
-use crate::cluster::DiscoveryError;
+use crate::cluster::{ApiKind, DiscoveryError};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
     WorkerOptions, Workers,
@@ -419,18 +419,8 @@ impl HelmController {
 
     /// Reconciles the custom resources with what `rollout` gives them, until the context is stopped.
     pub(super) async fn serve(self, context: ControllerContext, rollout: Arc<Rollout>) {
-        let mut logged = None;
-        let kind = loop {
-            match context.connection.cluster.resolve(&self.watch.gvk).await {
-                Ok(kind) => break kind,
-                Err(error) => {
-                    log_unserved(&self.watch.gvk.kind, &error, &mut logged);
-                    let pause = tokio::time::sleep(Duration::from_secs(2));
-                    if context.stop.run_until_cancelled(pause).await.is_none() {
-                        return;
-                    }
-                }
-            }
+        let Some(kind) = served_kind(&self.watch, &context).await else {
+            return;
         };
         let checked = check_scope(
             &self.watch,
@@ -509,6 +499,22 @@ impl HelmController {
         }
         // Listeners outlive the controller, but what they notify does not.
         drop(router);
+    }
+}
+
+/// Waits until the kind of an entry is served; `None` if the context is stopped before.
+pub(super) async fn served_kind(
+    watch: &Watch,
+    context: &ControllerContext,
+) -> Option<Arc<ApiKind>> {
+    let mut logged = None;
+    loop {
+        match context.connection.cluster.resolve(&watch.gvk).await {
+            Ok(kind) => return Some(kind),
+            Err(error) => log_unserved(&watch.gvk.kind, &error, &mut logged),
+        }
+        let pause = tokio::time::sleep(Duration::from_secs(2));
+        context.stop.run_until_cancelled(pause).await?;
     }
 }
 

@@ -627,6 +627,22 @@ impl Status {
         }
     }
 
+    /// Returns whether `Ready` says that something is retried.
+    pub(super) fn is_retrying(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|it| it.type_ == ConditionType::Ready && it.reason == Reason::Retrying)
+    }
+
+    /// Returns whether `Ready` tells, for this generation, the result of a reconcile.
+    pub(super) fn is_reconciled(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|it| {
+            it.type_ == ConditionType::Ready
+                && it.reason != Reason::Retrying.as_str()
+                && it.observed_generation == self.generation
+        })
+    }
+
     /// Removes what [`retrying`](Self::retrying) has reported, where nothing else sets the condition.
     pub(super) fn no_longer_retrying(&mut self) {
         self.conditions.retain(|condition| {

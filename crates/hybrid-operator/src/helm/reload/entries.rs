@@ -11,16 +11,29 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::super::builder::HelmController;
+use super::fetch::MissingCharts;
 use super::files::{EntryVersion, Mailbox};
 use super::rollout::Rollout;
+use super::waiting::Waiting;
 use crate::manager::{Controller, ControllerContext, ControllerError};
+use crate::watches::Watch;
 
 /// Identifies an entry: group, version and kind.
-type EntryKey = (String, String, String);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryKey(String, String, String);
+
+impl EntryKey {
+    pub(super) fn of(watch: &Watch) -> Self {
+        let gvk = &watch.gvk;
+        Self(gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
+    }
+}
 
 /// Runs a controller for each entry.
 pub(super) struct Entries {
     pub(super) mailbox: Arc<Mailbox>,
+    /// The entries without a chart.
+    pub(super) missing: MissingCharts,
     pub(super) pace: Duration,
 }
 
@@ -44,10 +57,21 @@ impl Controller for Entries {
     ) -> BoxFuture<'static, Result<(), ControllerError>> {
         Box::pin(async move {
             let mut running = BTreeMap::new();
+            let (mut missing, mut waiting) = (self.missing.subscribe(), Waiting::default());
             let stop = context.stop.clone();
-            while let Some(loaded) = stop.run_until_cancelled(self.mailbox.take()).await {
-                self.apply(loaded, &mut running, &context).await;
+            loop {
+                let loaded = tokio::select! {
+                    () = stop.cancelled() => break,
+                    loaded = self.mailbox.take() => Some(loaded),
+                    _ = missing.changed() => None,
+                };
+                // Before the controller of an entry starts, nobody else writes to its custom resources.
+                waiting.follow(&missing, &context).await;
+                if let Some(loaded) = loaded {
+                    self.apply(loaded, &mut running, &context).await;
+                }
             }
+            waiting.end().await;
             for (_, entry) in running {
                 // A panic concerns its own controller only.
                 let _ = entry.task.await;
@@ -67,7 +91,7 @@ impl Entries {
     ) {
         let mut loaded: BTreeMap<EntryKey, HelmController> = loaded
             .into_iter()
-            .map(|controller| (key(&controller), controller))
+            .map(|controller| (EntryKey::of(controller.watch()), controller))
             .collect();
         let mut stopped = Vec::new();
         let mut restarts = BTreeMap::new();
@@ -144,9 +168,4 @@ fn start(
         stop,
         task: AbortOnDropHandle::new(tokio::spawn(run)),
     }
-}
-
-fn key(controller: &HelmController) -> EntryKey {
-    let gvk = &controller.watch().gvk;
-    (gvk.group.clone(), gvk.version.clone(), gvk.kind.clone())
 }

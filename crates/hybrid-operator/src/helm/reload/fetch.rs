@@ -1,9 +1,8 @@
 //! Fetches the charts that are missing, each on its own, until all are there.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -22,37 +21,58 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How many charts are fetched at the same time.
 const AT_ONCE: usize = 4;
 
-/// The entries that do not run because their charts are missing, for `/readyz`.
+/// The entries that do not run because their charts are missing, for `/readyz` and for the conditions of
+/// their custom resources.
 #[derive(Clone, Default)]
-pub(crate) struct MissingCharts(Arc<Mutex<BTreeMap<String, String>>>);
+pub(crate) struct MissingCharts(watch::Sender<Vec<Missing>>);
+
+/// An entry that does not run because its chart is missing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Missing {
+    pub(super) watch: Watch,
+    /// Why the last attempt failed; `None` before it has ended.
+    pub(super) failure: Option<Failure>,
+}
+
+/// A failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) why: String,
+    /// Time until the next attempt.
+    pub(super) pause: Duration,
+}
 
 impl MissingCharts {
     /// Fails while an entry does not run, and says why.
     pub(crate) fn check(&self) -> Result<(), ControllerError> {
-        let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if missing.is_empty() {
+        let missing = self.0.borrow();
+        let texts = missing.iter().filter_map(|missing| {
+            let kind = &missing.watch.gvk.kind;
+            let chart = missing.watch.chart.remote()?;
+            Some(match &missing.failure {
+                Some(failure) => format!("{kind} does not run: {}", failure.why),
+                None => format!("{kind} does not run: the chart {chart} is being fetched"),
+            })
+        });
+        let texts: Vec<String> = texts.collect();
+        if texts.is_empty() {
             return Ok(());
         }
-        let texts: Vec<String> = missing
-            .iter()
-            .map(|(kind, why)| format!("{kind} does not run: {why}"))
-            .collect();
         Err(texts.join("; ").into())
     }
 
-    /// Replaces the entries; `why` returns what is known about a chart.
-    fn set<'a>(
-        &self,
-        entries: impl Iterator<Item = &'a Watch>,
-        why: impl Fn(&RemoteChart) -> Option<String>,
-    ) {
-        let entries = entries.filter_map(|watch| {
-            let chart = watch.chart.remote()?;
-            let why = why(chart).unwrap_or_else(|| format!("the chart {chart} is being fetched"));
-            Some((watch.gvk.kind.clone(), why))
+    /// Follows the entries.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Vec<Missing>> {
+        self.0.subscribe()
+    }
+
+    /// Replaces the entries; `failure` returns what is known about a chart.
+    fn set(&self, entries: &[Watch], failure: impl Fn(&RemoteChart) -> Option<Failure>) {
+        let missing = entries.iter().map(|watch| Missing {
+            failure: watch.chart.remote().and_then(&failure),
+            watch: watch.clone(),
         });
-        let entries = entries.collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = entries;
+        self.0.send_replace(missing.collect());
     }
 }
 
@@ -64,7 +84,7 @@ struct Wanted {
     /// When it is fetched, unless it is being fetched.
     due: Option<Instant>,
     /// Why the last attempt failed.
-    error: Option<String>,
+    failure: Option<Failure>,
 }
 
 /// What has come of an attempt.
@@ -110,7 +130,7 @@ impl Fetches {
                     chart: chart.clone(),
                     failures: 0,
                     due: Some(Instant::now()),
-                    error: None,
+                    failure: None,
                 },
             });
         }
@@ -130,9 +150,9 @@ impl Fetches {
     }
 
     fn report(&self) {
-        self.missing.set(self.stopped.iter(), |chart| {
+        self.missing.set(&self.stopped, |chart| {
             let wanted = self.wanted.iter().find(|wanted| wanted.chart == *chart)?;
-            wanted.error.clone()
+            wanted.failure.clone()
         });
     }
 
@@ -219,7 +239,10 @@ impl Fetches {
             retry_in = ?pause,
             "the chart is missing; the releases of its entry stay as they are"
         );
-        wanted.error = Some(error.clone());
+        wanted.failure = Some(Failure {
+            why: error.clone(),
+            pause,
+        });
         self.report();
         Some(Fetched::Failed(error))
     }
@@ -288,7 +311,10 @@ mod tests {
             text,
             "Web does not run: the chart oci://h/web:1.0.0 is being fetched"
         );
-        fetches.wanted[0].error = Some("no route".to_owned());
+        fetches.wanted[0].failure = Some(Failure {
+            why: "no route".to_owned(),
+            pause: Duration::from_secs(1),
+        });
         fetches.want(entries, |watch| watch.gvk.kind == "Db");
         let text = missing.check().unwrap_err().to_string();
         assert_eq!(text, "Web does not run: no route", "it is remembered");

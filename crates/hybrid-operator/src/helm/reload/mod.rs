@@ -5,7 +5,8 @@
 //!             │ broken: an event, a metric; nothing changes
 //!             │ a chart must be fetched: Fetches does so, and the files are loaded again
 //!             ▼ newest
-//!          Entries (leader): start, stop or change the controller of each entry
+//!          Entries (leader): start, stop or change the controller of each entry; Waiting: say in
+//!             │             the conditions that a chart cannot be fetched
 //!             ▼
 //!          Rollout (one for each entry): which release is reconciled with what, and when
 //! ```
@@ -20,6 +21,7 @@ mod progress;
 mod rollout;
 mod scan;
 mod verdict;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +32,7 @@ use super::builder::HelmController;
 use super::remote::ChartReader;
 use crate::manager::{Controller, Manager};
 use crate::watches::WatchesError;
-use entries::Entries;
+use entries::{Entries, EntryKey};
 pub(crate) use fetch::MissingCharts;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
 pub(super) use progress::Verdict;
@@ -138,6 +140,7 @@ impl Charts {
     pub fn controllers(self) -> Vec<Box<dyn Controller>> {
         let entries = Entries {
             mailbox: self.mailbox,
+            missing: self.missing,
             pace: self.pace,
         };
         let mut controllers: Vec<Box<dyn Controller>> = vec![Box::new(entries)];

@@ -773,6 +773,58 @@ metadata:
     is_not_told(&world, &[IN_SPEC, IN_ENVIRONMENT, LOOKED_UP]).await;
 }
 
+#[tokio::test]
+async fn values_of_references_are_withheld_by_an_operator_that_has_not_read_them() {
+    const IN_SECRET: &str = "mark3r of the Secret!";
+    const IN_SPEC: &str = "mark3r of the spec!";
+    let chart = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-delete}
+  labels: {secret: {{ .Values.secret | quote }}, spec: {{ .Values.spec | quote }}}
+";
+    let options = "valuesFrom: [{kind: Secret, name: source, key: secret, targetPath: secret}]";
+    let project = Project::new(options, &[("all.yaml", chart)]);
+    let Some(mut world) = project.start("unread").await else {
+        return;
+    };
+    let secret = json!({"stringData": {"secret": IN_SECRET}});
+    apply(&world.api("Secret"), "source", &secret).await;
+    world.widget("one", json!({"spec": IN_SPEC})).await;
+    world.ready("Widget", "one").await;
+    // An uninstall works with the record alone.
+    assert!(world.operator.stop(LIMIT).await.unwrap().success());
+    world.operator = project
+        .operator(world.plane, world.namespace.name())
+        .start()
+        .await
+        .unwrap();
+    let widgets = world.api("Widget");
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains(IN_SPEC), "{message}");
+    assert!(message.contains("[redacted]"), "{message}");
+    assert!(!message.contains(IN_SECRET), "{message}");
+    is_not_told(&world, &[IN_SPEC, IN_SECRET]).await;
+    let disabled = json!("true");
+    world
+        .annotate("one", "uninstall-disable-hooks", disabled)
+        .await;
+    world.gone("Widget", "one").await;
+}
+
 /// Checks that these texts are in no event and no log line.
 async fn is_not_told(world: &World, texts: &[&str]) {
     let events = world.api("Event").list(&ListParams::default()).await;

@@ -9,6 +9,9 @@ pub(crate) const REDACTED: &str = "[redacted]";
 /// Shorter texts occur in messages by chance, and are only replaced where a message shows them as a value.
 const SHORT: usize = 4;
 
+/// Longer texts are hardly parts of names.
+const NO_NAME: usize = 16;
+
 /// Texts that a message must not quote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Withheld(BTreeSet<String>);
@@ -20,13 +23,7 @@ impl Withheld {
             return;
         }
         self.0.insert(data_encoding::BASE64.encode(text.as_bytes()));
-        let quoted = escaped(text);
-        // Go escapes these in JSON.
-        let in_json = quoted
-            .replace('&', "\\u0026")
-            .replace('<', "\\u003c")
-            .replace('>', "\\u003e");
-        self.0.extend([text.to_owned(), quoted, in_json]);
+        self.0.extend(forms(text));
     }
 
     /// Adds the texts of others.
@@ -140,6 +137,21 @@ impl Withheld {
         self.without_cut_ends(message)
     }
 
+    /// Returns a message without those of these texts that stand alone: parts of names stay.
+    pub(crate) fn clean_words(&self, message: &str) -> String {
+        let mut message = message.to_owned();
+        let mut texts: Vec<&String> = self.0.iter().collect();
+        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        for text in texts {
+            message = match text.len() {
+                ..SHORT => replace(&message, text, is_shown_as_value),
+                SHORT..NO_NAME => replace_whole(&message, text),
+                _ => replace(&message, text, |_, _| true),
+            };
+        }
+        self.without_cut_ends(message)
+    }
+
     /// Removes the beginnings of these texts before a mark where somebody has cut a message.
     fn without_cut_ends(&self, message: String) -> String {
         if !message.contains(CUT) {
@@ -219,8 +231,18 @@ pub(crate) fn replace_whole(message: &str, value: &str) -> String {
     replace(message, value, is_alone)
 }
 
+/// Returns a text as messages have it: as it is, quoted, and in JSON, in which Go escapes some characters.
+pub(crate) fn forms(text: &str) -> BTreeSet<String> {
+    let quoted = escaped(text);
+    let in_json = quoted
+        .replace('&', "\\u0026")
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e");
+    [text.to_owned(), quoted, in_json].into()
+}
+
 /// Returns a text as Go and Rust quote it.
-pub(crate) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let quoted = go_template::go::strconv::quote(text.as_bytes());
     let quoted = String::from_utf8_lossy(&quoted).into_owned();
     let inner = quoted
@@ -286,6 +308,18 @@ mod tests {
         let cleaned =
             "Deployment server, name-of-secret, label: noted, [redacted], aHVudGVyMg==, 12345";
         assert_eq!(withheld.clean(message), cleaned);
+    }
+
+    #[test]
+    fn words_are_withheld_and_parts_of_names_are_not() {
+        let mut withheld = Withheld::default();
+        withheld.add("word");
+        withheld.add("5");
+        withheld.add("long-and-not-a-name");
+        let message = "Job ns/word-5: x-word \"word\", word: got 5 5, along-and-not-a-names";
+        let cleaned =
+            "Job ns/word-5: x-word \"[redacted]\", [redacted]: got [redacted] 5, a[redacted]s";
+        assert_eq!(withheld.clean_words(message), cleaned);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::render_pool::RenderPoolError;
 use crate::telemetry::traces;
-use crate::values::{self, ValuesError};
+use crate::values::{self, Environment, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
 use crate::withheld::Withheld;
 
@@ -352,10 +352,11 @@ pub(super) async fn inputs(
         return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();
+    withhold_variables(setup, subject, &mut memory.redactor);
     let (mut contents, mut read) = references::referenced(setup, subject).await?;
     let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
     memory.redactor = Redactor::of(&contents);
-    memory.redactor.withhold(read_variables(setup, subject));
+    withhold_variables(setup, subject, &mut memory.redactor);
     let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
     let compute = move |_| {
         let inputs = values::Inputs {
@@ -369,8 +370,12 @@ pub(super) async fn inputs(
     let values = match &setup.extensions.translator {
         Some(translator) => {
             let context = ReleaseContext::new(access, subject);
-            let translated = translator(context, computed.values);
-            translated.await.map_err(DesiredError::Translate)?
+            let before = computed.values.clone();
+            let translated = translator(context, computed.values).await;
+            let translated = translated.map_err(DesiredError::Translate)?;
+            // It may have read Secrets.
+            memory.redactor.withhold_more(&before, &translated);
+            translated
         }
         None => computed.values,
     };
@@ -414,9 +419,9 @@ pub(super) async fn inputs(
     Ok((memory.with_known_equal(inputs), objects))
 }
 
-/// Returns what the values contain of the operator's environment. The names that each message has are
-/// nothing to withhold.
-fn read_variables(setup: &Setup, subject: &Subject) -> Withheld {
+/// Withholds what the values contain of the operator's environment, but not the names that each message
+/// has.
+fn withhold_variables(setup: &Setup, subject: &Subject, redactor: &mut Redactor) {
     let mut withheld = Withheld::default();
     let names = [
         subject.namespace.as_str(),
@@ -426,7 +431,13 @@ fn read_variables(setup: &Setup, subject: &Subject) -> Withheld {
     let read = environment().read_by(&setup.watch).into_iter();
     read.filter(|content| !names.contains(content))
         .for_each(|content| withheld.add_lines(content));
-    withheld
+    redactor.withhold(withheld);
+    let watch = &setup.watch;
+    let names = watch.values_from.iter().map(|from| from.name.as_str());
+    let mut names = names.chain(watch.depends_on.iter().map(|on| on.name.as_str()));
+    if names.any(Environment::is_read_in) {
+        redactor.suspect();
+    }
 }
 
 /// Returns the newest record with the same inputs, whose content is that of a new revision, unless it was

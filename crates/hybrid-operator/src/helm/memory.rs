@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use helm_core::release::Revision;
+use helm_core::release::{Release as Record, Revision};
 use helm_core::{Coalesced, Digest};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -203,6 +203,13 @@ impl Memory {
         spec.into_iter()
             .chain(rendered.flat_map(|rendered| rendered.user().values()))
             .collect()
+    }
+
+    /// Withholds what is secret in a record from the messages about this step.
+    pub(super) fn withhold_record(&mut self, record: &Record, subject: &Subject) {
+        let mut redactor = std::mem::take(&mut self.redactor);
+        redactor.withhold_record(record, &self.values(subject));
+        self.redactor = redactor;
     }
 
     /// Returns the inputs, with the digest of the deployed revision if they are known to be

@@ -12,13 +12,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use helm_core::Values;
+use helm_core::manifest::parse_objects;
+use helm_core::release::Release as Record;
 use serde_json::Value;
 
+use super::bounded::bounded;
 use super::references::Contents;
-use crate::withheld::{REDACTED, Withheld, escaped, replace_whole};
+use crate::withheld::{REDACTED, Withheld, forms, replace_whole};
 
 /// Shorter values of a custom resource occur in messages by chance.
 const MIN_LENGTH: usize = 4;
+
+/// Maximum size of a text in a log line, in bytes. That of events is smaller.
+const MAX_TOLD: usize = 4 * 1024;
 
 /// Who reads a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,6 +106,8 @@ impl Message {
 pub(super) struct Redactor {
     /// What nobody may see.
     secrets: Arc<Withheld>,
+    /// What nobody may see of the record that the present step is about.
+    of_record: Arc<Withheld>,
     /// Whether inputs may contain what nobody may see, also changed by functions.
     has_secrets: bool,
 }
@@ -129,6 +137,48 @@ impl Redactor {
         }
     }
 
+    /// Withholds what is secret in a record, until [`forget_record`](Self::forget_record): the content of its
+    /// Secrets, and those of its values that are not among `known`, the spec and the present values. What
+    /// is secret in the latter is withheld in any case.
+    pub(super) fn withhold_record(&mut self, record: &Record, known: &[&Value]) {
+        let mut open = BTreeSet::new();
+        for value in known {
+            leaves(value, &mut open);
+        }
+        let mut values = BTreeSet::new();
+        let config = record.config.values();
+        config.for_each(|value| leaves(value, &mut values));
+        let withheld = Arc::make_mut(&mut self.of_record);
+        for text in values.difference(&open) {
+            withheld.add(text);
+        }
+        let last = record.values_from.iter().flat_map(|last| last.values());
+        for text in last.flat_map(|data| data.values()) {
+            withheld.add_lines(text);
+        }
+        let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
+        for manifest in std::iter::once(record.manifest.as_str()).chain(hooks) {
+            for object in parse_objects(manifest).into_iter().flatten() {
+                withheld.add_secret(object.object());
+            }
+        }
+    }
+
+    /// Forgets what [`withhold_record`](Self::withhold_record) has added.
+    pub(super) fn forget_record(&mut self) {
+        self.of_record = Arc::default();
+    }
+
+    /// Withholds values that `before` does not have.
+    pub(super) fn withhold_more(&mut self, before: &Values, values: &Values) {
+        let (mut known, mut all) = (BTreeSet::new(), BTreeSet::new());
+        before.values().for_each(|value| leaves(value, &mut known));
+        values.values().for_each(|value| leaves(value, &mut all));
+        let mut withheld = Withheld::default();
+        all.difference(&known).for_each(|text| withheld.add(text));
+        self.withhold(withheld);
+    }
+
     /// Notes that inputs contain more than what is withheld.
     pub(super) fn suspect(&mut self) {
         self.has_secrets = true;
@@ -139,12 +189,17 @@ impl Redactor {
         if reader == Reader::OfResource {
             // A function may have changed a secret so that it is not recognised.
             let quoting = message.quoting.as_ref().filter(|_| !self.has_secrets);
-            return self.secrets.clean(quoting.unwrap_or(&message.text));
+            return self.without_secrets(quoting.unwrap_or(&message.text));
         }
-        without_values(self.secrets.clean(&message.text), &message.values)
+        let text = without_values(self.without_secrets(&message.text), &message.values);
+        bounded(&text, MAX_TOLD).into_owned()
     }
 
-    /// Returns a text without what nobody may see.
+    fn without_secrets(&self, text: &str) -> String {
+        self.of_record.clean_words(&self.secrets.clean(text))
+    }
+
+    /// Returns a text without what nobody may see of the inputs.
     pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.clean(text)
     }
@@ -155,7 +210,7 @@ fn without_values(mut text: String, values: &BTreeSet<String>) -> String {
     let mut values: Vec<&String> = values.iter().collect();
     values.sort_by_key(|value| std::cmp::Reverse(value.len()));
     for value in values {
-        for form in [value.clone(), escaped(value)] {
+        for form in forms(value) {
             text = replace_whole(&text, &form);
         }
         if value.contains("{{") {
@@ -199,6 +254,7 @@ fn leaves(value: &Value, texts: &mut BTreeSet<String>) {
 
 #[cfg(test)]
 mod tests {
+    use helm_core::release::{ReleaseName, Revision};
     use serde_json::json;
 
     use super::*;
@@ -257,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_spec_is_quoted_for_readers_of_the_custom_resource_and_for_nobody_else() {
-        let spec = json!({"a": "hunter2", "b": ["web1"], "c": {"d": "x {{ mar-ker \"te-xt\" }}"}, "e": true});
+        let spec = json!({"a": "hunter2", "b": ["web1", "xx<yy"], "c": {"d": "x {{ mar-ker \"te-xt\" }}"}, "e": true});
         for (error, cleaned) in [
             (
                 "parsing \"hunter2\": invalid syntax",
@@ -285,6 +341,10 @@ mod tests {
                 "at <index .Values \"[redacted]\" 1>: x",
             ),
             ("no function \"marker\"", "no function \"marker\""),
+            (
+                "Invalid value: {\"a\":\"xx\\u003cyy\"}",
+                "Invalid value: {\"a\":\"[redacted]\"}",
+            ),
         ] {
             let redactor = Redactor::default();
             let message = Message::from(error).about(&[&spec]);
@@ -320,6 +380,33 @@ mod tests {
         assert_eq!(none.text(&message, Reader::Anybody), hidden);
         let secret = redactor(&[("password", "hunter2")]);
         assert_eq!(secret.text(&message, Reader::OfResource), hidden);
+    }
+
+    #[test]
+    fn secrets_of_a_record_are_withheld_whatever_the_present_inputs_are() {
+        let name = ReleaseName::new("one").unwrap();
+        let mut record = Record::new(name, "ns", Revision::FIRST);
+        let config = json!({"image": "nginx:1", "token": "former-token"});
+        record.config = config.as_object().unwrap().clone();
+        record.values_from = Some(
+            [(
+                "ref".to_owned(),
+                [("key".to_owned(), "last-value".to_owned())].into(),
+            )]
+            .into(),
+        );
+        record.manifest =
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: web}\nstringData: {a: generated}\n"
+                .to_owned();
+        let mut redactor = Redactor::default();
+        redactor.withhold_record(&record, &[&json!({"image": "nginx:1"})]);
+        let message = "Secret web: nginx:1, former-token, last-value, \"generated\", one-generated";
+        let cleaned = "Secret web: nginx:1, [redacted], [redacted], \"[redacted]\", one-generated";
+        for reader in [Reader::OfResource, Reader::Anybody] {
+            assert_eq!(redactor.text(&message.into(), reader), cleaned);
+        }
+        redactor.forget_record();
+        assert_eq!(redactor.text(&message.into(), Reader::OfResource), message);
     }
 
     #[test]

@@ -476,6 +476,7 @@ pub(super) async fn publish(
             None => send(setup, access, subject, notice.into()).await,
         }
     }
+    memory.redactor.forget_record();
     if !written {
         return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
     }

@@ -90,15 +90,12 @@ pub(super) enum SubjectError {
 impl SubjectError {
     /// Returns the error as a message. It may quote these values.
     pub(super) fn message(&self, values: &[&Value]) -> Message {
-        let text = chain(self);
-        match self {
-            Self::Template(error) => match error.without_contents() {
-                Some(hidden) => Message::from(hidden).with_contents(Some(text)),
-                None => Message::from(text),
-            },
-            _ => Message::from(text),
-        }
-        .about(values)
+        let hidden = match self {
+            // The environment is among the names that it computes.
+            Self::Template(error) => error.without_contents(),
+            _ => None,
+        };
+        Message::from(hidden.unwrap_or_else(|| chain(self))).about(values)
     }
 }
 

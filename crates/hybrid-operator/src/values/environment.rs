@@ -41,6 +41,13 @@ impl Environment {
         Value::from(&self.tree)
     }
 
+    /// Returns whether a template reads variables.
+    pub(crate) fn is_read_in(template: &str) -> bool {
+        let mut names = Names::default();
+        names.add(template);
+        names.all || !names.some.is_empty()
+    }
+
     /// Returns the contents of the variables that the values of an entry are made of.
     pub(crate) fn read_by(&self, watch: &Watch) -> Vec<&str> {
         let mut names = Names::default();

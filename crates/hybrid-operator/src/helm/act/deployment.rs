@@ -135,6 +135,9 @@ pub(super) async fn continue_deployment(
             memory.live.remark(EventReason::DependencyMissing, note);
         }
     }
+    if ended.is_err() {
+        memory.withhold_record(&stored.release, context.subject);
+    }
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, kind, &stored).await,
         Ok(ActionProgress::Waiting { why }) => Report::new(

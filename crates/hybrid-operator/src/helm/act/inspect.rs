@@ -21,7 +21,11 @@ pub(super) async fn run(
     let mut action = context.action(ActionKind::Upgrade, &[]);
     action.policy.dry_run = true;
     memory.live.complete = false;
-    repair(&action, &mut memory.live, &stored.release, &|_| true).await?;
+    let inspected = repair(&action, &mut memory.live, &stored.release, &|_| true).await;
+    if inspected.is_err() {
+        memory.withhold_record(&stored.release, context.subject);
+    }
+    inspected?;
     let outcome = if context.subject.status().reports_deployed(revision) {
         StepOutcome::Unchanged
     } else {

@@ -67,6 +67,11 @@ pub(super) async fn run(
     )
     .await;
     memory.live.complete = false;
+    if ended.is_err() {
+        for stored in std::iter::once(&stored).chain(&earlier) {
+            memory.withhold_record(&stored.release, subject);
+        }
+    }
     match ended {
         Ok(ActionProgress::Done) => {}
         Ok(ActionProgress::Waiting { why }) => {

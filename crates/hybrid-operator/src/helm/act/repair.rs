@@ -37,7 +37,11 @@ pub(super) async fn run(
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.contains(key)
     })
-    .await?;
+    .await;
+    if repaired.is_err() {
+        memory.withhold_record(&stored.release, context.subject);
+    }
+    let repaired = repaired?;
     if known && !repaired.applied.is_empty() {
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");

@@ -27,7 +27,11 @@ pub(super) async fn run(
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         let (live, others) = (&mut memory.live, Interrupted::default());
-        match run_hooks(&action, live, &mut stored, &HookEvent::Test, &others).await {
+        let ended = run_hooks(&action, live, &mut stored, &HookEvent::Test, &others).await;
+        if ended.is_err() {
+            memory.withhold_record(&stored.release, context.subject);
+        }
+        match ended {
             Ok(ActionProgress::Done) => None,
             Ok(ActionProgress::Waiting { .. }) => {
                 return Ok(Report::new(

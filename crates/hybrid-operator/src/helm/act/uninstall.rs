@@ -67,9 +67,18 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         }
         return leave(context, &outside, &deleter, &fresh).await;
     };
-    let refusal = match &deleter {
+    let ended = match &deleter {
         Deleter::Unknown => None,
-        deleter => match uninstall_as(context, memory, deleter, &mut stored, &earlier).await {
+        deleter => Some(uninstall_as(context, memory, deleter, &mut stored, &earlier).await),
+    };
+    if !matches!(ended, Some(Ok(_))) {
+        for stored in std::iter::once(&stored).chain(&earlier) {
+            memory.withhold_record(&stored.release, subject);
+        }
+    }
+    let refusal = match ended {
+        None => None,
+        Some(ended) => match ended {
             Ok(ActionProgress::Done) => return finish(context, &own, &fresh).await,
             Ok(ActionProgress::Waiting { why }) => {
                 let release = Some(Box::new(describe(&stored)));

@@ -134,7 +134,7 @@ impl Withheld {
                 replace(&message, text, |_, _| true)
             };
         }
-        self.without_cut_ends(message)
+        without_cut_ends(message, &self.0)
     }
 
     /// Returns a message without those of these texts that stand alone: parts of names stay.
@@ -149,36 +149,38 @@ impl Withheld {
                 _ => replace(&message, text, |_, _| true),
             };
         }
-        self.without_cut_ends(message)
-    }
-
-    /// Removes the beginnings of these texts before a mark where somebody has cut a message.
-    fn without_cut_ends(&self, message: String) -> String {
-        if !message.contains(CUT) {
-            return message;
-        }
-        let mut pieces: Vec<String> = message.split(CUT).map(ToOwned::to_owned).collect();
-        let last = pieces.len().saturating_sub(1);
-        for piece in pieces.iter_mut().take(last) {
-            let beginnings = self.0.iter().filter_map(|text| {
-                let ends = text.char_indices().map(|(at, _)| at).rev();
-                let mut ends = ends.take_while(|end| *end >= SHORT);
-                ends.find(|end| {
-                    text.get(..*end)
-                        .is_some_and(|beginning| piece.ends_with(beginning))
-                })
-            });
-            if let Some(longest) = beginnings.max() {
-                piece.truncate(piece.len().saturating_sub(longest));
-                piece.push_str(REDACTED);
-            }
-        }
-        pieces.join(CUT)
+        without_cut_ends(message, &self.0)
     }
 }
 
 /// The mark of a message that was cut.
 pub(crate) const CUT: &str = "…";
+
+/// Returns a message without the beginnings of texts before a mark where somebody has cut it.
+pub(crate) fn without_cut_ends(message: String, texts: &BTreeSet<String>) -> String {
+    if !message.contains(CUT) {
+        return message;
+    }
+    let mut pieces: Vec<String> = message.split(CUT).map(ToOwned::to_owned).collect();
+    let last = pieces.len().saturating_sub(1);
+    for piece in pieces.iter_mut().take(last) {
+        let beginnings = texts.iter().filter_map(|text| {
+            let ends = text.char_indices().map(|(at, _)| at).rev();
+            let mut ends = ends
+                .skip_while(|end| *end > piece.len())
+                .take_while(|end| *end >= SHORT);
+            ends.find(|end| {
+                text.get(..*end)
+                    .is_some_and(|beginning| piece.ends_with(beginning))
+            })
+        });
+        if let Some(longest) = beginnings.max() {
+            piece.truncate(piece.len().saturating_sub(longest));
+            piece.push_str(REDACTED);
+        }
+    }
+    pieces.join(CUT)
+}
 
 /// Returns whether a short text between these is shown as a value: in quotes, or as the API server and
 /// schemas show what they got.

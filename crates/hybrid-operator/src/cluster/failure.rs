@@ -231,11 +231,16 @@ pub(super) fn classify(key: &ObjectKey, object: &Value, error: ApiError) -> Appl
 }
 
 fn message_of(status: &Status) -> String {
-    let mut message: String = status.message.chars().take(MESSAGE_MAX).collect();
-    if message.len() < status.message.len() {
-        message.push_str(CUT);
+    shortened(&status.message)
+}
+
+/// Cuts a message of the server, with a mark by which a value is recognised of which the end is cut off.
+fn shortened(message: &str) -> String {
+    let mut short: String = message.chars().take(MESSAGE_MAX).collect();
+    if short.len() < message.len() {
+        short.push_str(CUT);
     }
-    message
+    short
 }
 
 /// Returns whether a 404 means that the kind itself is no longer served.
@@ -265,13 +270,7 @@ fn explanation(message: &str) -> String {
             .map_or(quoted, |(_, reason)| reason),
         None => message.strip_prefix("Forbidden: ").unwrap_or(message),
     };
-    reason
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(MESSAGE_MAX)
-        .collect()
+    shortened(reason.lines().next().unwrap_or_default())
 }
 
 fn is_quota(status: &Status) -> bool {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::bounded::bounded;
 use super::references::Contents;
-use crate::withheld::{REDACTED, Withheld, forms, replace_whole};
+use crate::withheld::{REDACTED, Withheld, forms, replace_whole, without_cut_ends};
 
 /// Shorter values of a custom resource occur in messages by chance.
 const MIN_LENGTH: usize = 4;
@@ -206,24 +206,25 @@ impl Redactor {
 }
 
 /// Returns a text without these values.
-fn without_values(mut text: String, values: &BTreeSet<String>) -> String {
-    let mut values: Vec<&String> = values.iter().collect();
-    values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-    for value in values {
-        for form in forms(value) {
-            text = replace_whole(&text, &form);
+fn without_values(text: String, values: &BTreeSet<String>) -> String {
+    let all: BTreeSet<String> = values.iter().flat_map(|value| forms(value)).collect();
+    let mut text = without_cut_ends(text, &all);
+    let mut all: Vec<String> = all.into_iter().collect();
+    // A value may contain another one.
+    all.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    for form in &all {
+        text = replace_whole(&text, form);
+    }
+    for template in values.iter().filter(|value| value.contains("{{")) {
+        // Errors quote parts of a template: its texts, and what the parser does not understand.
+        for part in template.split(['"', '`']).skip(1).step_by(2) {
+            if part.len() >= MIN_LENGTH {
+                text = replace_whole(&text, part);
+            }
         }
-        if value.contains("{{") {
-            // Errors quote parts of a template: its texts, and what the parser does not understand.
-            for part in value.split(['"', '`']).skip(1).step_by(2) {
-                if part.len() >= MIN_LENGTH {
-                    text = replace_whole(&text, part);
-                }
-            }
-            let words = value.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            for word in words.filter(|word| word.len() >= MIN_LENGTH) {
-                text = text.replace(&format!("\"{word}\""), &format!("\"{REDACTED}\""));
-            }
+        let words = template.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for word in words.filter(|word| word.len() >= MIN_LENGTH) {
+            text = text.replace(&format!("\"{word}\""), &format!("\"{REDACTED}\""));
         }
     }
     text
@@ -350,6 +351,19 @@ mod tests {
             let message = Message::from(error).about(&[&spec]);
             assert_eq!(redactor.text(&message, Reader::OfResource), error);
             assert_eq!(redactor.text(&message, Reader::Anybody), cleaned);
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_that_was_cut_is_left_out() {
+        let value = "long \"value\" ".repeat(100);
+        for message in [
+            "got long \"value\" long \"v…",
+            "got long \\\"value\\\" lon…",
+        ] {
+            let message = Message::from(message).about(&[&json!(value)]);
+            let anybody = Redactor::default().text(&message, Reader::Anybody);
+            assert_eq!(anybody, "got [redacted]…");
         }
     }
 

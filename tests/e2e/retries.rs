@@ -580,34 +580,47 @@ async fn ends_without_a_trace(release: &Release) {
     assert!(counts["patch widgets/status"] <= 5, "{counts:?}");
 }
 
+/// Has the API server call a webhook, which nobody serves, about operations on `ConfigMap`s. Returns when
+/// `refused` says that it does.
+async fn add_webhook(release: &Release, operations: &[&str], refused: impl AsyncFn() -> bool) {
+    let name = release.namespace.name();
+    let configuration = json!({"webhooks": [{
+        "name": "not-yet.test.example.com",
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": ["configmaps"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+        "clientConfig": {"service": {"name": "not-yet", "namespace": name}},
+        "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }]});
+    apply(&webhooks(release), name, &configuration).await;
+    // The API server learns of it late.
+    wait::until(LIMIT, "the webhook", refused).await.unwrap();
+}
+
+async fn remove_webhook(release: &Release) {
+    let name = release.namespace.name();
+    let (webhooks, params) = (webhooks(release), DeleteParams::default());
+    drop(webhooks.delete(name, &params).await.unwrap());
+}
+
+fn webhooks(release: &Release) -> Api<DynamicObject> {
+    cluster_api(&release.namespace, "ValidatingWebhookConfiguration")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_attempt() {
     let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
         return;
     };
-    let name = release.namespace.name().to_owned();
-    let webhooks = cluster_api(&release.namespace, "ValidatingWebhookConfiguration");
-    let configuration = json!({"webhooks": [{
-        "name": "not-yet.test.example.com",
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-        "clientConfig": {"service": {"name": "not-yet", "namespace": name}},
-        "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-    }]});
-    apply(&webhooks, &name, &configuration).await;
-    // The API server learns of it late.
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-"}});
     let map: DynamicObject = serde_json::from_value(map).unwrap();
-    let (maps, params) = (
-        release.api("ConfigMap"),
-        PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        },
-    );
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let maps = release.api("ConfigMap");
     let refused = async || maps.create(&params, &map).await.is_err();
-    wait::until(LIMIT, "the webhook", refused).await.unwrap();
+    add_webhook(&release, &["CREATE"], refused).await;
 
     release.spec(json!({"value": "1"})).await;
     let cr = release.is("the retries", is_retrying("within 4 s")).await;
@@ -615,19 +628,51 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
     for part in ["one-map", "not-yet.test.example.com", "the next attempt is"] {
         assert!(message.contains(part), "{part} is not in {message}");
     }
-    assert_ne!(
-        condition(&cr, "Irreconcilable").map(|it| it["status"].clone()),
-        Some(json!("True"))
-    );
+    let irreconcilable = condition(&cr, "Irreconcilable").map(|it| it["status"].clone());
+    assert_ne!(irreconcilable, Some(json!("True")));
     drop(release.is("longer pauses", is_retrying("within 8 s")).await);
+    remove_webhook(&release).await;
+    ends_without_a_trace(&release).await;
+    assert_eq!(release.value().await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_gone() {
+    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    release.spec(json!({"value": "1"})).await;
+    drop(release.is("Ready", is_ready).await);
+    let (maps, params) = (release.api("ConfigMap"), DeleteParams::default().dry_run());
+    let refused = async || maps.delete("one-map", &params).await.is_err();
+    add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
+    release.spec(json!({"value": "2"})).await;
     drop(
-        webhooks
-            .delete(&name, &DeleteParams::default())
+        release
+            .is("the upgrade", is_retrying("not-yet.test.example.com"))
+            .await,
+    );
+    remove_webhook(&release).await;
+    drop(release.is("Ready", is_ready).await);
+    assert_eq!(release.value().await, "2");
+    assert_eq!(release.statuses().await, ["superseded", "deployed"]);
+
+    add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
+    let widgets = release.api("Widget");
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
             .await
             .unwrap(),
     );
-    ends_without_a_trace(&release).await;
-    assert_eq!(release.value().await, "1");
+    drop(
+        release
+            .is("the uninstall", is_retrying("not-yet.test.example.com"))
+            .await,
+    );
+    remove_webhook(&release).await;
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    assert_eq!(maps.get_opt("one-map").await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -126,12 +126,11 @@ impl ActError {
     pub(super) fn message(&self, values: &[&Value]) -> Message {
         match self {
             Self::Desired(error) => error.message(values),
-            Self::Action(_) | Self::Api(_) | Self::Extension(_) => {
+            Self::Action(_) | Self::Api(_) | Self::Read(_) | Self::Extension(_) => {
                 Message::from(chain(self)).about(values)
             }
             // These name objects, files and accounts.
             Self::Store(_)
-            | Self::Read(_)
             | Self::Discovery(_)
             | Self::Crd(_)
             | Self::Manifest(_)

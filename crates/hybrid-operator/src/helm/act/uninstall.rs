@@ -209,13 +209,15 @@ async fn finish(
 /// Returns the report of an uninstall that cannot go on now, because it is not known what is in the
 /// cluster. The custom resource stays until it is.
 pub(super) fn unread(stored: &StoredRelease, error: &ReadError) -> Report {
-    let message = chain(error);
+    let text = chain(error);
+    // A webhook may quote what is to be deleted.
+    let message = Message::from(text.as_str()).about_values(&stored.release.config);
     let outcome = StepOutcome::Progressing {
-        why: format!("the API server: {message}"),
+        why: format!("the API server: {text}"),
         release: Some(Box::new(describe(stored))),
     };
     Report {
-        error: Some(message.into()),
+        error: Some(message),
         retried: true,
         ..Report::new(outcome, Next::After(POLL_INTERVAL))
     }

@@ -86,15 +86,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         .unwrap_or_default();
     fields.check_strings("overrideValues", template::check_override);
     watch.override_values_type = fields
-        .optional("overrideValuesType", |node| {
-            choice(
-                node,
-                &[
-                    ("typed", OverrideValuesType::Typed),
-                    ("string", OverrideValuesType::String),
-                ],
-            )
-        })
+        .optional("overrideValuesType", override_values_type)
         .unwrap_or_default();
     watch.reconcile_period = fields.optional("reconcilePeriod", go_duration);
     watch.max_concurrent_reconciles = fields.optional("maxConcurrentReconciles", positive);
@@ -173,6 +165,16 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         column: node.column(),
         chart_position,
     })
+}
+
+fn override_values_type(node: &Node) -> Result<OverrideValuesType, String> {
+    choice(
+        node,
+        &[
+            ("typed", OverrideValuesType::Typed),
+            ("string", OverrideValuesType::String),
+        ],
+    )
 }
 
 fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {

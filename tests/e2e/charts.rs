@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hybrid_operator_test::TestNamespace;
+use helm_core::chart::DocumentIndex;
+use hybrid_operator_test::http_server::Reply;
+use hybrid_operator_test::{HttpServer, TestNamespace};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
@@ -331,6 +333,49 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
         failed.is_some_and(|failed| failed["message"].to_string().contains(expected))
     };
     world.until("Widget", "one", expected, says).await;
+}
+
+#[tokio::test]
+async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let text = r#"{"enum": ["v"]}"#;
+    let server = HttpServer::start(move |_| Reply::body(text)).unwrap();
+    let url = server.url("/value.json");
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
+    let project = Project::new("", &[("map.yaml", map)]);
+    let schema = format!(r#"{{"properties": {{"value": {{"$ref": "{url}"}}}}}}"#);
+    project.write("chart/values.schema.json", &schema);
+    let namespace = TestNamespace::create(plane, "web-schemas").await.unwrap();
+    let operator = project.operator(plane, namespace.name());
+    let world = World {
+        plane,
+        operator: operator.arg("--reload-pace=0").start().await.unwrap(),
+        namespace,
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    let says = async |expected: &str| {
+        let says = |cr: &Value| {
+            let failed = condition(cr, "Irreconcilable");
+            failed.is_some_and(|failed| failed["message"].as_str().unwrap().contains(expected))
+        };
+        world.until("Widget", "one", expected, says).await;
+    };
+    says(&format!(
+        "\"{url}\" is not in the chart; run \"hybrid-operator charts vendor\""
+    ))
+    .await;
+    // The files that the command writes.
+    let mut index = DocumentIndex::default();
+    for file in [index.insert(&url, text.as_bytes().into()), index.file()] {
+        let text = String::from_utf8_lossy(file.data());
+        project.write(&format!("chart/{}", file.name()), &text);
+    }
+    world.ready("Widget", "one").await;
+    world.widget("one", json!({"value": "other"})).await;
+    says(&format!("'/value': value must be 'v' (required by {url})")).await;
+    assert!(server.received().is_empty(), "{:?}", server.received());
 }
 
 /// Schemas of a chart and of its dependency that reject every value, or cannot be read.

@@ -116,7 +116,7 @@ pub enum PullError {
         status: u16,
     },
     /// There is nothing at a URL.
-    #[error("{url} does not exist (status 404); check {}{}", if *.what == "index" { "the URL of the repository" } else { "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
+    #[error("{url} does not exist (status 404); check {}{}", match *.what { "index" => "the URL of the repository", "document" => "the URL", _ => "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
     NotFound {
         /// The URL.
         url: String,

@@ -4,6 +4,8 @@
 pub const INDEX: usize = 50 << 20;
 /// Largest packaged chart, in bytes.
 pub const ARCHIVE: usize = 64 << 20;
+/// Largest document of the web that a schema refers to, in bytes.
+pub const DOCUMENT: usize = 4 << 20;
 /// Largest manifest of an OCI registry, in bytes.
 pub const MANIFEST: usize = 4 << 20;
 /// Largest number of manifests among which the chart of an index is looked for.

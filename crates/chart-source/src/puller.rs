@@ -45,6 +45,20 @@ pub struct Resolved {
     pub digest: Digest,
 }
 
+/// Waits for an answer on the calling thread.
+pub(crate) fn block_on<T>(
+    answer: impl Future<Output = Result<T, PullError>>,
+) -> Result<T, PullError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(PullError::Runtime)?;
+    let answer = runtime.block_on(answer);
+    // A name lookup that hangs does not hold up the caller.
+    runtime.shutdown_background();
+    answer
+}
+
 impl Puller {
     /// Creates a puller; no request is sent. Without a cache, each call fetches the archive.
     ///
@@ -119,14 +133,7 @@ impl Puller {
     /// # Errors
     /// As [`pull`](Self::pull).
     pub fn pull_blocking(&self, chart: &ChartReference) -> Result<Pulled, PullError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(PullError::Runtime)?;
-        let pulled = runtime.block_on(self.pull(chart));
-        // A name lookup that hangs does not hold up the caller.
-        runtime.shutdown_background();
-        pulled
+        block_on(self.pull(chart))
     }
 
     fn cached(&self, digest: &Digest) -> Result<Option<Vec<u8>>, PullError> {

@@ -70,6 +70,12 @@ pub enum ReferenceError {
         /// Its scheme.
         scheme: String,
     },
+    /// A URL of a document with a user.
+    #[error("the URL of {url:?} has a user; documents are fetched without credentials")]
+    User {
+        /// The URL without the user.
+        url: String,
+    },
     /// An OCI name that is malformed.
     #[error("{name:?} does not name a chart in a registry: {why}; write oci://HOST/PATH[:VERSION]")]
     Oci {

@@ -1,4 +1,4 @@
-//! A small HTTP server on the loopback interface that answers as a test says, also wrongly.
+//! A small HTTP server on the loopback interface that answers as a test says, also wrongly, with TLS or without.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -6,6 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Largest body of a request.
 const BODY: usize = 1 << 20;
@@ -80,6 +84,7 @@ impl Reply {
 /// A running server. It stops when it is dropped.
 pub struct HttpServer {
     address: SocketAddr,
+    scheme: &'static str,
     received: Arc<Mutex<Vec<Received>>>,
     stopping: Arc<AtomicBool>,
 }
@@ -94,9 +99,38 @@ impl HttpServer {
     pub fn start(
         reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Result<Self, io::Error> {
+        Self::start_with(None, reply)
+    }
+
+    /// Starts a server with TLS. Certificate and key are in PEM format; the certificate should be for `127.0.0.1`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no free port, or certificate and key cannot be used.
+    pub fn start_tls(
+        certificate: &[u8],
+        key: &[u8],
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Result<Self, io::Error> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+        let chain = chain.map_err(io::Error::other)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(io::Error::other)?;
+        Self::start_with(Some(Arc::new(config)), reply)
+    }
+
+    fn start_with(
+        tls: Option<Arc<ServerConfig>>,
+        reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
+    ) -> Result<Self, io::Error> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let server = Self {
             address: listener.local_addr()?,
+            scheme: if tls.is_some() { "https" } else { "http" },
             received: Arc::default(),
             stopping: Arc::default(),
         };
@@ -107,10 +141,16 @@ impl HttpServer {
                 if stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                let (received, reply) = (received.clone(), reply.clone());
+                let (received, reply, tls) = (received.clone(), reply.clone(), tls.clone());
                 thread::spawn(move || {
                     // A client that closes the connection early is what some tests are about.
-                    let _ = stream.and_then(|stream| serve(&stream, &received, &*reply));
+                    let _ = stream.and_then(|stream| match tls {
+                        None => serve(stream, &received, &*reply),
+                        Some(config) => {
+                            let tls = ServerConnection::new(config).map_err(io::Error::other)?;
+                            serve(StreamOwned::new(tls, stream), &received, &*reply)
+                        }
+                    });
                 });
             }
         });
@@ -124,7 +164,7 @@ impl HttpServer {
 
     /// Returns a URL of the server.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     /// Returns all requests so far.
@@ -143,7 +183,7 @@ impl Drop for HttpServer {
 }
 
 fn serve(
-    stream: &TcpStream,
+    stream: impl Read + Write,
     received: &Mutex<Vec<Received>>,
     reply: &dyn Fn(&Received) -> Reply,
 ) -> io::Result<()> {
@@ -154,7 +194,7 @@ fn serve(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(request);
-    let mut stream = stream;
+    let stream = reader.get_mut();
     match reply {
         Reply::Answer {
             status,
@@ -169,7 +209,7 @@ fn serve(
                 head = format!("{head}{name}: {value}\r\n");
             }
             stream.write_all(format!("{head}\r\n").as_bytes())?;
-            stream.write_all(&body)
+            stream.write_all(&body)?;
         }
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
@@ -181,13 +221,14 @@ fn serve(
         Reply::Short { promised, body } => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {promised}\r\n\r\n");
             stream.write_all(head.as_bytes())?;
-            stream.write_all(&body)
+            stream.write_all(&body)?;
         }
-        Reply::Silence => reader.read_to_end(&mut Vec::new()).map(drop),
+        Reply::Silence => return reader.read_to_end(&mut Vec::new()).map(drop),
     }
+    stream.flush()
 }
 
-fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Received> {
+fn read(reader: &mut impl BufRead) -> io::Result<Received> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let mut words = line.split_whitespace().map(str::to_owned);

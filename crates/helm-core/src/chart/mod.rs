@@ -32,7 +32,7 @@ pub use archive::{ArchiveError, Limits};
 pub use chart_yaml::ChartYamlError;
 pub use load::LoadError;
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};
-pub use schema::SchemaRoots;
+pub use schema::{DocumentIndex, DocumentsError, Fetch, Fetched, IndexError, SchemaRoots};
 
 use content_digest::LazyDigest;
 use schema::Schema;
@@ -349,6 +349,19 @@ impl Chart {
     /// Returns whether values are not checked against its schemas.
     pub fn skips_schemas(&self) -> bool {
         self.0.skips_schemas
+    }
+
+    /// Fetches the documents of the web that its schemas, and those of its dependencies, refer to and that the charts
+    /// do not keep, and those that these refer to. There are at most 256, with 16 MiB together.
+    ///
+    /// Other mistakes of the schemas are no errors here: they are found when values are checked.
+    ///
+    /// # Errors
+    /// If `fetch` fails, or a document is not a part of a schema.
+    pub fn fetch_documents(&self, fetch: &mut Fetch<'_>) -> Result<Fetched, DocumentsError> {
+        let mut fetched = Fetched::new();
+        schema::fetch_below(&[self], &mut fetched, fetch)?;
+        Ok(fetched)
     }
 
     pub(crate) fn schema_roots(&self) -> &SchemaRoots {

@@ -8,6 +8,7 @@ mod plain;
 mod references;
 mod roots;
 mod violation;
+mod web;
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -23,8 +24,10 @@ use crate::place::Place;
 use crate::values::tree;
 
 pub use roots::SchemaRoots;
+pub(crate) use web::fetch_below;
+pub use web::{DocumentIndex, DocumentsError, Fetch, Fetched, IndexError};
 
-use documents::{Document, Loader, Sources};
+use documents::{Document, Loader, Sources, Unusable};
 use multiple::Multiples;
 use plain::{PlainSchema, Verdict};
 use violation::Violation;
@@ -77,23 +80,38 @@ impl Schema {
         &self.file
     }
 
-    /// Compiles the schema of the last of `charts`.
-    fn compile(&self, charts: &[&Chart]) -> Result<FullSchema, Failure> {
-        let wrong = |message| Failure::Schema(Violation::of_schema(message));
+    /// Compiles the schema of the last of `charts`, with documents of the web that are not in the charts yet.
+    fn compile(&self, charts: &[&Chart], fetched: &Fetched) -> Result<FullSchema, Failure> {
+        let wrong = |message| Failure {
+            violation: Violation::of_schema(message),
+            cause: Cause::Wrong,
+            url: None,
+        };
         let value: Value =
             serde_json::from_slice(self.file.data()).map_err(|error| wrong(error.to_string()))?;
         pattern::check(&value).map_err(wrong)?;
-        let loader = Loader::new(Sources::of(charts));
+        let loader = Loader::new(Sources::of(charts, fetched));
         let mut library = Compiler::new();
         let added = library.add_resource(URL, value.clone());
         added.map_err(|error| wrong(error.to_string()))?;
         let result = CompiledSchema::of(library, loader.clone());
         let others = loader.take_documents();
         let compiled = result.map_err(|error| match loader.take_failure() {
-            Some((url, why)) => {
-                Failure::Document(Violation::of_document(&value, &others, &url, &why))
-            }
-            None => Failure::Schema(Violation::of_compilation(&value, &others, &error)),
+            Some((url, why)) => Failure {
+                violation: Violation::of_document(&value, &others, &url, &why.to_string()),
+                cause: match why {
+                    Unusable::Absent(_) => Cause::Absent,
+                    Unusable::Other(_) => Cause::Unreadable,
+                },
+                url: Some(Box::new(url)),
+            },
+            None => Failure {
+                violation: Violation::of_compilation(&value, &others, &error),
+                cause: Cause::Wrong,
+                url: violation::place_of(&error)
+                    .and_then(|url| others.iter().find(|of| of.url.as_str() == url))
+                    .map(|of| Box::new(of.url.clone())),
+            },
         })?;
         let schema = Document {
             url: Url::parse(URL).map_err(|error| wrong(error.to_string()))?,
@@ -130,10 +148,10 @@ impl Schema {
         if let Some(known) = self.full.get() {
             return known.as_ref().map_err(Clone::clone);
         }
-        let compiled = match self.compile(charts) {
+        let compiled = match self.compile(charts, &Fetched::new()) {
             Ok(compiled) => Ok(compiled),
-            Err(Failure::Schema(wrong)) => Err(wrong),
-            Err(Failure::Document(wrong)) => return Err(wrong),
+            Err(failure) if failure.cause == Cause::Wrong => Err(failure.violation),
+            Err(failure) => return Err(failure.violation),
         };
         let known = self.full.get_or_init(|| compiled);
         known.as_ref().map_err(Clone::clone)
@@ -157,11 +175,21 @@ impl Schema {
 }
 
 /// The reason why a schema cannot be used.
-enum Failure {
+struct Failure {
+    violation: Violation,
+    cause: Cause,
+    /// The document that is wrong or cannot be read, if it is known and not the schema itself.
+    url: Option<Box<Url>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
     /// The schema, or a document that it refers to, is wrong.
-    Schema(Violation),
+    Wrong,
     /// A document that it refers to cannot be read.
-    Document(Violation),
+    Unreadable,
+    /// The chart does not have a document of the web.
+    Absent,
 }
 
 impl CompiledSchema {
@@ -431,8 +459,12 @@ mod tests {
     fn documents_that_are_nowhere_are_errors_except_urns() {
         assert_eq!(errors(r#"{"$ref":"urn:example:any"}"#, "1"), Ok(()));
         for (reference, why) in [
-            ("https://example.com/x.json", "is not fetched"),
-            ("http://example.com/x.json", "is not fetched"),
+            (
+                "https://example.com/x.json",
+                "\"https://example.com/x.json\" is not in the chart; run \"hybrid-operator charts vendor\"",
+            ),
+            ("http://example.com/x.json#/a", "set \"schema: skip\" in"),
+            ("ftp://example.com/x.json", "is neither a file nor"),
             ("other.json", "is not in /helm-charts, nor below"),
             ("file:///etc/passwd", "is not in /helm-charts, nor below"),
             (

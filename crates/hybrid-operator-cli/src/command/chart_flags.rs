@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
-use chart_source::{Access, Cache, ChartReference, Pulled, Puller, Repositories, Repository};
+use chart_source::{
+    Access, Cache, ChartReference, DocumentFetcher, Pulled, Puller, Repositories, Repository,
+};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use helm_core::chart::{Chart, Limits, SchemaRoots};
 use helm_core::engine::OpenError;
@@ -257,6 +259,11 @@ impl AccessFlags {
             None => self.policy()?,
         };
         Ok(puller.verifying(policy))
+    }
+
+    /// Returns what fetches the documents of the web that schemas refer to, without credentials.
+    pub(crate) fn documents(&self) -> anyhow::Result<DocumentFetcher> {
+        Ok(DocumentFetcher::new(&self.access())?)
     }
 
     fn access(&self) -> Access {

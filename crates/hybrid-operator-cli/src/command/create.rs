@@ -1,7 +1,7 @@
 //! `hybrid-operator create`: adds kinds and webhooks to the project of the current directory.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgAction, Subcommand};
@@ -9,6 +9,7 @@ use clap::{ArgAction, Subcommand};
 use super::UsageError;
 use super::ask::answer;
 use super::chart_flags::{AccessFlags, Found};
+use super::charts::documents::{self, Documents};
 use crate::project::Project;
 use crate::scaffold::names;
 use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
@@ -277,6 +278,26 @@ impl ChartFlags {
         Ok((kind, source))
     }
 
+    /// Fetches the documents of the web that the schemas of the chart refer to, unless its directory in the project has
+    /// them, or `force` is given.
+    pub(super) fn complete(
+        &self,
+        source: &mut ChartSource,
+        root: &Path,
+        force: bool,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let directory = PathBuf::from(source.directory());
+        let kept = if force {
+            Vec::new()
+        } else {
+            documents::kept_in(&root.join(&directory))?
+        };
+        let documents = Documents::add_to(source, &kept, &self.access)?;
+        documents.print(&directory, out)?;
+        Ok(())
+    }
+
     /// A native kind has no chart.
     pub(super) fn refuse_for_native(&self) -> anyhow::Result<()> {
         if self.is_given() {
@@ -338,7 +359,9 @@ fn create_chart(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut assumed = Vec::new();
-    let (kind, source) = args.chart.load(args.kind, &mut assumed)?;
+    let (kind, mut source) = args.chart.load(args.kind, &mut assumed)?;
+    args.chart
+        .complete(&mut source, draft.root(), args.force, out)?;
     let kind = args.shape.apply(kind);
     let mut file = project.file;
     scaffold::create_chart_kind(draft, &mut file, &kind, &source)?;

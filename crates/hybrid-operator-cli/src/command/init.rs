@@ -102,7 +102,8 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         scaffold::create_native_kind(&mut draft, &mut file, &kind, true, None)?;
         next_of_native()
     } else {
-        let (kind, source) = args.chart.load(args.kind, &mut assumed)?;
+        let (kind, mut source) = args.chart.load(args.kind, &mut assumed)?;
+        args.chart.complete(&mut source, &root, args.force, out)?;
         scaffold::create_chart_kind(&mut draft, &mut file, &kind, &source)?;
         next_of_chart()
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use helm_core::chart::archive;
 use helm_core::chart::ignore::Rules;
-use helm_core::chart::{Chart, File, Limits, LoadError};
+use helm_core::chart::{Chart, DocumentIndex, File, Limits, LoadError, SchemaRoots};
 
 use super::{CHARTS, names};
 
@@ -182,6 +182,29 @@ impl ChartSource {
         Ok(())
     }
 
+    /// Adds files, and replaces those of the same names.
+    pub(crate) fn add_files(&mut self, files: Vec<File>) -> Result<(), ChartError> {
+        let is_new = |file: &File| files.iter().any(|new| new.name() == file.name());
+        self.files.retain(|file| !is_new(file));
+        self.files.extend(files);
+        self.load_again()
+    }
+
+    /// Removes the documents of the web that its schemas refer to.
+    pub(crate) fn remove_documents(&mut self) -> Result<(), ChartError> {
+        self.files.retain(|file| !DocumentIndex::has(file));
+        self.load_again()
+    }
+
+    fn load_again(&mut self) -> Result<(), ChartError> {
+        let chart = Chart::from_files(self.files.clone()).map_err(|source| ChartError::Load {
+            path: self.chart.name().into(),
+            source: Box::new(source),
+        })?;
+        self.chart = chart.with_schema_roots(SchemaRoots::of_process());
+        Ok(())
+    }
+
     /// Makes a new chart for a kind, with the files and the objects of `helm create`.
     pub(crate) fn new(kind: &str) -> Result<Self, ChartError> {
         let name = kind.to_ascii_lowercase();
@@ -207,7 +230,7 @@ impl ChartSource {
     }
 
     /// Returns the chart's directory in the project.
-    pub(super) fn directory(&self) -> String {
+    pub(crate) fn directory(&self) -> String {
         format!("{CHARTS}/{}", self.chart.name())
     }
 

@@ -27,7 +27,7 @@ impl Draft {
     }
 
     /// Returns the directory.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 

@@ -12,14 +12,45 @@ use url::Url;
 use super::multiple::LISTS;
 use super::roots::{MAX_FILE, SchemaRoots};
 use super::violation::unescaped;
+use super::web::{self, Fetched};
 use super::{URL, pattern};
 use crate::chart::{Chart, File};
 
 /// Limits on the documents of one schema: their number, and their size together, in bytes.
-const MAX_DOCUMENTS: usize = 256;
-const MAX_BYTES: usize = 16 << 20;
+pub(super) const MAX_DOCUMENTS: usize = 256;
+pub(super) const MAX_BYTES: usize = 16 << 20;
 
 const ABSENT: &str = "is not in /helm-charts, nor below the working directory, nor in the chart";
+
+/// Reason why a document cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Unusable {
+    /// The chart does not keep the document of the web.
+    #[error(transparent)]
+    Absent(#[from] Absent),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&str> for Unusable {
+    fn from(why: &str) -> Self {
+        Self::Other(why.to_owned())
+    }
+}
+
+/// Reason why a chart does not have a document of the web.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Absent {
+    #[error("is not in the chart; {FETCH}")]
+    Missing,
+    #[error("was changed in the chart: it is not the one of values.schema/index.json; {FETCH}")]
+    Changed,
+    #[error("is not in the chart, whose values.schema/index.json cannot be read; {FETCH}")]
+    NoIndex,
+}
+
+const FETCH: &str = "run \"hybrid-operator charts vendor\", which fetches it into the chart, or set \"schema: skip\" in \
+                     the chart's entry of watches.yaml";
 
 /// A document, by its URL.
 #[derive(Debug)]
@@ -29,17 +60,25 @@ pub(super) struct Document {
     pub(super) text: Arc<[u8]>,
 }
 
+impl Document {
+    pub(super) fn is_quotable(&self) -> bool {
+        is_quotable(self.url.as_str())
+    }
+}
+
 /// Where the documents of a schema are looked for.
 pub(super) struct Sources {
     /// The files of the chart with the schema, then those of the charts that contain it.
     charts: Vec<Vec<File>>,
     roots: SchemaRoots,
+    /// Documents of the web that are not in the charts yet.
+    fetched: Fetched,
 }
 
 impl Sources {
     /// Returns the sources for the last of `charts`, which are a chart and the dependency of a dependency that leads
     /// to it.
-    pub(super) fn of(charts: &[&Chart]) -> Self {
+    pub(super) fn of(charts: &[&Chart], fetched: &Fetched) -> Self {
         let files = |chart: &&Chart| {
             let schema = chart.schema().into_iter();
             let files = chart.files().iter().chain(chart.templates()).chain(schema);
@@ -51,6 +90,7 @@ impl Sources {
                 .first()
                 .map(|chart| chart.schema_roots().clone())
                 .unwrap_or_default(),
+            fetched: fetched.clone(),
         }
     }
 
@@ -72,10 +112,14 @@ impl Sources {
         Ok(file.data().to_vec())
     }
 
-    fn text(&self, url: &Url) -> Result<Vec<u8>, &'static str> {
+    fn text(&self, url: &Url) -> Result<Arc<[u8]>, Unusable> {
         match url.scheme() {
-            "file" => self.file(url),
-            _ => Err("is not fetched"),
+            "file" => Ok(self.file(url)?.into()),
+            _ if !is_of_web(url) => Err("is neither a file nor a document of the web".into()),
+            _ => match self.fetched.get(url.as_str()) {
+                Some(text) => Ok(Arc::clone(text)),
+                None => Ok(web::find(&self.charts, url.as_str())?),
+            },
         }
     }
 }
@@ -109,7 +153,7 @@ struct Loaded {
     documents: Vec<Document>,
     bytes: usize,
     /// The document that cannot be used, and the reason.
-    failure: Option<(Url, String)>,
+    failure: Option<(Url, Unusable)>,
 }
 
 impl Loader {
@@ -126,22 +170,24 @@ impl Loader {
     }
 
     /// Returns the document that could not be used, and why.
-    pub(super) fn take_failure(&self) -> Option<(Url, String)> {
+    pub(super) fn take_failure(&self) -> Option<(Url, Unusable)> {
         self.0.loaded.borrow_mut().failure.take()
     }
 
-    fn read(&self, url: &Url) -> Result<Value, String> {
+    fn read(&self, url: &Url) -> Result<Value, Unusable> {
         let mut loaded = self.0.loaded.borrow_mut();
         if loaded.documents.len() >= MAX_DOCUMENTS {
-            return Err(format!("is one of more than {MAX_DOCUMENTS} documents"));
+            return Err(Unusable::Other(format!(
+                "is one of more than {MAX_DOCUMENTS} documents"
+            )));
         }
         let text = self.0.sources.text(url)?;
         loaded.bytes = loaded.bytes.saturating_add(text.len());
         if loaded.bytes > MAX_BYTES {
-            return Err(format!(
+            return Err(Unusable::Other(format!(
                 "is one of documents that have more than {} MiB together",
                 MAX_BYTES >> 20
-            ));
+            )));
         }
         // The errors of reader and patterns quote the text.
         let value: Value = serde_json::from_slice(&text).map_err(|_| "is not JSON")?;
@@ -150,7 +196,7 @@ impl Loader {
         loaded.documents.push(Document {
             url: url.clone(),
             value: value.clone(),
-            text: text.into(),
+            text,
         });
         Ok(value)
     }
@@ -161,9 +207,10 @@ impl UrlLoader for Loader {
         if is_without_document(url) {
             return Ok(Value::Bool(true));
         }
-        let parsed = Url::parse(url)?;
+        let mut parsed = Url::parse(url)?;
+        parsed.set_fragment(None);
         let read = if url.starts_with(LISTS) || url == URL {
-            Err("is reserved".to_owned())
+            Err("is reserved".into())
         } else {
             self.read(&parsed)
         };
@@ -185,6 +232,11 @@ impl UrlLoader for NothingElse {
         }
         Err("the document was not referred to before".into())
     }
+}
+
+/// Returns whether a URL is that of a document of the web.
+pub(super) fn is_of_web(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
 }
 
 /// Returns whether a URL is a URN, which cannot be fetched and for which Helm allows everything.

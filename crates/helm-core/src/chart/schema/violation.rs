@@ -50,15 +50,12 @@ impl Violation {
         others: &[Document],
         error: &CompileError,
     ) -> Self {
-        let has_files = others
-            .iter()
-            .any(|document| !documents::is_quotable(document.url.as_str()));
         let names = |location: &str| match Url::parse(location) {
             Ok(url) => is_written(schema, others, &url),
             Err(_) => false,
         };
         let may_show = match error {
-            _ if !has_files => true,
+            _ if others.iter().all(Document::is_quotable) => true,
             CompileError::JsonPointerNotFound(location)
             | CompileError::AnchorNotFound {
                 reference: location,
@@ -82,11 +79,29 @@ impl Violation {
     }
 }
 
+/// Returns the URL of the document that an error of the compiler is about.
+pub(super) fn place_of(error: &CompileError) -> Option<&str> {
+    match error {
+        CompileError::JsonPointerNotFound(url)
+        | CompileError::AnchorNotFound { url, .. }
+        | CompileError::UnsupportedDraft { url }
+        | CompileError::MetaSchemaCycle { url }
+        | CompileError::ValidationError { url, .. }
+        | CompileError::InvalidRegex { url, .. }
+        | CompileError::ParseIdError { loc: url }
+        | CompileError::ParseAnchorError { loc: url }
+        | CompileError::DuplicateId { url, .. }
+        | CompileError::DuplicateAnchor { url, .. } => url.split('#').next(),
+        _ => None,
+    }
+}
+
 /// Returns whether a document that may be quoted has a reference to a URL, with its fragment if it has one.
 fn is_written(schema: &Value, others: &[Document], url: &Url) -> bool {
-    let quotable = others
-        .iter()
-        .filter(|document| documents::is_quotable(document.url.as_str()));
+    if others.iter().all(Document::is_quotable) {
+        return true;
+    }
+    let quotable = others.iter().filter(|document| document.is_quotable());
     let quotable = quotable.map(|document| &document.value);
     std::iter::once(schema)
         .chain(quotable)
@@ -220,7 +235,7 @@ fn describe(error: &ValidationError<'_, '_>, multiples: Option<&Multiples>, foun
     let is_quotable = documents::is_quotable(document);
     let document = (document != URL).then(|| {
         if is_quotable {
-            error.schema_url.to_owned()
+            error.schema_url.trim_end_matches('#').to_owned()
         } else {
             document.to_owned()
         }

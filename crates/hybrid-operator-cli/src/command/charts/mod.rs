@@ -1,6 +1,7 @@
 //! `charts`: what the charts of a project are, and where they come from.
 
 pub(crate) mod dependency;
+pub(crate) mod documents;
 mod lock;
 mod vendor;
 
@@ -19,7 +20,8 @@ pub(crate) struct Args {
 enum What {
     /// Write watches.lock: the exact charts that the watches file means.
     Lock(lock::Args),
-    /// Copy the charts that the watches file fetches into the project.
+    /// Copy the charts that the watches file fetches, and the documents of the web that schemas refer to, into the
+    /// project.
     Vendor(vendor::Args),
     /// Fetch what a chart on this machine depends on.
     Dependency(dependency::Args),

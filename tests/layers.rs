@@ -39,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "leader",
             "release",
             "cluster",
+            "release_memory",
             "render_pool",
             "client",
             "telemetry",
@@ -51,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "native",
             "action",
             "controller",
+            "release_memory",
             "render_pool",
             "release",
             "diagnosis",
@@ -85,6 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
+    ("release_memory", &[]),
     ("render_pool", &[]),
     ("cluster", &["client", "watches", "withheld"]),
     // Pure modules: no client, no clock, no environment.

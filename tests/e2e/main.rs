@@ -39,6 +39,7 @@ mod kinds;
 mod lifecycle;
 mod lists;
 mod manager;
+mod memory_limit;
 mod names;
 mod native;
 mod nulls;

@@ -54,18 +54,72 @@ struct ManifestDocument {
     kind: String,
     /// Whether it contains only comments.
     is_blank: bool,
-    /// The object, if it was changed after rendering.
-    changed: Option<Value>,
 }
 
 impl ManifestDocument {
-    /// Returns the object. Although the head was parsed, it may be one that JSON cannot express: infinity is
-    /// the text `+Inf` as a name in the head.
-    fn object(&self) -> Result<Value, YamlError> {
-        match &self.changed {
-            Some(object) => Ok(object.clone()),
-            None => yaml::parse(&self.text),
+    /// Returns the object and the bytes that it holds. Although the head was parsed, it may be one that JSON cannot
+    /// express: infinity is the text `+Inf` as a name in the head.
+    fn object(&self, budget: &Budget) -> Result<(Value, usize), RenderError> {
+        let read = read_within(&self.path, &self.text, budget)?;
+        read.map_err(|error| {
+            RenderError::Object(ManifestError::Yaml {
+                document: self.place.document,
+                template: Some(self.path.to_string()),
+                error,
+            })
+        })
+    }
+
+    /// Adds the objects of the document.
+    fn push(&self, object: Value, objects: &mut Vec<ManifestObject>) -> Result<(), ManifestError> {
+        let known = objects.len();
+        manifest::push_object(object, self.place.document, Some(&self.path), objects)
+            .map_err(|error| self.place.locate(error, &self.kind))?;
+        let mut new = objects.iter().skip(known);
+        match new.find(|object| !is_named(object)) {
+            Some(nameless) => Err(self.place.nameless(&self.path, &nameless.key().kind)),
+            None => Ok(()),
         }
+    }
+}
+
+/// The bytes that the result of a render holds.
+struct Size<'b> {
+    budget: &'b Budget,
+    held: Held,
+    bytes: usize,
+}
+
+impl<'b> Size<'b> {
+    fn of(budget: &'b Budget) -> Self {
+        Self {
+            budget,
+            held: Held::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Counts what a template adds.
+    fn add(&mut self, template: &str, bytes: usize) -> Result<(), RenderError> {
+        self.held.add(bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
+        let fits = self.budget.memory(0);
+        fits.map_err(|error| RenderError::from_sorting(template, error))
+    }
+}
+
+/// Reads a document of a template, and returns it with the bytes that it holds.
+fn read_within(
+    template: &str,
+    text: &str,
+    budget: &Budget,
+) -> Result<Result<(Value, usize), YamlError>, RenderError> {
+    let read = yaml::parse_within(text, budget);
+    match read.as_ref().err().and_then(YamlError::limit) {
+        Some(limit @ BudgetError::Memory { .. }) => {
+            Err(RenderError::from_sorting(template, limit.clone()))
+        }
+        _ => Ok(read),
     }
 }
 
@@ -85,33 +139,48 @@ impl Rendered {
     /// Returns the objects of the manifest in install order; lists are flattened.
     ///
     /// # Errors
-    /// If an object or a hook lacks what every object must have: `apiVersion`, `kind`, and a name or
-    /// `generateName`.
-    pub fn objects(&self) -> Result<Vec<ManifestObject>, ManifestError> {
+    /// [`RenderError::Object`] if an object or a hook lacks what every object must have: `apiVersion`, `kind`, and a
+    /// name or `generateName`.
+    pub fn objects(&self) -> Result<Vec<ManifestObject>, RenderError> {
+        Ok(self.objects_within(&Limits::NESTING_ONLY)?.0)
+    }
+
+    /// Returns the objects like [`Rendered::objects`], and the bytes that they, the hooks and the texts hold.
+    ///
+    /// # Errors
+    /// Those of [`Rendered::objects`], and [`RenderError::Limit`] if the bytes are more than the limit of memory.
+    pub fn objects_within(
+        &self,
+        limits: &Limits,
+    ) -> Result<(Vec<ManifestObject>, usize), RenderError> {
+        let budget = Budget::new(limits.clone().for_json());
+        let mut size = Size::of(&budget);
+        for document in &self.documents {
+            // The manifest is a copy.
+            size.add(&document.path, 2 * document.text.len())?;
+        }
         let mut objects = Vec::with_capacity(self.documents.len());
         for document in &self.documents {
-            let (path, place) = (&document.path, document.place);
-            let known = objects.len();
-            let object = document.object().map_err(|error| ManifestError::Yaml {
-                document: place.document,
-                template: Some(path.to_string()),
-                error,
-            })?;
-            manifest::push_object(object, place.document, Some(path), &mut objects)
-                .map_err(|error| place.locate(error, &document.kind))?;
-            let mut new = objects.iter().skip(known);
-            if let Some(nameless) = new.find(|object| !is_named(object)) {
-                return Err(place.nameless(path, &nameless.key().kind));
-            }
+            let (object, held) = document.object(&budget)?;
+            size.add(&document.path, held)?;
+            document.push(object, &mut objects)?;
         }
         for (hook, place) in self.hooks.iter().zip(&self.hook_places) {
+            size.add(&hook.path, hook.manifest.len())?;
             // A hook that is no object fails when it is to run, as in Helm.
-            let objects = manifest::parse_objects(&hook.manifest).unwrap_or_default();
+            let Ok((object, held)) = read_within(&hook.path, &hook.manifest, &budget)? else {
+                continue;
+            };
+            size.add(&hook.path, held)?;
+            let mut objects = Vec::new();
+            if manifest::push_object(object, place.document, None, &mut objects).is_err() {
+                continue;
+            }
             if let Some(nameless) = objects.iter().find(|object| !is_named(object)) {
-                return Err(place.nameless(&hook.path, &nameless.key().kind));
+                return Err(place.nameless(&hook.path, &nameless.key().kind).into());
             }
         }
-        Ok(objects)
+        Ok((objects, size.bytes))
     }
 
     /// Returns the hooks in Helm's order.
@@ -156,7 +225,7 @@ impl Rendered {
         let mut any = false;
         for document in &mut self.documents {
             // `objects` reports it.
-            let Ok(mut object) = document.object() else {
+            let Ok(mut object) = yaml::parse(&document.text) else {
                 continue;
             };
             let changed = change_each(&mut object, &mut change)?;
@@ -164,7 +233,6 @@ impl Rendered {
                 // What was read from YAML can be written as YAML.
                 document.text = go_yaml::to_string(&object).unwrap_or_default();
                 document.is_blank = object.is_null();
-                document.changed = Some(object);
                 any = true;
             }
         }
@@ -416,7 +484,6 @@ fn sort_document(
             text: text.to_owned(),
             kind: head.kind,
             is_blank: head.is_blank,
-            changed: None,
         });
         return Ok(Sorted::Complete);
     };
@@ -596,6 +663,39 @@ mod tests {
             ("c/charts/d/templates/NOTES.txt", "not me"),
         ]);
         assert_eq!(rendered.unwrap().notes(), "hello");
+    }
+
+    #[test]
+    fn memory_of_objects_is_limited_while_they_are_read() {
+        let object = |data: &str| {
+            let head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n";
+            rendered(&[("c/templates/x.yaml", &format!("{head}{data}"))]).unwrap()
+        };
+        let within = |rendered: &Rendered, memory| {
+            let limits = Limits {
+                memory,
+                ..Limits::default()
+            };
+            rendered.objects_within(&limits)
+        };
+        let (objects, bytes) = within(&object("  a: b\n"), 1 << 20).unwrap();
+        assert_eq!(objects.len(), 1);
+        assert!((500..4000).contains(&bytes), "{bytes}");
+        // Small texts that become large objects.
+        let list = format!("  l: [{}]\n", "1,".repeat(50_000));
+        let map: Vec<String> = (0..5000).map(|n| format!("  k{n}: v\n")).collect();
+        let anchor = format!("  a: &a {}\n", "x".repeat(1000));
+        let aliases = format!("{anchor}  b: [{}]\n", "*a,".repeat(2000));
+        for data in [list, map.concat(), aliases] {
+            let rendered = object(&data);
+            let (_, bytes) = within(&rendered, 256 << 20).unwrap();
+            assert!(bytes > 5 * data.len(), "{bytes} {}", data.len());
+            let error = within(&rendered, bytes / 2).unwrap_err();
+            assert!(
+                matches!(error.limit(), Some(BudgetError::Memory { limit }) if *limit == bytes / 2),
+                "{error}"
+            );
+        }
     }
 
     #[test]

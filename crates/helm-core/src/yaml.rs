@@ -1,6 +1,6 @@
 //! Access to YAML: documents in, trees or JSON values out, as sigs.k8s.io/yaml reads them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 
 use bounded::memory::Held;
@@ -57,12 +57,26 @@ impl From<BudgetError> for YamlError {
 /// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty
 /// document is null.
 pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
-    parse_within(text, &Budget::new(Limits::NESTING_ONLY))
+    parse_selection(text, Selection::Whole, &Budget::new(Limits::NESTING_ONLY))
 }
 
-/// Like [`parse`], for an untrusted text.
-pub(crate) fn parse_within(text: &str, budget: &Budget) -> Result<Value, YamlError> {
-    parse_selection(text, Selection::Whole, budget)
+/// Like [`parse`], for an untrusted text. Also returns the bytes that the value holds, which are limited while it is
+/// being built, too.
+pub(crate) fn parse_within(text: &str, budget: &Budget) -> Result<(Value, usize), YamlError> {
+    let (held, exceeded) = (Cell::new(0), OnceCell::new());
+    let seed = JsonVisitor {
+        budget,
+        held: &held,
+        exceeded: &exceeded,
+    };
+    let parsed = go_yaml::from_slice_within(text.as_bytes(), seed, budget);
+    // The reader only knows that the visitor failed.
+    if let Some(error) = exceeded.into_inner() {
+        return Err(error.into());
+    }
+    let mut value = parsed?;
+    whole_numbers(&mut value);
+    Ok((value, held.get()))
 }
 
 /// Parses the first document of `text` as [`parse`] does but returns only a part of it. Errors in
@@ -184,6 +198,100 @@ impl Visitor<'_> for SelectedKey {
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
         Ok(self.0.below(key).map(|part| (key.to_owned(), part)))
+    }
+}
+
+/// The memory of a map that is not empty: a node of a B-tree, for up to 11 entries.
+const MAP: usize = 640;
+/// The memory of a further entry: the nodes of a large B-tree may be half empty.
+const ENTRY: usize = 120;
+/// The bookkeeping of an allocation.
+const ALLOCATION: usize = 16;
+
+/// Builds a JSON value, and counts the bytes that it holds.
+#[derive(Clone, Copy)]
+struct JsonVisitor<'b> {
+    budget: &'b Budget,
+    held: &'b Cell<usize>,
+    exceeded: &'b OnceCell<BudgetError>,
+}
+
+impl JsonVisitor<'_> {
+    /// Counts bytes before they are allocated.
+    fn add<E: serde::de::Error>(self, bytes: usize) -> Result<(), E> {
+        let held = self.held.get().saturating_add(bytes);
+        self.held.set(held);
+        self.budget.memory(held).map_err(|error| {
+            let message = E::custom(&error);
+            self.exceeded.get_or_init(|| error);
+            message
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for JsonVisitor<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for JsonVisitor<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        self.add(value.len() + ALLOCATION)?;
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            // A list that grows doubles its capacity.
+            self.add(2 * size_of::<Value>())?;
+            list.push(item);
+        }
+        list.shrink_to_fit();
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            let entry = if map.is_empty() { MAP } else { ENTRY };
+            self.add(entry + key.len() + ALLOCATION)?;
+            map.insert(key, fields.next_value_seed(self)?);
+        }
+        Ok(Value::Object(map))
     }
 }
 

@@ -20,6 +20,7 @@ pub mod options;
 mod readiness;
 mod reasons;
 mod release;
+mod release_memory;
 mod render_pool;
 pub mod telemetry;
 mod values;

@@ -156,7 +156,7 @@ fn not_rendered(error: &SurveyError) -> Finding {
     let way = match error {
         SurveyError::Refused { source, .. } => match &**source {
             RefusedRender::Render(error) => error.limit().and_then(way_to_raise),
-            _ => None,
+            RefusedRender::Values(_) => None,
         },
         SurveyError::Parse(_) => None,
     };

@@ -204,18 +204,21 @@ impl From<CoalesceError> for RefusedRender {
     }
 }
 
+impl From<RenderError> for RefusedRender {
+    fn from(error: RenderError) -> Self {
+        Self::Render(Box::new(error))
+    }
+}
+
 /// Why a combination was not rendered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RefusedRender {
     /// The values do not match the chart's schema.
     #[error(transparent)]
     Values(Box<CoalesceError>),
-    /// The templates fail.
+    /// The templates fail, or their output is not a list of objects.
     #[error(transparent)]
     Render(Box<RenderError>),
-    /// The output is not a list of objects.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
 }
 
 /// Renders the combinations on all processors. The results are in the order of the combinations.
@@ -282,13 +285,11 @@ fn render(
     input.weak_secrets = true;
     input.limits = options.limits.clone();
     input.values_in_errors = options.values_in_errors;
-    let rendered = chart
-        .render(&input)
-        .map_err(|error| RefusedRender::Render(Box::new(error)))?;
+    let rendered = chart.render(&input)?;
     Ok(facts(chart.chart().name(), &combination.label, &rendered)?)
 }
 
-fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, ManifestError> {
+fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, RenderError> {
     let short = |path: &str| {
         let path = path.strip_prefix(chart).unwrap_or(path);
         path.trim_start_matches('/').to_owned()
@@ -296,7 +297,9 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Manife
     let mut objects = Vec::new();
     let found = match rendered.objects() {
         // `lint` names objects without a name.
-        Err(ManifestError::Rendered { .. }) => parse_objects(rendered.manifest())?,
+        Err(RenderError::Object(ManifestError::Rendered { .. })) => {
+            parse_objects(rendered.manifest())?
+        }
         found => found?,
     };
     for object in found {

@@ -407,6 +407,7 @@ impl PlannedApply<'_> {
             run,
             kept,
         } = self;
+        let _turn = context.cluster.turn(object.object()).await;
         let mut marks = context.marks(run.as_deref(), false);
         marks.kept = kept;
         let mut body = object.object().clone();
@@ -419,13 +420,15 @@ impl PlannedApply<'_> {
         };
         let applied = if run.is_some() {
             generated::create_generated(context.cluster, request, true).await?
-        } else {
+        } else if context.recreates(&location.key.kind) {
             match apply(context.cluster, request.clone()).await {
-                Err(ApplyError::Immutable { key, fields, .. }) if context.recreates(&key.kind) => {
+                Err(ApplyError::Immutable { fields, .. }) => {
                     recreate(context, request, &location, object, fields).await?
                 }
                 answer => answer?,
             }
+        } else {
+            apply(context.cluster, request).await?
         };
         traces::changed();
         Ok(AppliedObject {

@@ -48,6 +48,8 @@ use helm_core::Capabilities;
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 use kube::Client;
 use kube::core::GroupVersionKind;
+use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use any_object::AnyObject;
 pub(crate) use any_object::left_out;
@@ -65,18 +67,45 @@ use discovery::Discovery;
 /// conflicts.
 pub(crate) const FIELD_MANAGER: &str = "helm";
 
+/// Memory of the objects that are sent at the same time, however many releases they are of. A larger one is sent
+/// alone.
+const SENT_AT_ONCE: usize = 2 << 20;
+
+/// Returns about the bytes that a value holds.
+fn memory_of(value: &Value) -> usize {
+    /// An entry of a map, which has a node for several.
+    const ENTRY: usize = 100;
+    let contained = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory_of).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| ENTRY + name.len() + memory_of(value))
+            .sum(),
+    };
+    size_of::<Value>() + contained
+}
+
 /// A cluster: a client and its discovery cache. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
     discovery: Arc<Discovery>,
+    /// Bytes of objects that may be sent at the same time.
+    sends: Arc<Semaphore>,
 }
 
 impl Cluster {
     /// Creates a cluster from a client. Sends no requests.
     pub(crate) fn new(client: Client) -> Self {
         let discovery = Arc::new(Discovery::new(client.clone()));
-        Self { client, discovery }
+        let sends = Arc::new(Semaphore::new(SENT_AT_ONCE));
+        Self {
+            client,
+            discovery,
+            sends,
+        }
     }
 
     /// Returns the same cluster with another client, such as one that impersonates a service
@@ -86,7 +115,19 @@ impl Cluster {
         Self {
             client,
             discovery: Arc::clone(&self.discovery),
+            sends: Arc::clone(&self.sends),
         }
+    }
+
+    /// Waits until an object may be sent, which takes several times its size until the answer is read. The result is
+    /// held for so long.
+    pub(crate) async fn turn(&self, object: &Value) -> Option<SemaphorePermit<'_>> {
+        let bytes = memory_of(object).min(SENT_AT_ONCE);
+        // The semaphore is never closed.
+        self.sends
+            .acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX))
+            .await
+            .ok()
     }
 
     /// Returns the client.

@@ -17,6 +17,7 @@ use crate::diagnosis::Rounds;
 use crate::manager::ControllerContext;
 use crate::native::Readers;
 use crate::release::{RecordStore, ReleaseIndex};
+use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
 use crate::telemetry::traces::Tracer;
 
@@ -119,6 +120,8 @@ pub(super) struct Access {
     pub(super) events: EventSink,
     /// Threads that render charts.
     pub(super) pool: RenderPool,
+    /// The memory that releases may take.
+    memory: ReleaseMemory,
     /// Examines releases that are not ready.
     pub(super) rounds: Rounds,
     /// Sends traces.
@@ -150,12 +153,19 @@ impl Access {
             stop: context.stop.clone(),
             events: EventSink::new(connection.events.clone()),
             pool: context.limits.pool.clone(),
+            memory: context.limits.memory.clone(),
             rounds: context.rounds.clone(),
             tracer: context.tracer.clone(),
             client: client.clone(),
             cluster: cluster.clone(),
         }
     }
+
+    /// Returns the share of a reconcile, empty at first.
+    pub(super) fn share(&self) -> Share {
+        self.memory.share()
+    }
+
     /// Returns the operator's own account.
     pub(super) fn own_account(&self) -> Account {
         Account {

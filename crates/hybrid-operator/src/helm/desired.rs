@@ -29,6 +29,7 @@ use crate::cluster::DiscoveryError;
 use crate::cluster::read::ReadError;
 use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
+use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
 use crate::render_pool::RenderPoolError;
 use crate::telemetry::traces;
 use crate::values::{self, Environment, ValuesError};
@@ -56,6 +57,17 @@ pub(super) enum DesiredError {
     /// Rendering the chart exceeded a limit, which an option raises.
     #[error("{0}; {1}")]
     Limit(Box<RenderError>, &'static str),
+    /// Rendering the chart takes more memory than the container has for it.
+    #[error("{error}; {way}")]
+    Container {
+        /// The render error.
+        error: Box<RenderError>,
+        /// What raises the limit.
+        way: String,
+    },
+    /// The release takes more memory than other releases leave at the moment.
+    #[error(transparent)]
+    MemoryInUse(#[from] MemoryInUse),
     /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
@@ -104,6 +116,21 @@ impl From<RenderError> for DesiredError {
 }
 
 impl DesiredError {
+    /// Returns the error of a render that gets no more memory.
+    pub(super) fn memory(error: Box<RenderError>, why: MemoryError) -> Self {
+        match why {
+            MemoryError::InUse(error) => error.into(),
+            MemoryError::TooLarge { container } => Self::Container {
+                error,
+                way: format!(
+                    "the memory limit of the operator's container ({}) leaves no more for one release: raise \
+                     `resources.limits.memory` of its Deployment",
+                    mebibytes(container)
+                ),
+            },
+        }
+    }
+
     /// Returns the reason for the condition `Irreconcilable`.
     pub(super) fn reason(&self) -> Reason {
         match self {
@@ -116,6 +143,8 @@ impl DesiredError {
             Self::Record(_) => Reason::ErrorGettingReleaseState,
             Self::Render(_)
             | Self::Limit(..)
+            | Self::Container { .. }
+            | Self::MemoryInUse(_)
             | Self::Pool(_)
             | Self::Deleted
             | Self::Patch(_)
@@ -130,12 +159,13 @@ impl DesiredError {
             Self::Capabilities(error) => error.is_transient(),
             Self::Record(error) | Self::Kept(error) => error.is_transient(),
             Self::Lookup { source, .. } | Self::Reference { source, .. } => source.is_transient(),
-            Self::Pool(_) => true,
+            Self::Pool(_) | Self::MemoryInUse(_) => true,
             Self::Values(_)
             | Self::Translate(_)
             | Self::Coalesce(_)
             | Self::Render(_)
             | Self::Limit(..)
+            | Self::Container { .. }
             | Self::Deleted
             | Self::Patch(_)
             | Self::TooManyLookups => false,
@@ -146,13 +176,16 @@ impl DesiredError {
     pub(super) fn message(&self, values: &[&Value]) -> Message {
         let text = chain(self);
         let render = match self {
-            Self::Render(error) | Self::Limit(error, _) => Some(&**error),
+            Self::Render(error) | Self::Limit(error, _) | Self::Container { error, .. } => {
+                Some(&**error)
+            }
             _ => None,
         };
         let with_contents = render
             .and_then(RenderError::quoting)
             .map(|quoting| match self {
                 Self::Limit(_, way) => format!("{quoting}; {way}"),
+                Self::Container { way, .. } => format!("{quoting}; {way}"),
                 _ => quoting.to_owned(),
             });
         match self {
@@ -166,12 +199,14 @@ impl DesiredError {
             | Self::Coalesce(_)
             | Self::Render(_)
             | Self::Limit(..)
+            | Self::Container { .. }
             | Self::Patch(_) => Message::from(text)
                 .with_contents(with_contents)
                 .about(values),
             // These name objects and accounts.
             Self::Capabilities(_)
             | Self::Pool(_)
+            | Self::MemoryInUse(_)
             | Self::Deleted
             | Self::Record(_)
             | Self::Kept(_)
@@ -285,8 +320,8 @@ pub(super) async fn desired(
     let history = &observation.history;
     let inputs = &desired.inputs;
     let known = recorded(access, subject, inputs, history, notices).await?;
-    let content = if let Some(record) = known {
-        Content::Recorded(record)
+    let (content, wanted) = if let Some(record) = known {
+        (Content::Recorded(record), None)
     } else {
         let target = RenderTarget {
             revision: history
@@ -296,12 +331,10 @@ pub(super) async fn desired(
         };
         let (coalesced, redactor) = (&inputs.coalesced, &mut memory.redactor);
         let render = render(setup, access, subject, coalesced, target, redactor).await?;
-        Content::Rendered(Box::new(render.rendered))
+        let objects = render.objects.map_err(RenderError::Object)?;
+        (Content::Rendered(Box::new(render.rendered)), Some(objects))
     };
-    if let Content::Rendered(rendered) = &content {
-        let wanted = rendered
-            .objects()
-            .map_err(|error| DesiredError::from(RenderError::Object(error)))?;
+    if let Some(wanted) = wanted {
         let deployed = history
             .iter()
             .rev()
@@ -314,6 +347,7 @@ pub(super) async fn desired(
                 .load(meta)
                 .await
                 .map_err(DesiredError::Record)?;
+            subject.share.read(before.manifest.len()).await?;
             let objects = parse_objects(&before.manifest).unwrap_or_default();
             desired.empty = wanted.is_empty() && !objects.is_empty() && !setup.watch.allow_empty;
             // An unproven revision is replaced, so that drift can be repaired.
@@ -402,7 +436,7 @@ pub(super) async fn inputs(
         reads: render.rendered.capability_reads(),
     }
     .digest();
-    let objects = render.rendered.objects().ok();
+    let objects = render.objects.ok();
     let inputs = DesiredInputs {
         digest,
         coalesced,
@@ -484,7 +518,7 @@ pub(super) async fn objects_of(
         &mut Redactor::default(),
     )
     .await;
-    render.ok()?.rendered.objects().ok()
+    render.ok()?.objects.ok()
 }
 
 /// Returns a digest of the metadata that templates of `watches.yaml` may read.

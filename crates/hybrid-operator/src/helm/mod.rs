@@ -177,15 +177,16 @@ impl HelmReconciler {
         notices: &Notices,
     ) -> Result<Report, ActError> {
         let (setup, access) = (&self.setup, &self.access);
-        let wanted = match plan::before_inputs(&observation.facts) {
+        let mut wanted = match plan::before_inputs(&observation.facts) {
             // Failing templates must not prevent an uninstall.
             Some(_) => None,
             None => Some(desired(setup, access, subject, observation, memory, notices).await),
         };
-        let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
-        if let Some(wanted) = &wanted {
+        subject.share.shrink();
+        if let Some(wanted) = &mut wanted {
             observe::complete(observation, setup, access, subject, wanted, memory).await?;
         }
+        let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let step = plan::next_step(&observation.facts, &Desired::facts(setup, known));
         tracing::debug!(?step, "planned");
         let context = ActContext {

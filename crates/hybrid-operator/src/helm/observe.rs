@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use helm_core::manifest::ManifestObject;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
@@ -117,9 +118,11 @@ pub(super) async fn complete(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    wanted: &Result<Desired, DesiredError>,
+    wanted: &mut Result<Desired, DesiredError>,
     memory: &mut Memory,
 ) -> Result<(), ActionError> {
+    // They are of use for nothing else, and may be large.
+    let objects = (wanted.as_mut().ok()).and_then(|desired| desired.objects.take());
     let desired = wanted.as_ref().ok();
     let latest = observation.history.last();
     let deployed = latest.map(|meta| meta.revision.0);
@@ -127,7 +130,8 @@ pub(super) async fn complete(
     if latest.is_some_and(|latest| latest.status == ReleaseStatus::Deployed)
         && (memory.live.revision != deployed || !memory.live.complete)
     {
-        recognise(setup, access, subject, desired, memory, deployed).await?;
+        let known = desired.map(|desired| (desired, objects));
+        recognise(setup, access, subject, known, memory, deployed).await?;
     }
     read_unwatched(setup, subject, memory).await;
     live::read_unseen(&subject.cluster, &mut memory.live).await?;
@@ -284,7 +288,7 @@ async fn recognise(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    desired: Option<&Desired>,
+    desired: Option<(&Desired, Option<Vec<ManifestObject>>)>,
     memory: &mut Memory,
     deployed: Option<u32>,
 ) -> Result<(), ActionError> {
@@ -292,15 +296,16 @@ async fn recognise(
         .object
         .pointer("/status/release/baseline")
         .and_then(Value::as_str);
-    let (Some(stored), Some(revision), Some(desired)) = (stored, deployed, desired) else {
+    let (Some(stored), Some(revision), Some((desired, objects))) = (stored, deployed, desired)
+    else {
         return Ok(());
     };
     // The objects may not match a record whose deployment has not completed.
     if subject.number("/status/release/revision") != Some(revision) {
         return Ok(());
     }
-    let objects = match &desired.objects {
-        Some(objects) => Some(objects.clone()),
+    let objects = match objects {
+        Some(objects) => Some(objects),
         None => objects_of(setup, access, subject, &desired.inputs).await,
     };
     if let Some(objects) = objects {

@@ -197,7 +197,8 @@ pub(super) fn finish(
             .capabilities(capabilities)
             .lookup(lookup.clone());
         render.values_in_errors = input.values_in_errors;
-        render_once(input.chart.compiled(), render, input.watch)
+        render.limits = input.watch.limits.of_render();
+        render_once(input.chart.compiled(), &render, input.watch)
     };
     let first = ReleaseInfo::new(name.as_str(), namespace.as_str());
     // As in the reconciler, the digest is that of a first revision.
@@ -215,9 +216,7 @@ pub(super) fn finish(
     if let Some(latest) = input.latest {
         rendered = render(first.upgrade_to(latest.revision.next()))?;
     }
-    rendered
-        .objects()
-        .map_err(|error| PreviewError::Render(RenderError::Object(error)))?;
+    rendered.objects().map_err(PreviewError::Render)?;
     Ok(Preview {
         name,
         namespace,

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_core::engine::{Cancel, LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
+use helm_core::engine::{
+    BudgetError, Cancel, LookupAnswer, LookupKey, ReleaseInfo, RenderInput, RenderLimits, Snapshot,
+};
+use helm_core::manifest::{ManifestError, ManifestObject};
 use helm_core::release::Revision;
 use helm_core::{
     Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
@@ -26,6 +29,7 @@ use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
+use crate::release_memory::RenderMemory;
 use crate::telemetry::traces;
 use crate::watches::Watch;
 use crate::withheld::Withheld;
@@ -56,6 +60,8 @@ impl RenderTarget {
 /// Rendered chart, and what its templates looked up.
 pub(super) struct Render {
     pub(super) rendered: Rendered,
+    /// Its objects, unless one cannot be created.
+    pub(super) objects: Result<Vec<ManifestObject>, ManifestError>,
     /// Digest of the objects looked up, if lookups are inputs.
     pub(super) looked_up: Option<Digest>,
     pub(super) read: Read,
@@ -96,7 +102,9 @@ async fn render_with_lookups(
     let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
     info.revision = target.revision;
     (info.is_install, info.is_upgrade) = (!target.upgrade, target.upgrade);
-    for _ in 0..LOOKUP_ROUNDS {
+    let mut rounds = 0;
+    while rounds < LOOKUP_ROUNDS {
+        let limits = subject.share.limits().await?;
         let once = RenderJob {
             setup: Arc::clone(setup),
             coalesced: Arc::clone(coalesced),
@@ -108,6 +116,7 @@ async fn render_with_lookups(
                 setup.watch.lookup_is_trusted,
                 Arc::clone(&lookups.cluster_scoped),
             ),
+            memory: limits,
         };
         let work = access.pool.run(move |cancel| once.render(cancel));
         let rendered = tokio::select! {
@@ -115,21 +124,33 @@ async fn render_with_lookups(
             () = wait_for_deletion(access, subject) => return Err(DesiredError::Deleted),
         };
         let needed = match rendered {
+            Err(DesiredError::Limit(error, _)) if exceeds_share(&error, setup) => {
+                let grown = subject.share.grow().await;
+                grown.map_err(|why| DesiredError::memory(error, why))?;
+                continue;
+            }
             Err(DesiredError::Render(error)) => match *error {
                 RenderError::NeedsLookup(keys) => keys,
                 other => return Err(DesiredError::Render(Box::new(other))),
             },
             rendered => {
-                let rendered = rendered?;
+                let Parsed {
+                    rendered,
+                    objects,
+                    bytes,
+                } = rendered?;
+                subject.share.rendered(bytes);
                 let inputs = setup.watch.lookup_is_input && !rendered.lookups().is_empty();
                 return Ok(Render {
                     rendered,
+                    objects,
                     looked_up: inputs.then(|| lookups.digest()),
                     read: std::mem::take(&mut lookups.read),
                     missing_kind: lookups.missing_kind,
                 });
             }
         };
+        rounds += 1;
         for key in needed {
             lookups.look_up(setup, access, subject, key).await?;
         }
@@ -144,28 +165,57 @@ struct RenderJob {
     info: ReleaseInfo,
     capabilities: Capabilities,
     objects: VisibleObjects<Snapshot>,
+    memory: RenderMemory,
+}
+
+/// The result of a render, and the bytes that it holds.
+struct Parsed {
+    rendered: Rendered,
+    objects: Result<Vec<ManifestObject>, ManifestError>,
+    bytes: usize,
 }
 
 impl RenderJob {
-    fn render(self, cancel: Cancel) -> Result<Rendered, DesiredError> {
+    fn render(self, cancel: Cancel) -> Result<Parsed, DesiredError> {
         let mut input = RenderInput::new(self.info, &self.coalesced)
             .capabilities(&self.capabilities)
             .lookup(self.objects)
             .cancel(cancel);
         // As the Go operators, which deploy what is there.
         input.incomplete = true;
-        render_once(&self.setup.chart, input, &self.setup.watch)
+        let own = self.setup.watch.limits.of_render();
+        let within = |memory: usize| RenderLimits {
+            memory: own.memory.min(memory),
+            ..own.clone()
+        };
+        input.limits = within(self.memory.render);
+        let rendered = render_once(&self.setup.chart, &input, &self.setup.watch)?;
+        let (objects, bytes) = match rendered.objects_within(&within(self.memory.result)) {
+            Ok((objects, bytes)) => (Ok(objects), bytes),
+            Err(RenderError::Object(error)) => (Err(error), rendered.manifest().len()),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Parsed {
+            rendered,
+            objects,
+            bytes,
+        })
     }
 }
 
-/// Renders a chart with the limits and the patches of `watches.yaml`. No I/O.
+/// Returns whether a render needs more memory than its share, although less than its own limit.
+fn exceeds_share(error: &RenderError, setup: &Setup) -> bool {
+    let own = setup.watch.limits.of_render().memory;
+    matches!(error.limit(), Some(BudgetError::Memory { limit }) if *limit < own)
+}
+
+/// Renders a chart with the patches of `watches.yaml`. No I/O.
 pub(super) fn render_once(
     chart: &CompiledChart,
-    mut input: RenderInput<'_>,
+    input: &RenderInput<'_>,
     watch: &Watch,
 ) -> Result<Rendered, DesiredError> {
-    input.limits = watch.limits.of_render();
-    let rendered = chart.render(&input)?;
+    let rendered = chart.render(input)?;
     Ok(super::patches::apply(rendered, &watch.patches)?)
 }
 
@@ -356,8 +406,9 @@ mod tests {
         let values = chart.coalesce(Values::new()).unwrap();
         let mut watch = Watch::new(GroupVersionKind::gvk("example.com", "v1", "App"), "chart");
         watch.limits = limits;
-        let input = RenderInput::new(ReleaseInfo::new("r", "ns"), &values);
-        render_once(&chart, input, &watch)
+        let mut input = RenderInput::new(ReleaseInfo::new("r", "ns"), &values);
+        input.limits = watch.limits.of_render();
+        render_once(&chart, &input, &watch)
     }
 
     #[test]

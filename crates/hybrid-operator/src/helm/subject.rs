@@ -24,6 +24,7 @@ use crate::client::ImpersonateError;
 use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
 use crate::release::{Asked, RecordMeta, Storage};
+use crate::release_memory::Share;
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
 
@@ -127,6 +128,8 @@ pub(super) struct Subject {
     /// Namespace of the release.
     pub(super) namespace: String,
     pub(super) now: Timestamp,
+    /// The memory that its release takes in this reconcile.
+    pub(super) share: Share,
     /// Why it cannot have a release. Name and namespace are then placeholders that allow an
     /// uninstall.
     pub(super) error: Option<SubjectError>,
@@ -174,6 +177,7 @@ impl Subject {
             name: location.name,
             namespace: location.namespace,
             now: Timestamp::now(),
+            share: access.share(),
             error,
         })
     }

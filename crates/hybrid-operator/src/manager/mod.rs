@@ -46,6 +46,7 @@ use crate::diagnosis::Rounds;
 use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
+use crate::release_memory::ReleaseMemory;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::telemetry::traces::{self, TraceError, Tracer};
@@ -171,6 +172,8 @@ pub(crate) struct Limits {
     pub(crate) charts: ChartLimits,
     /// Renders the charts of all controllers.
     pub(crate) pool: RenderPool,
+    /// The memory that their releases may take.
+    pub(crate) memory: ReleaseMemory,
 }
 
 impl Limits {
@@ -181,6 +184,7 @@ impl Limits {
             sync_period: options.sync_period,
             charts: options.chart_limits,
             pool: RenderPool::default(),
+            memory: ReleaseMemory::of_container(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use helm_core::release::{Release, Revision, Status};
 
+use super::super::desired::DesiredError;
 use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
@@ -54,6 +55,9 @@ impl ActContext<'_> {
     /// Reads a record and verifies its proof.
     pub(super) async fn load_record(&self, meta: &RecordMeta) -> Result<StoredRelease, ActError> {
         let content = self.access.store.load_with_proof(meta).await?;
+        let share = &self.subject.share;
+        let counted = share.read(content.release.manifest.len()).await;
+        counted.map_err(DesiredError::from)?;
         let own = meta.cr.as_ref() == Some(&self.subject.primary.identity());
         Ok(StoredRelease {
             meta: meta.clone(),

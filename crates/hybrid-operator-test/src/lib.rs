@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod api_server;
 pub mod audit;
 pub mod control_plane;
 pub mod fault;

@@ -141,7 +141,7 @@ impl Target {
     }
 }
 
-fn decode_query(query: &str) -> BTreeMap<String, String> {
+pub(crate) fn decode_query(query: &str) -> BTreeMap<String, String> {
     query
         .split('&')
         .filter(|pair| !pair.is_empty())

@@ -1,0 +1,162 @@
+//! Decodes the objects of requests, and converts stored objects to the version of a request.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::kinds::{Kind, Version};
+use super::metadata;
+use super::object::set;
+use super::status::{Cause, Failure, Named};
+use super::typed;
+
+/// An object of a request, in the version of the request.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) object: Value,
+    /// Paths of fields that the kind does not have, which were dropped.
+    pub(super) unknown: Vec<String>,
+}
+
+/// Decodes an object. A failure has the words about a body.
+pub(super) fn body(kind: &Kind, version: &Version, object: Value) -> Result<Decoded, Failure> {
+    check_type(kind, version, &object)?;
+    object_of(kind, version, object).map_err(|why| undecodable(kind, version, &why))
+}
+
+/// Decodes an object that a patch has changed.
+pub(super) fn patched(kind: &Kind, version: &Version, object: Value) -> Result<Decoded, Failure> {
+    let text = object.to_string();
+    object_of(kind, version, object).map_err(|why| invalid_patch(text, &why))
+}
+
+/// The patched object cannot be decoded.
+pub(super) fn invalid_patch(object: String, why: &str) -> Failure {
+    let nothing = Named {
+        group: "",
+        name: "",
+    };
+    let cause = Cause::invalid("patch", &Value::String(object), why);
+    Failure::invalid(nothing, "", &[cause])
+}
+
+pub(super) fn undecodable(kind: &Kind, version: &Version, why: &str) -> Failure {
+    let kind = &kind.kind;
+    Failure::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+        version.name
+    ))
+}
+
+fn check_type(kind: &Kind, version: &Version, object: &Value) -> Result<(), Failure> {
+    let text = |field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let expected = kind.api_version(&version.name);
+    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
+    if kind.rules.custom {
+        if found_kind.is_empty() || found_version.is_empty() {
+            let what = if found_kind.is_empty() {
+                "Kind"
+            } else {
+                "apiVersion"
+            };
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object '{what}' is missing in '{object}' ({object})",
+                kind.kind
+            )));
+        }
+        if found_version != expected {
+            return Err(Failure::bad_request(format!(
+                "the API version in the data ({found_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        return Ok(());
+    }
+    if !found_kind.is_empty() && found_kind != kind.kind {
+        return Err(Failure::bad_request(format!(
+            "{found_kind} in version {:?} cannot be handled as a {}: unknown conversion",
+            version.name, kind.kind
+        )));
+    }
+    if !found_version.is_empty() && found_version != expected {
+        return Err(Failure::bad_request(format!(
+            "{} in version {found_version:?} cannot be handled as a {}: no kind {:?} is registered for version {found_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            kind.kind, kind.kind, kind.kind
+        )));
+    }
+    Ok(())
+}
+
+fn object_of(kind: &Kind, version: &Version, mut object: Value) -> Result<Decoded, String> {
+    if !object.is_object() {
+        return Err("json: cannot unmarshal into Go value".to_owned());
+    }
+    let mut unknown = metadata::decode(&mut object, &kind.kind)?;
+    if !kind.rules.custom {
+        set(&mut object, "apiVersion", kind.api_version(&version.name));
+        set(&mut object, "kind", kind.kind.clone());
+    }
+    if let Some(schema) = &version.schema {
+        unknown.extend(schema.prune(&mut object));
+        schema.drop_nulls(&mut object);
+        if kind.rules.custom {
+            schema.fill_defaults(&mut object);
+        }
+    }
+    if kind.rules.custom {
+        return Ok(Decoded { object, unknown });
+    }
+    typed::normalize(kind, &mut object);
+    if let Some(schema) = &version.schema {
+        let wrong = schema.validate(&object, None);
+        if let Some(why) = typed::undecodable(kind, &object) {
+            return Err(why);
+        }
+        if let Some(cause) = wrong.first() {
+            return Err(format!("json: cannot unmarshal: {}", cause.text()));
+        }
+    }
+    Ok(Decoded { object, unknown })
+}
+
+/// Converts a stored object to a version. The conversion of custom resources is `None`: only the
+/// version changes, and what the other version does not have is dropped.
+pub(super) fn to_version(kind: &Kind, version: &Version, object: &Arc<Value>) -> Arc<Value> {
+    if !kind.rules.custom {
+        return Arc::clone(object);
+    }
+    let mut converted = (**object).clone();
+    if let Some(schema) = &kind.stored_schema {
+        schema.prune(&mut converted);
+        schema.drop_nulls(&mut converted);
+        schema.fill_defaults(&mut converted);
+    }
+    if version.name != kind.stored {
+        set(
+            &mut converted,
+            "apiVersion",
+            kind.api_version(&version.name),
+        );
+        if let Some(schema) = &version.schema {
+            schema.prune(&mut converted);
+            schema.drop_nulls(&mut converted);
+        }
+    }
+    Arc::new(converted)
+}
+
+/// Converts an object of a request to the version in which it is stored.
+pub(super) fn to_stored(kind: &Kind, mut object: Value) -> Value {
+    if kind.rules.custom {
+        set(&mut object, "apiVersion", kind.api_version(&kind.stored));
+        if let Some(schema) = &kind.stored_schema {
+            schema.prune(&mut object);
+            schema.drop_nulls(&mut object);
+        }
+    }
+    object
+}

@@ -1,0 +1,497 @@
+//! Definitions of custom resources: from their creation until their names are accepted, and from their
+//! deletion until their objects are gone.
+//!
+//! Source: `k8s.io/apiextensions-apiserver/pkg/{registry/customresourcedefinition,controller}`.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::controllers::Task;
+use super::kinds::{Kind, Names, Rules, Scale, Version};
+use super::object::{
+    at, finalizers, is_deleting, items, meta, set, set_at, set_finalizers, set_meta,
+};
+use super::schema::Schema;
+use super::server::Server;
+use super::status::{Cause, Failure};
+use super::store::{Change, Key, Resource};
+
+/// Finalizer of definitions whose objects are deleted first.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+fn is_definition(kind: &Kind) -> bool {
+    kind.kind == "CustomResourceDefinition"
+}
+
+/// Sets the defaults of a new definition, and its first status.
+pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
+    if !is_definition(kind) {
+        return;
+    }
+    fill_defaults(object);
+    let stored = stored_version(object);
+    let stored = stored.map_or(Value::Null, |version| json!([version]));
+    let names = json!({"plural": "", "kind": ""});
+    let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": stored});
+    set(object, "status", status);
+}
+
+fn fill_defaults(object: &mut Value) {
+    let kind = text(object, "/spec/names/kind");
+    for (field, default) in [
+        ("singular", kind.to_lowercase()),
+        ("listKind", format!("{kind}List")),
+    ] {
+        let path = ["spec", "names", field];
+        if !kind.is_empty() && at(object, &path).is_none() {
+            set_at(object, &path, default.into());
+        }
+    }
+    if at(object, &["spec", "conversion"]).is_none() {
+        set_at(object, &["spec", "conversion"], json!({"strategy": "None"}));
+    }
+}
+
+/// Records a new version in which objects are stored.
+pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
+    if !is_definition(kind) {
+        return;
+    }
+    fill_defaults(object);
+    let stored = stored_version(object).map(Value::from);
+    let mut versions = items(at(object, &["status", "storedVersions"])).to_vec();
+    if let Some(stored) = stored
+        && !versions.contains(&stored)
+    {
+        versions.push(stored);
+        set_at(object, &["status", "storedVersions"], versions.into());
+    }
+}
+
+fn stored_version(object: &Value) -> Option<String> {
+    let mut versions = items(at(object, &["spec", "versions"])).iter();
+    let stored = versions.find(|version| version.get("storage") == Some(&Value::Bool(true)))?;
+    Some(text(stored, "/name"))
+}
+
+/// Returns what is invalid in a definition.
+pub(super) fn validate(
+    kind: &Kind,
+    object: &Value,
+    before: Option<&Value>,
+) -> Result<Vec<Cause>, Failure> {
+    let mut causes = Vec::new();
+    if !is_definition(kind) {
+        return Ok(causes);
+    }
+    if text(object, "/spec/conversion/strategy") != "None" {
+        return Err(Failure::unmodelled("conversion webhooks"));
+    }
+    let expected = format!(
+        "{}.{}",
+        text(object, "/spec/names/plural"),
+        text(object, "/spec/group")
+    );
+    if meta(object, "name") != expected {
+        let detail = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(Cause::invalid(
+            "metadata.name",
+            &meta(object, "name").into(),
+            detail,
+        ));
+    }
+    let versions = items(at(object, &["spec", "versions"]));
+    let stored = versions
+        .iter()
+        .filter(|version| version.get("storage") == Some(&json!(true)));
+    if stored.count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        causes.push(Cause::invalid(
+            "spec.versions",
+            &versions.to_vec().into(),
+            detail,
+        ));
+    }
+    for version in versions {
+        if let Some(schema) = version.pointer("/schema/openAPIV3Schema") {
+            Schema::parse(schema).map_err(Failure::unmodelled)?;
+        }
+    }
+    let Some(before) = before else {
+        return Ok(causes);
+    };
+    for path in ["/spec/group", "/spec/names/plural"] {
+        causes.extend(unchanged(object, before, path));
+    }
+    if is_true(before, "Established") {
+        causes.extend(unchanged(object, before, "/spec/scope"));
+        causes.extend(unchanged(object, before, "/spec/names/kind"));
+    }
+    Ok(causes)
+}
+
+fn unchanged(object: &Value, before: &Value, path: &str) -> Option<Cause> {
+    let (old, new) = (before.pointer(path), object.pointer(path));
+    let field = path.trim_start_matches('/').replace('/', ".");
+    let shown = new.cloned().unwrap_or_default();
+    (old != new).then(|| Cause::invalid(field, &shown, "field is immutable"))
+}
+
+/// Returns a definition as its deletion leaves it, if it waits for its objects.
+pub(super) fn marked(kind: &Kind, existing: &Value, now: &str) -> Option<Value> {
+    if !is_definition(kind) || is_deleting(existing) {
+        return None;
+    }
+    let mut marked = existing.clone();
+    set_meta(&mut marked, "deletionTimestamp", now);
+    let mut held = finalizers(existing);
+    if !held.iter().any(|finalizer| finalizer == CLEANUP) {
+        held.push(CLEANUP.to_owned());
+    }
+    set_finalizers(&mut marked, &held);
+    let message =
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    set_condition(
+        &mut marked,
+        now,
+        ("Terminating", "True", "InstanceDeletionPending", message),
+    );
+    Some(marked)
+}
+
+fn set_condition(object: &mut Value, now: &str, condition: (&str, &str, &str, &str)) {
+    let (kind, status, reason, message) = condition;
+    let mut conditions = items(at(object, &["status", "conditions"])).to_vec();
+    let mut new = json!({
+        "type": kind, "status": status, "lastTransitionTime": now, "reason": reason,
+        "message": message,
+    });
+    let former = conditions
+        .iter_mut()
+        .find(|former| former.get("type") == Some(&json!(kind)));
+    match former {
+        Some(former) => {
+            if former.get("status") == Some(&json!(status)) {
+                let since = former.get("lastTransitionTime").cloned();
+                set(&mut new, "lastTransitionTime", since.unwrap_or_default());
+            }
+            *former = new;
+        }
+        None => conditions.push(new),
+    }
+    set_at(object, &["status", "conditions"], conditions.into());
+}
+
+fn is_true(object: &Value, condition: &str) -> bool {
+    let mut conditions = items(at(object, &["status", "conditions"])).iter();
+    conditions.any(|found| {
+        found.get("type") == Some(&json!(condition)) && found.get("status") == Some(&json!("True"))
+    })
+}
+
+/// Serves what a changed definition says, and makes the tasks that follow.
+pub(super) fn react(server: &mut Server, change: &Change) {
+    let Some(last) = change.last() else { return };
+    let resource = resource_of(&last);
+    match &change.after {
+        Some(after) => {
+            if is_true(after, "Established")
+                && let Some(kind) = kind_of(after)
+            {
+                let former = server.kinds.of(&resource).cloned();
+                let versions = kind.versions.clone();
+                server.kinds.add(kind);
+                register(server, &resource.group, &versions, former.as_ref());
+            }
+            server.schedule(Task::Definition(meta(after, "name").to_owned()));
+        }
+        None => {
+            if let Some(kind) = server.kinds.of(&resource).cloned()
+                && server.kinds.remove(&resource)
+            {
+                register(server, &resource.group, &[], Some(&kind));
+            }
+        }
+    }
+}
+
+/// Creates and deletes the API services of a group.
+fn register(server: &mut Server, group: &str, versions: &[Version], former: Option<&Arc<Kind>>) {
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices";
+    for version in versions {
+        let name = format!("{}.{group}", version.name);
+        if server
+            .store
+            .get(&api_services(), &cluster_key(&name))
+            .is_some()
+        {
+            continue;
+        }
+        let service = json!({
+            "metadata": {"name": name, "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
+            "spec": {"group": group, "version": version.name, "groupPriorityMinimum": 1000, "versionPriority": 100},
+        });
+        drop(server.act(Method::POST, path.to_owned(), &service.to_string()));
+    }
+    for version in former.iter().flat_map(|former| &former.versions) {
+        let served = server
+            .kinds
+            .custom()
+            .any(|kind| kind.resource.group == group && kind.version(&version.name).is_some());
+        if !served {
+            let path = format!("{path}/{}.{group}", version.name);
+            drop(server.act(Method::DELETE, path, ""));
+        }
+    }
+}
+
+fn api_services() -> Resource {
+    Resource {
+        group: "apiregistration.k8s.io".to_owned(),
+        plural: "apiservices".to_owned(),
+    }
+}
+
+/// Makes the tasks that follow from the deletion of a custom resource.
+pub(super) fn react_to_instance(server: &mut Server, change: &Change) {
+    let kind = server.kinds.of(&change.resource);
+    if change.after.is_none() && kind.is_some_and(|kind| kind.terminating) {
+        let Resource { group, plural } = &*change.resource;
+        server.schedule(Task::Definition(format!("{plural}.{group}")));
+    }
+}
+
+fn definitions() -> Resource {
+    Resource {
+        group: "apiextensions.k8s.io".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+    }
+}
+
+fn cluster_key(name: &str) -> Key {
+    Key {
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+/// Accepts the names of a definition, or deletes the objects of one that is being deleted.
+pub(super) fn advance(server: &mut Server, name: &str) {
+    let Some(live) = server.store.get(&definitions(), &cluster_key(name)) else {
+        return;
+    };
+    let now = server.now();
+    let mut changed = (*live).clone();
+    if !is_deleting(&live) {
+        accept(server, &mut changed, &now);
+        if changed != *live {
+            server.store.put(&definitions(), &changed);
+        }
+        return;
+    }
+    if !finalizers(&live)
+        .iter()
+        .any(|finalizer| finalizer == CLEANUP)
+    {
+        return;
+    }
+    let message = "CustomResource deletion is in progress";
+    set_condition(
+        &mut changed,
+        &now,
+        ("Terminating", "True", "InstanceDeletionInProgress", message),
+    );
+    if changed != *live {
+        server.store.put(&definitions(), &changed);
+    }
+    let resource = resource_of(&live);
+    let mut namespaces: Vec<String> = server
+        .objects(&resource, None)
+        .into_iter()
+        .filter(|(_, object)| !is_deleting(object))
+        .map(|(key, _)| key.namespace)
+        .collect();
+    namespaces.dedup();
+    if let Some(kind) = server.kinds.of(&resource).cloned() {
+        for namespace in namespaces {
+            drop(server.act(Method::DELETE, kind.path(&namespace, ""), ""));
+        }
+    }
+    if server.objects(&resource, None).is_empty() {
+        let mut held = finalizers(&changed);
+        held.retain(|finalizer| finalizer != CLEANUP);
+        if held.is_empty() {
+            server.store.delete(&definitions(), &cluster_key(name));
+        } else {
+            set_finalizers(&mut changed, &held);
+            server.store.put(&definitions(), &changed);
+        }
+    }
+}
+
+/// Sets the conditions of a definition by whether its names are free.
+fn accept(server: &Server, definition: &mut Value, now: &str) {
+    let names = at(definition, &["spec", "names"])
+        .cloned()
+        .unwrap_or_default();
+    let group = text(definition, "/spec/group");
+    let own = meta(definition, "name").to_owned();
+    let taken = |field: &str| {
+        let name = text(&names, &format!("/{field}"));
+        let taken = server
+            .objects(&definitions(), None)
+            .into_iter()
+            .any(|(key, other)| {
+                key.name != own
+                    && text(&other, "/spec/group") == group
+                    && text(&other, &format!("/status/acceptedNames/{field}")) == name
+            });
+        (taken && !name.is_empty()).then_some(name)
+    };
+    let conflict = [
+        ("plural", "PluralConflict"),
+        ("singular", "SingularConflict"),
+        ("kind", "KindConflict"),
+        ("listKind", "ListKindConflict"),
+    ]
+    .into_iter()
+    .filter_map(|(field, reason)| Some((taken(field)?, reason)))
+    .next_back();
+    if let Some((name, reason)) = conflict {
+        let message = format!("{name:?} is already in use");
+        set_condition(
+            definition,
+            now,
+            ("NamesAccepted", "False", reason, &message),
+        );
+        if !is_true(definition, "Established") {
+            let message = "not all names are accepted";
+            set_condition(
+                definition,
+                now,
+                ("Established", "False", "NotAccepted", message),
+            );
+        }
+        return;
+    }
+    set_at(definition, &["status", "acceptedNames"], names);
+    set_condition(
+        definition,
+        now,
+        ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+    );
+    if !is_true(definition, "Established") {
+        let message = "the initial names have been accepted";
+        set_condition(
+            definition,
+            now,
+            ("Established", "True", "InitialNamesAccepted", message),
+        );
+    }
+}
+
+fn resource_of(definition: &Value) -> Resource {
+    Resource {
+        group: text(definition, "/spec/group"),
+        plural: text(definition, "/spec/names/plural"),
+    }
+}
+
+/// Returns the kind that a definition makes.
+fn kind_of(definition: &Value) -> Option<Kind> {
+    let texts = |path: &str| -> Vec<String> {
+        let list = items(definition.pointer(path)).iter();
+        list.filter_map(|text| Some(text.as_str()?.to_owned()))
+            .collect()
+    };
+    let terminating = is_true(definition, "Terminating");
+    let all = items(at(definition, &["spec", "versions"]));
+    let served = all
+        .iter()
+        .filter(|version| version.get("served") == Some(&json!(true)));
+    let mut versions: Vec<Version> = served.map(version_of).collect();
+    versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
+    let stored = stored_version(definition)?;
+    let stored_version = all
+        .iter()
+        .find(|version| text(version, "/name") == stored)?;
+    let verbs = [
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "create",
+        "update",
+        "watch",
+    ];
+    let verbs = verbs
+        .iter()
+        .filter(|verb| !terminating || !matches!(**verb, "patch" | "create" | "update"));
+    Some(Kind {
+        resource: resource_of(definition),
+        singular: text(definition, "/status/acceptedNames/singular"),
+        kind: text(definition, "/status/acceptedNames/kind"),
+        list_kind: text(definition, "/status/acceptedNames/listKind"),
+        namespaced: text(definition, "/spec/scope") == "Namespaced",
+        short_names: texts("/status/acceptedNames/shortNames"),
+        categories: texts("/status/acceptedNames/categories"),
+        verbs: verbs.map(|verb| (*verb).to_owned()).collect(),
+        versions,
+        stored,
+        stored_schema: version_of(stored_version).schema,
+        rules: Rules {
+            custom: true,
+            generation: true,
+            conditional: true,
+            creates_on_update: false,
+            returns_deleted: false,
+            names: Names::Subdomain,
+        },
+        terminating,
+    })
+}
+
+fn version_of(version: &Value) -> Version {
+    let has = |name: &str| version.pointer(&format!("/subresources/{name}")).is_some();
+    let subresources = ["status", "scale"].iter().filter(|name| has(name));
+    let scale = |field: &str| text(version, &format!("/subresources/scale/{field}"));
+    let schema = version.pointer("/schema/openAPIV3Schema");
+    Version {
+        name: text(version, "/name"),
+        subresources: subresources.map(|name| (*name).to_owned()).collect(),
+        scale: Scale {
+            replicas: scale("specReplicasPath"),
+            status: scale("statusReplicasPath"),
+            selector: Some(scale("labelSelectorPath")).filter(|path| !path.is_empty()),
+        },
+        schema: schema
+            .and_then(|schema| Schema::parse(schema).ok())
+            .map(Arc::new),
+    }
+}
+
+/// Returns the order of versions: stable before beta before alpha, higher numbers first, others last.
+pub(super) fn priority(version: &str) -> (u8, u32, u32) {
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let major: u32 = digits.parse().ok()?;
+        let rest = rest.get(digits.len()..)?;
+        let stage = |name: &str| rest.strip_prefix(name)?.parse::<u32>().ok();
+        match (rest, stage("beta"), stage("alpha")) {
+            ("", _, _) => Some((3, major, 0)),
+            (_, Some(minor), _) => Some((2, major, minor)),
+            (_, _, Some(minor)) => Some((1, major, minor)),
+            _ => None,
+        }
+    };
+    parsed().unwrap_or((0, 0, 0))
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,369 @@
+//! The kinds that the server knows: built-in ones from a table, custom ones from their definitions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::object::items;
+use super::schema::Schema;
+use super::status::Named;
+use super::store::Resource;
+
+/// Discovery documents of kube-apiserver 1.36.3 without custom resources.
+const DISCOVERY: &str = include_str!("kinds.json");
+
+/// Schemas of those built-in kinds of which the server drops unknown fields.
+const SCHEMAS: &str = include_str!("schemas.json");
+
+/// A kind, in all its versions.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) resource: Resource,
+    pub(super) singular: String,
+    pub(super) kind: String,
+    pub(super) list_kind: String,
+    pub(super) namespaced: bool,
+    pub(super) short_names: Vec<String>,
+    pub(super) categories: Vec<String>,
+    pub(super) verbs: Vec<String>,
+    /// The versions that are served, the preferred one first.
+    pub(super) versions: Vec<Version>,
+    /// The version in which objects are stored.
+    pub(super) stored: String,
+    /// The schema of that version.
+    pub(super) stored_schema: Option<Arc<Schema>>,
+    pub(super) rules: Rules,
+    /// The definition is being deleted, and nothing new is created.
+    pub(super) terminating: bool,
+}
+
+/// A version of a kind that is served.
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) name: String,
+    pub(super) subresources: Vec<String>,
+    pub(super) scale: Scale,
+    pub(super) schema: Option<Arc<Schema>>,
+}
+
+/// Paths of the fields that the subresource `scale` shows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scale {
+    pub(super) replicas: String,
+    pub(super) status: String,
+    pub(super) selector: Option<String>,
+}
+
+/// How the server treats objects of a kind.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+pub(super) struct Rules {
+    /// The kind has a definition.
+    pub(super) custom: bool,
+    /// A change of the specification increases the generation.
+    pub(super) generation: bool,
+    /// An update needs a resource version.
+    pub(super) conditional: bool,
+    /// An update of a missing object creates it.
+    pub(super) creates_on_update: bool,
+    /// The answer to a deletion is the object.
+    pub(super) returns_deleted: bool,
+    pub(super) names: Names,
+}
+
+/// Rule for the names of a kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Names {
+    /// RFC 1123 subdomain.
+    #[default]
+    Subdomain,
+    /// RFC 1123 label.
+    Label,
+    /// RFC 1035 label.
+    ServiceLabel,
+    /// A segment of a path.
+    Segment,
+}
+
+impl Kind {
+    /// Returns group and plural.
+    pub(super) fn named(&self) -> Named<'_> {
+        Named {
+            group: &self.resource.group,
+            name: &self.resource.plural,
+        }
+    }
+
+    /// Returns group and kind.
+    pub(super) fn named_kind(&self) -> Named<'_> {
+        Named {
+            group: &self.resource.group,
+            name: &self.kind,
+        }
+    }
+
+    /// Returns the `apiVersion` of a version.
+    pub(super) fn api_version(&self, version: &str) -> String {
+        api_version(&self.resource.group, version)
+    }
+
+    pub(super) fn version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// Returns the path of an object, or of all objects of a namespace.
+    pub(super) fn path(&self, namespace: &str, name: &str) -> String {
+        let mut path = if self.resource.group.is_empty() {
+            format!("/api/{}", self.stored)
+        } else {
+            format!("/apis/{}/{}", self.resource.group, self.stored)
+        };
+        for part in [
+            (!namespace.is_empty()).then(|| format!("namespaces/{namespace}")),
+            Some(self.resource.plural.clone()),
+            (!name.is_empty()).then(|| name.to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            path.push('/');
+            path.push_str(&part);
+        }
+        path
+    }
+}
+
+impl Version {
+    pub(super) fn has(&self, subresource: &str) -> bool {
+        self.subresources.iter().any(|known| known == subresource)
+    }
+}
+
+/// Returns group and version as objects name them.
+pub(super) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// All kinds.
+#[derive(Debug)]
+pub(super) struct Kinds {
+    built_in: &'static [Arc<Kind>],
+    custom: BTreeMap<Resource, Arc<Kind>>,
+}
+
+impl Kinds {
+    pub(super) fn new() -> Self {
+        Self {
+            built_in: &BUILT_IN,
+            custom: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.built_in.iter().chain(self.custom.values())
+    }
+
+    pub(super) fn custom(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.custom.values()
+    }
+
+    /// Returns the kind that is served at a path.
+    pub(super) fn served(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
+        self.all()
+            .find(|kind| {
+                kind.resource.group == group
+                    && kind.resource.plural == plural
+                    && kind.version(version).is_some()
+            })
+            .cloned()
+    }
+
+    pub(super) fn of(&self, resource: &Resource) -> Option<&Arc<Kind>> {
+        self.all().find(|kind| kind.resource == *resource)
+    }
+
+    /// Returns the kind that an owner reference names.
+    pub(super) fn named(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.all()
+            .find(|known| known.resource.group == group && known.kind == kind)
+    }
+
+    pub(super) fn add(&mut self, kind: Kind) {
+        self.custom.insert(kind.resource.clone(), Arc::new(kind));
+    }
+
+    pub(super) fn remove(&mut self, resource: &Resource) -> bool {
+        self.custom.remove(resource).is_some()
+    }
+}
+
+/// Returns whether the group is a built-in one.
+pub(super) fn is_built_in_group(group: &str) -> bool {
+    BUILT_IN.iter().any(|kind| kind.resource.group == group)
+}
+
+/// The discovery document of the built-in groups: that of `/api`, or that of `/apis`.
+pub(super) fn built_in_groups(core: bool) -> Vec<Value> {
+    items(DOCUMENT.get(if core { "api" } else { "apis" })).to_vec()
+}
+
+static DOCUMENT: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(DISCOVERY).unwrap_or_default());
+
+static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
+    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let mut kinds: Vec<Kind> = Vec::new();
+    let groups = built_in_groups(true);
+    for group in groups.into_iter().chain(built_in_groups(false)) {
+        let name = text(&group, "/metadata/name");
+        for version in items(group.get("versions")) {
+            let version_name = text(version, "/version");
+            for resource in items(version.get("resources")) {
+                let resource_name = Resource {
+                    group: name.clone(),
+                    plural: text(resource, "/resource"),
+                };
+                let version = served(&version_name, resource, &schemas);
+                let known = kinds.iter_mut().find(|kind| kind.resource == resource_name);
+                match known {
+                    Some(kind) => kind.versions.push(version),
+                    None => kinds.push(built_in(resource_name, resource, version)),
+                }
+            }
+        }
+    }
+    kinds.into_iter().map(Arc::new).collect()
+});
+
+fn served(name: &str, resource: &Value, schemas: &Value) -> Version {
+    let subresources = items(resource.get("subresources")).iter();
+    let schema = schemas.get(text(resource, "/responseKind/kind"));
+    let selector = (text(resource, "/resource") != "replicationcontrollers")
+        .then(|| ".status.selector".to_owned());
+    Version {
+        name: name.to_owned(),
+        subresources: subresources
+            .map(|subresource| text(subresource, "/subresource"))
+            .collect(),
+        scale: Scale {
+            replicas: ".spec.replicas".to_owned(),
+            status: ".status.replicas".to_owned(),
+            selector,
+        },
+        schema: schema.and_then(|schema| Schema::parse(schema).ok().map(Arc::new)),
+    }
+}
+
+fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
+    let kind = text(document, "/responseKind/kind");
+    let texts = |key: &str| -> Vec<String> {
+        let list = items(document.get(key)).iter();
+        list.filter_map(|text| Some(text.as_str()?.to_owned()))
+            .collect()
+    };
+    let rules = rules(&resource.plural);
+    Kind {
+        singular: text(document, "/singularResource"),
+        list_kind: format!("{kind}List"),
+        kind,
+        namespaced: document.get("scope") == Some(&json!("Namespaced")),
+        short_names: texts("shortNames"),
+        categories: texts("categories"),
+        verbs: texts("verbs"),
+        stored: version.name.clone(),
+        stored_schema: version.schema.clone(),
+        versions: vec![version],
+        resource,
+        rules,
+        terminating: false,
+    }
+}
+
+/// Returns how objects of a built-in kind are treated, as the `strategy.go` of each kind says.
+fn rules(plural: &str) -> Rules {
+    let generation = matches!(
+        plural,
+        "cronjobs"
+            | "customresourcedefinitions"
+            | "daemonsets"
+            | "deployments"
+            | "endpointslices"
+            | "ingressclasses"
+            | "ingresses"
+            | "jobs"
+            | "mutatingwebhookconfigurations"
+            | "networkpolicies"
+            | "poddisruptionbudgets"
+            | "pods"
+            | "podtemplates"
+            | "priorityclasses"
+            | "replicasets"
+            | "replicationcontrollers"
+            | "statefulsets"
+            | "validatingwebhookconfigurations"
+    );
+    let conditional = matches!(
+        plural,
+        "csidrivers"
+            | "csinodes"
+            | "customresourcedefinitions"
+            | "leases"
+            | "mutatingwebhookconfigurations"
+            | "poddisruptionbudgets"
+            | "runtimeclasses"
+            | "validatingwebhookconfigurations"
+            | "apiservices"
+    );
+    let creates_on_update = matches!(
+        plural,
+        "clusterrolebindings"
+            | "clusterroles"
+            | "endpoints"
+            | "events"
+            | "leases"
+            | "limitranges"
+            | "rolebindings"
+            | "roles"
+            | "runtimeclasses"
+            | "services"
+    );
+    let returns_deleted = matches!(
+        plural,
+        "csidrivers"
+            | "csinodes"
+            | "namespaces"
+            | "persistentvolumeclaims"
+            | "persistentvolumes"
+            | "pods"
+            | "podtemplates"
+            | "resourcequotas"
+            | "serviceaccounts"
+            | "services"
+            | "storageclasses"
+            | "volumeattachments"
+    );
+    let names = match plural {
+        "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles" => Names::Segment,
+        "namespaces" => Names::Label,
+        "services" => Names::ServiceLabel,
+        _ => Names::Subdomain,
+    };
+    Rules {
+        custom: false,
+        generation,
+        conditional,
+        creates_on_update,
+        returns_deleted,
+        names,
+    }
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,122 @@
+//! Reads and writes the metadata of objects that are JSON.
+
+use serde_json::{Map, Value};
+
+/// Returns the text at a field of the metadata; the empty text if there is none.
+pub(super) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    let metadata = object.get("metadata");
+    let text = metadata.and_then(|metadata| metadata.get(field)?.as_str());
+    text.unwrap_or_default()
+}
+
+/// Returns a field of the metadata.
+pub(super) fn meta_field<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(field)
+}
+
+/// Sets a field of the metadata.
+pub(super) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Removes a field of the metadata.
+pub(super) fn remove_meta(object: &mut Value, field: &str) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.remove(field);
+    }
+}
+
+/// Copies a field of the metadata, or its absence.
+pub(super) fn copy_meta(from: &Value, to: &mut Value, field: &str) {
+    match meta_field(from, field) {
+        Some(value) => set_meta(to, field, value.clone()),
+        None => remove_meta(to, field),
+    }
+}
+
+fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    let fields = object.as_object_mut()?;
+    let metadata = fields.entry("metadata");
+    metadata
+        .or_insert_with(|| Value::Object(Map::new()))
+        .as_object_mut()
+}
+
+/// Sets a field of an object.
+pub(super) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Removes a field of an object.
+pub(super) fn remove(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+/// Copies a field, or its absence.
+pub(super) fn copy(from: &Value, to: &mut Value, field: &str) {
+    match from.get(field) {
+        Some(value) => set(to, field, value.clone()),
+        None => remove(to, field),
+    }
+}
+
+/// Returns the elements of a list, none if it is absent.
+pub(super) fn items(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Returns the finalizers.
+pub(super) fn finalizers(object: &Value) -> Vec<String> {
+    let finalizers = items(meta_field(object, "finalizers")).iter();
+    finalizers
+        .filter_map(|finalizer| finalizer.as_str().map(ToOwned::to_owned))
+        .collect()
+}
+
+/// Sets the finalizers; none removes the field.
+pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    if finalizers.is_empty() {
+        remove_meta(object, "finalizers");
+    } else {
+        set_meta(object, "finalizers", finalizers);
+    }
+}
+
+/// Returns whether the object is being deleted.
+pub(super) fn is_deleting(object: &Value) -> bool {
+    meta_field(object, "deletionTimestamp").is_some()
+}
+
+/// Returns the generation, 0 if there is none.
+pub(super) fn generation(object: &Value) -> i64 {
+    let generation = meta_field(object, "generation");
+    generation.and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// Returns the value at a path of fields.
+pub(super) fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter()
+        .try_fold(object, |value, field| value.get(field))
+}
+
+/// Sets the value at a path of fields, and makes the objects on the way.
+pub(super) fn set_at(object: &mut Value, path: &[&str], value: Value) {
+    match path {
+        [] => *object = value,
+        [field, rest @ ..] => {
+            if !object.is_object() {
+                *object = Value::Object(Map::new());
+            }
+            if let Some(fields) = object.as_object_mut() {
+                let inner = fields.entry((*field).to_owned()).or_insert(Value::Null);
+                set_at(inner, rest, value);
+            }
+        }
+    }
+}

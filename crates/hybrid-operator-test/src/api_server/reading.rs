@@ -1,0 +1,212 @@
+//! Gets and lists.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::decode::to_version;
+use super::object::remove;
+use super::request::{Call, Form};
+use super::selectors::Selector;
+use super::server::{Place, Reply, Server, formed};
+use super::status::{Cause, Failure};
+use super::store::Key;
+
+impl Server {
+    pub(super) fn get(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        let key = place.key();
+        self.check_not_too_new(call.parameter("resourceVersion"))?;
+        let object = self.store.get(&place.kind.resource, &key);
+        let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
+        let form = call.form().unwrap_or(Form::Whole);
+        let object = to_version(&place.kind, &place.version, &object);
+        Ok(Reply::ok(formed(form, &object)))
+    }
+
+    /// Lists objects. Reads are always up to date: a list from version 0, which a real server may
+    /// answer from a cache, shows the present.
+    pub(super) fn list(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        let options = |cause: Cause| Failure::invalid_options("ListOptions", cause);
+        if call.query.contains_key("sendInitialEvents") {
+            let detail = "sendInitialEvents is forbidden for list";
+            return Err(options(Cause::forbidden("sendInitialEvents", detail)));
+        }
+        let version = call.parameter("resourceVersion");
+        let rule = call.parameter("resourceVersionMatch");
+        let token = call.parameter("continue");
+        if !rule.is_empty() {
+            check_match(rule, version, token)?;
+        }
+        let selector = Selector::parse(
+            &place.kind,
+            call.parameter("labelSelector"),
+            call.parameter("fieldSelector"),
+        )?;
+        let limit: usize = call.parameter("limit").parse().unwrap_or_default();
+        let mut after = None;
+        let mut shown = self.store.version();
+        let objects: BTreeMap<Key, Arc<Value>> = if token.is_empty() {
+            if let Err(error) = version.parse::<u64>()
+                && !version.is_empty()
+            {
+                let _ = error;
+                return Err(Failure::bad_request(format!(
+                    "invalid resource version: {}",
+                    unparsable("resourceVersion", version)
+                )));
+            }
+            self.check_not_too_new(version)?;
+            let wanted: u64 = version.parse().unwrap_or_default();
+            if rule == "Exact" || (limit > 0 && wanted > 0 && rule.is_empty()) {
+                shown = wanted;
+                let objects = self.store.list_at(&place.kind.resource, wanted);
+                objects.ok_or_else(|| expired(wanted, self.store.version()))?
+            } else {
+                self.present(place)
+            }
+        } else {
+            if !matches!(version, "" | "0") {
+                return Err(Failure::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let (at, key) = parse_token(token)?;
+            shown = at;
+            after = Some(key);
+            let objects = self.store.list_at(&place.kind.resource, at);
+            objects.ok_or_else(expired_token)?
+        };
+        let matching: Vec<(&Key, &Arc<Value>)> = objects
+            .iter()
+            .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after))
+            .filter(|(key, _)| {
+                let wanted = place.namespace.as_deref();
+                wanted.is_none_or(|wanted| key.namespace == wanted)
+            })
+            .filter(|(_, object)| selector.matches(object))
+            .collect();
+        let page = if limit == 0 { matching.len() } else { limit };
+        let more = matching.len().saturating_sub(page);
+        let mut metadata = json!({"resourceVersion": shown.to_string()});
+        if more > 0
+            && let Some((last, _)) = matching.iter().take(page).last()
+        {
+            metadata["continue"] = write_token(shown, last).into();
+            if selector.is_everything() {
+                metadata["remainingItemCount"] = more.into();
+            }
+        } else if place.kind.rules.custom && call.form() == Some(Form::Whole) {
+            metadata["continue"] = "".into();
+        }
+        let form = call.form().unwrap_or(Form::Whole);
+        let items: Vec<Value> = matching
+            .iter()
+            .take(page)
+            .map(|(_, object)| {
+                let object = to_version(&place.kind, &place.version, object);
+                let mut object = formed(form, &object);
+                if !place.kind.rules.custom && form == Form::Whole {
+                    remove(&mut object, "apiVersion");
+                    remove(&mut object, "kind");
+                }
+                object
+            })
+            .collect();
+        let (api_version, kind) = match form {
+            Form::Whole => (
+                place.kind.api_version(&place.version.name),
+                place.kind.list_kind.clone(),
+            ),
+            Form::Metadata => (
+                "meta.k8s.io/v1".to_owned(),
+                "PartialObjectMetadataList".to_owned(),
+            ),
+        };
+        Ok(Reply::ok(json!({
+            "apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items,
+        })))
+    }
+
+    fn present(&self, place: &Place) -> BTreeMap<Key, Arc<Value>> {
+        let namespace = place.namespace.as_deref();
+        let objects = self.store.list(&place.kind.resource, namespace, None);
+        objects
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect()
+    }
+
+    /// Fails for a resource version that the server has not reached.
+    pub(super) fn check_not_too_new(&self, version: &str) -> Result<(), Failure> {
+        let current = self.store.version();
+        let wanted: u64 = version.parse().unwrap_or_default();
+        if wanted <= current {
+            return Ok(());
+        }
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        let cause = json!([{
+            "reason": "ResourceVersionTooLarge",
+            "message": "Too large resource version",
+        }]);
+        let details = json!({"causes": cause, "retryAfterSeconds": 1});
+        Err(Failure::new(504, "Timeout", message).with_details(details))
+    }
+}
+
+/// Returns Go's words about a resource version that is no number.
+pub(super) fn unparsable(field: &str, version: &str) -> String {
+    format!(
+        "{field}: Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
+    )
+}
+
+fn check_match(rule: &str, version: &str, token: &str) -> Result<(), Failure> {
+    let field = "resourceVersionMatch";
+    let options = |cause: Cause| Err(Failure::invalid_options("ListOptions", cause));
+    if !token.is_empty() {
+        let detail = "resourceVersionMatch is forbidden when continue is provided";
+        return options(Cause::forbidden(field, detail));
+    }
+    if version.is_empty() {
+        let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+        return options(Cause::forbidden(field, detail));
+    }
+    if !matches!(rule, "Exact" | "NotOlderThan") {
+        let supported = ["Exact".into(), "NotOlderThan".into(), "".into()];
+        return options(Cause::not_supported(field, &rule.into(), &supported));
+    }
+    if rule == "Exact" && version == "0" {
+        let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+        return options(Cause::forbidden(field, detail));
+    }
+    Ok(())
+}
+
+fn expired(wanted: u64, _current: u64) -> Failure {
+    let _ = wanted;
+    Failure::expired("The resourceVersion for the provided list is too old.")
+}
+
+fn expired_token() -> Failure {
+    Failure::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
+    )
+}
+
+fn write_token(version: u64, last: &Key) -> String {
+    format!("v{version}.{}.{}", last.namespace, last.name)
+}
+
+fn parse_token(token: &str) -> Result<(u64, Key), Failure> {
+    let parsed = || {
+        let (version, rest) = token.strip_prefix('v')?.split_once('.')?;
+        let (namespace, name) = rest.split_once('.')?;
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        Some((version.parse().ok()?, key))
+    };
+    parsed()
+        .ok_or_else(|| Failure::bad_request("invalid continue token: continue key is not valid"))
+}

@@ -1,0 +1,327 @@
+//! The state of the server, and the way of a request through it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::clock::Clock;
+use super::controllers::Controllers;
+use super::kinds::{Kind, Kinds, Version, is_built_in_group};
+use super::request::{Call, Form, Target};
+use super::status::Failure;
+use super::store::{Key, Resource, Store};
+use super::{Denial, Options, discovery, reviews, watching};
+
+/// Everything that the server knows.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) store: Store,
+    pub(super) kinds: Kinds,
+    pub(super) clock: Clock,
+    pub(super) random: fastrand::Rng,
+    pub(super) controllers: Controllers,
+    pub(super) denials: Vec<Denial>,
+    unmodelled: Vec<String>,
+    /// Warnings of the request that is executed.
+    pub(super) warnings: Vec<String>,
+    /// Tells watches that the store has changed, or that they are cut.
+    changed: watch::Sender<Signal>,
+    /// Version up to which the controllers have seen the changes.
+    observed: u64,
+    time: Duration,
+}
+
+/// What watches wait for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Signal {
+    pub(super) version: u64,
+    /// Number of times that all watches were cut.
+    pub(super) cuts: u64,
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Object { code: u16, body: Value },
+    Watch(Box<watching::Watch>),
+}
+
+impl Reply {
+    pub(super) fn ok(body: Value) -> Self {
+        Self::with_code(200, body)
+    }
+
+    pub(super) fn with_code(code: u16, body: Value) -> Self {
+        Self::Object { code, body }
+    }
+}
+
+/// The kind, version and object that a request is about.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) kind: Arc<Kind>,
+    pub(super) version: Version,
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+}
+
+impl Place {
+    pub(super) fn key(&self) -> Key {
+        Key {
+            namespace: self.namespace.clone().unwrap_or_default(),
+            name: self.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn new(options: &Options) -> Self {
+        let mut server = Self {
+            store: Store::new(),
+            kinds: Kinds::new(),
+            clock: Clock::starting(options.epoch),
+            random: fastrand::Rng::with_seed(options.seed),
+            controllers: Controllers::new(options),
+            denials: Vec::new(),
+            unmodelled: Vec::new(),
+            warnings: Vec::new(),
+            changed: watch::Sender::new(Signal::default()),
+            observed: 0,
+            time: Duration::ZERO,
+        };
+        for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let body = format!(r#"{{"metadata": {{"name": "{namespace}"}}}}"#);
+            drop(server.act(Method::POST, "/api/v1/namespaces".to_owned(), &body));
+        }
+        server
+    }
+
+    /// Returns the present time as metadata shows it.
+    pub(super) fn now(&self) -> String {
+        self.clock.text(self.time)
+    }
+
+    /// Returns the time since the start.
+    pub(super) fn time(&self) -> Duration {
+        self.time
+    }
+
+    pub(super) fn set_time(&mut self, time: Duration) {
+        self.time = self.time.max(time);
+    }
+
+    /// Executes a request of a client. Returns warnings for it, too.
+    pub(super) fn handle(&mut self, call: &Call) -> (Result<Reply, Failure>, Vec<String>) {
+        self.catch_up();
+        self.warnings.clear();
+        let reply = self.route(call);
+        let warnings = std::mem::take(&mut self.warnings);
+        if let Err(failure) = &reply
+            && failure.code == 501
+        {
+            self.unmodelled
+                .push(format!("{}: {}", call.text(), failure.message));
+        }
+        self.observe();
+        (reply, warnings)
+    }
+
+    /// Executes a request of one of the server's own controllers.
+    pub(super) fn act(
+        &mut self,
+        method: Method,
+        path: String,
+        body: &str,
+    ) -> Result<Reply, Failure> {
+        let content_type = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let call = Call::internal(method, path, content_type, body);
+        let reply = self.route(&call);
+        self.observe();
+        reply
+    }
+
+    /// Shows the controllers what has changed, and wakes watches.
+    fn observe(&mut self) {
+        let changes: Vec<_> = self.store.changes_after(self.observed).cloned().collect();
+        self.observed = self.store.version();
+        for change in changes {
+            self.react(&change);
+        }
+        let version = self.store.version();
+        self.changed.send_if_modified(|signal| {
+            let news = signal.version != version;
+            signal.version = version;
+            news
+        });
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Signal> {
+        self.changed.subscribe()
+    }
+
+    pub(super) fn cut_watches(&self) {
+        self.changed.send_modify(|signal| signal.cuts += 1);
+    }
+
+    pub(super) fn unmodelled(&self) -> &[String] {
+        &self.unmodelled
+    }
+
+    fn route(&mut self, call: &Call) -> Result<Reply, Failure> {
+        let target = Target::of(&call.path);
+        if let Some(user) = &call.user {
+            reviews::authorize(&self.denials, user, call, target.as_ref())?;
+        }
+        if call.form().is_none() {
+            return Err(Failure::unmodelled(format!(
+                "answers of the form {:?}",
+                call.accept
+            )));
+        }
+        if call.method == Method::GET
+            && let Some(document) = discovery::document(self, call)
+        {
+            return document.map(Reply::ok);
+        }
+        let Some(target) = target else {
+            return Err(unknown_path(&call.path));
+        };
+        if call.path.starts_with("/apis/authorization.k8s.io/")
+            || call.path.starts_with("/apis/authentication.k8s.io/")
+        {
+            return reviews::review(&self.denials, call, &target);
+        }
+        let place = self.place(&target)?;
+        self.dispatch(call, &target, &place)
+    }
+
+    /// Returns what a path names.
+    fn place(&self, target: &Target) -> Result<Place, Failure> {
+        let kind = self
+            .kinds
+            .served(&target.group, &target.version, &target.plural);
+        let known_group = is_built_in_group(&target.group);
+        let missing = || {
+            if known_group {
+                Failure::no_resource()
+            } else {
+                Failure::no_page()
+            }
+        };
+        let kind = kind.ok_or_else(missing)?;
+        let version = kind.version(&target.version).cloned().ok_or_else(missing)?;
+        if !kind.namespaced && target.namespace.is_some() {
+            return Err(missing());
+        }
+        if kind.namespaced && target.namespace.is_none() && target.name.is_some() {
+            return Err(missing());
+        }
+        if let Some(subresource) = &target.subresource
+            && !version.has(subresource)
+        {
+            let name = target.name.as_deref().unwrap_or_default();
+            return Err(if kind.rules.custom {
+                Failure::not_found(kind.named(), name)
+            } else {
+                missing()
+            });
+        }
+        let is_first = kind
+            .versions
+            .first()
+            .is_some_and(|first| first.name == version.name);
+        if !kind.rules.custom && !is_first {
+            return Err(Failure::unmodelled(format!(
+                "conversion of {} to {}",
+                kind.kind, version.name
+            )));
+        }
+        Ok(Place {
+            kind,
+            version,
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+        })
+    }
+
+    fn dispatch(&mut self, call: &Call, target: &Target, place: &Place) -> Result<Reply, Failure> {
+        let verb = target.verb(call);
+        let everywhere = place.kind.namespaced && place.namespace.is_none();
+        let listing = matches!(verb, "list" | "watch");
+        let permitted = match (verb, target.subresource.as_deref()) {
+            ("", _) => false,
+            (
+                "create" | "update" | "patch" | "delete" | "get",
+                Some("status" | "scale" | "finalize"),
+            ) => !matches!(verb, "create" | "delete"),
+            (_, Some(subresource)) => {
+                return Err(Failure::unmodelled(format!(
+                    "the subresource {subresource}"
+                )));
+            }
+            ("create", None) => place.name.is_none() && !everywhere,
+            ("update" | "patch", None) => place.name.is_some(),
+            (verb, None) => {
+                (listing || !everywhere) && place.kind.verbs.iter().any(|known| known == verb)
+            }
+        };
+        if !permitted {
+            return Err(Failure::method_not_allowed());
+        }
+        match (verb, target.subresource.as_deref()) {
+            ("get", Some("scale")) => self.get_scale(place),
+            ("get", _) => self.get(call, place),
+            ("list", _) => self.list(call, place),
+            ("watch", _) => watching::open(self, call, place),
+            ("create", _) => self.create(call, place),
+            (_, Some("scale")) => self.update_scale(call, place),
+            ("update", subresource) => self.update(call, place, subresource),
+            ("patch", subresource) => self.patch(call, place, subresource),
+            ("delete", _) => self.delete(call, place),
+            ("deletecollection", _) => self.delete_collection(call, place),
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    /// Returns the objects of a resource with their keys.
+    pub(super) fn objects(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+    ) -> Vec<(Key, Arc<Value>)> {
+        let objects = self.store.list(resource, namespace, None);
+        objects
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect()
+    }
+}
+
+fn unknown_path(path: &str) -> Failure {
+    let group = path
+        .strip_prefix("/apis/")
+        .and_then(|rest| rest.split('/').next());
+    let known = path.starts_with("/api/v1") || group.is_some_and(is_built_in_group);
+    if known {
+        Failure::no_resource()
+    } else {
+        Failure::no_page()
+    }
+}
+
+/// Reduces an object to what the client asks for.
+pub(super) fn formed(form: Form, object: &Value) -> Value {
+    match form {
+        Form::Whole => object.clone(),
+        Form::Metadata => json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+            "metadata": object.get("metadata"),
+        }),
+    }
+}

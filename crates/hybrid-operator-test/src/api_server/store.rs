@@ -1,0 +1,206 @@
+//! Objects, and the log of their changes that watches read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::object::{meta, set_meta};
+
+/// Group and plural: what is stored together, whatever the version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Resource {
+    pub(super) group: String,
+    pub(super) plural: String,
+}
+
+/// Namespace and name. The namespace of cluster-scoped objects is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// A change of an object.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    pub(super) version: u64,
+    pub(super) resource: Arc<Resource>,
+    /// The object before; `None` if it was created.
+    pub(super) before: Option<Arc<Value>>,
+    /// The object after; `None` if it was deleted.
+    pub(super) after: Option<Arc<Value>>,
+}
+
+impl Change {
+    /// Returns the object after the change; a deleted one as it was, with the version of its deletion.
+    pub(super) fn last(&self) -> Option<Arc<Value>> {
+        match (&self.after, &self.before) {
+            (Some(after), _) => Some(Arc::clone(after)),
+            (None, Some(before)) => Some(Arc::new(versioned(before, self.version))),
+            (None, None) => None,
+        }
+    }
+}
+
+/// Everything that the server stores.
+#[derive(Debug)]
+pub(super) struct Store {
+    version: u64,
+    /// Changes up to this version are forgotten.
+    compacted: u64,
+    objects: BTreeMap<Arc<Resource>, BTreeMap<Key, Arc<Value>>>,
+    log: VecDeque<Change>,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        Self {
+            version: 1,
+            compacted: 0,
+            objects: BTreeMap::new(),
+            log: VecDeque::new(),
+        }
+    }
+
+    /// Returns the version of the last change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the version up to which changes are forgotten.
+    pub(super) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(super) fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Value>> {
+        self.objects.get(resource)?.get(key).cloned()
+    }
+
+    /// Returns the objects of a resource in the order of their keys, after one of them if given.
+    /// Without a namespace, those of all namespaces.
+    pub(super) fn list<'a>(
+        &'a self,
+        resource: &Resource,
+        namespace: Option<&'a str>,
+        after: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        let from = match (after, namespace) {
+            (Some(key), _) => Bound::Excluded(key.clone()),
+            (None, Some(namespace)) => Bound::Included(Key {
+                namespace: namespace.to_owned(),
+                name: String::new(),
+            }),
+            (None, None) => Bound::Unbounded,
+        };
+        let all = self.objects.get(resource).into_iter();
+        all.flat_map(move |objects| objects.range((from.clone(), Bound::Unbounded)))
+            .take_while(move |(key, _)| {
+                namespace.is_none_or(|namespace| key.namespace == namespace)
+            })
+    }
+
+    /// Returns the objects of a resource as they were at a version. `None` if that is forgotten.
+    pub(super) fn list_at(
+        &self,
+        resource: &Resource,
+        version: u64,
+    ) -> Option<BTreeMap<Key, Arc<Value>>> {
+        if version < self.compacted {
+            return None;
+        }
+        let mut objects = self.objects.get(resource).cloned().unwrap_or_default();
+        let later = self.log.iter().rev();
+        for change in later.take_while(|change| change.version > version) {
+            if *change.resource != *resource {
+                continue;
+            }
+            let Some(object) = change.after.as_ref().or(change.before.as_ref()) else {
+                continue;
+            };
+            let key = key_of(object);
+            match &change.before {
+                Some(before) => objects.insert(key, Arc::clone(before)),
+                None => objects.remove(&key),
+            };
+        }
+        Some(objects)
+    }
+
+    /// Returns the resources of which there are or were objects.
+    pub(super) fn resources(&self) -> Vec<Arc<Resource>> {
+        self.objects.keys().cloned().collect()
+    }
+
+    /// Stores an object under its name and namespace, with a new version.
+    pub(super) fn put(&mut self, resource: &Resource, object: &Value) -> Arc<Value> {
+        self.version += 1;
+        let object = Arc::new(versioned(object, self.version));
+        let resource = self.interned(resource);
+        let key = key_of(&object);
+        let objects = self.objects.entry(Arc::clone(&resource)).or_default();
+        let before = objects.insert(key, Arc::clone(&object));
+        self.log.push_back(Change {
+            version: self.version,
+            resource,
+            before,
+            after: Some(Arc::clone(&object)),
+        });
+        object
+    }
+
+    /// Deletes an object.
+    pub(super) fn delete(&mut self, resource: &Resource, key: &Key) {
+        let Some(before) = self
+            .objects
+            .get_mut(resource)
+            .and_then(|objects| objects.remove(key))
+        else {
+            return;
+        };
+        self.version += 1;
+        let resource = self.interned(resource);
+        self.log.push_back(Change {
+            version: self.version,
+            resource,
+            before: Some(before),
+            after: None,
+        });
+    }
+
+    /// Returns the changes after a version.
+    pub(super) fn changes_after(&self, version: u64) -> impl Iterator<Item = &Change> {
+        let first = self.log.partition_point(|change| change.version <= version);
+        self.log.range(first..)
+    }
+
+    /// Forgets all changes.
+    pub(super) fn compact(&mut self) {
+        self.compacted = self.version;
+        self.log.clear();
+    }
+
+    fn interned(&mut self, resource: &Resource) -> Arc<Resource> {
+        if let Some((known, _)) = self.objects.get_key_value(resource) {
+            return Arc::clone(known);
+        }
+        let resource = Arc::new(resource.clone());
+        self.objects.insert(Arc::clone(&resource), BTreeMap::new());
+        resource
+    }
+}
+
+/// Returns the key of an object.
+pub(super) fn key_of(object: &Value) -> Key {
+    Key {
+        namespace: meta(object, "namespace").to_owned(),
+        name: meta(object, "name").to_owned(),
+    }
+}
+
+fn versioned(object: &Value, version: u64) -> Value {
+    let mut object = object.clone();
+    set_meta(&mut object, "resourceVersion", version.to_string());
+    object
+}

@@ -1,0 +1,239 @@
+//! Watches: what they show, and the streams of their events.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tower::BoxError;
+
+use super::decode::to_version;
+use super::object::set_meta;
+use super::reading::unparsable;
+use super::request::{Call, Form};
+use super::selectors::Selector;
+use super::server::{Place, Reply, Server, Signal, formed};
+use super::status::{Cause, Failure};
+use super::store::Change;
+use crate::fault::AnswerBody;
+
+/// Time between two bookmarks of a watch without events.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+
+/// Shortest time until the server ends a watch that has no limit; the longest is twice that.
+const LONGEST: Duration = Duration::from_mins(30);
+
+/// An open watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    place: Place,
+    selector: Selector,
+    form: Form,
+    /// Version up to which the watch has shown the changes.
+    seen: u64,
+    queue: VecDeque<Value>,
+    bookmarks: Option<Instant>,
+    deadline: Instant,
+    signal: watch::Receiver<Signal>,
+    cuts: u64,
+    over: bool,
+}
+
+/// Opens a watch.
+pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Reply, Failure> {
+    let options = |field: &str, detail: &str| {
+        Failure::invalid_options("ListOptions", Cause::forbidden(field, detail))
+    };
+    let initial = call.query.contains_key("sendInitialEvents");
+    let rule = call.parameter("resourceVersionMatch");
+    if !initial && !rule.is_empty() {
+        let detail =
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        return Err(options("resourceVersionMatch", detail));
+    }
+    if initial && rule != "NotOlderThan" {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        return Err(options("resourceVersionMatch", detail));
+    }
+    let initial = call.flag("sendInitialEvents");
+    let selector = Selector::parse(
+        &place.kind,
+        call.parameter("labelSelector"),
+        call.parameter("fieldSelector"),
+    )?;
+    let version = call.parameter("resourceVersion");
+    let from: u64 = match version {
+        "" => 0,
+        text => text
+            .parse()
+            .map_err(|_| Failure::internal(unparsable("resourceVersion", text)))?,
+    };
+    let now = server.clock.instant(server.time());
+    let limit = match call.parameter("timeoutSeconds").parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => LONGEST + Duration::from_secs(server.random.u64(..=LONGEST.as_secs())),
+    };
+    let bookmarks = call.flag("allowWatchBookmarks").then_some(now + BOOKMARKS);
+    let signal = server.subscribe();
+    let cuts = signal.borrow().cuts;
+    let mut watch = Watch {
+        place: place.clone(),
+        selector,
+        form: call.form().unwrap_or(Form::Whole),
+        seen: from,
+        queue: VecDeque::new(),
+        bookmarks,
+        deadline: now + limit,
+        signal,
+        cuts,
+        over: false,
+    };
+    if initial || from == 0 {
+        watch.seen = server.store.version();
+        let objects = server.objects(&place.kind.resource, place.namespace.as_deref());
+        for (_, object) in objects {
+            if watch.selector.matches(&object) {
+                watch.push("ADDED", &object);
+            }
+        }
+        if initial && bookmarks.is_some() {
+            watch.push_bookmark(true);
+        }
+    } else if from < server.store.compacted() {
+        let message = format!(
+            "too old resource version: {from} ({})",
+            server.store.compacted()
+        );
+        let status = Failure::expired(&message).status();
+        watch
+            .queue
+            .push_back(json!({"type": "ERROR", "object": status}));
+        watch.over = true;
+    }
+    Ok(Reply::Watch(Box::new(watch)))
+}
+
+impl Watch {
+    fn push(&mut self, event: &str, object: &Arc<Value>) {
+        let object = to_version(&self.place.kind, &self.place.version, object);
+        let object = formed(self.form, &object);
+        self.queue
+            .push_back(json!({"type": event, "object": object}));
+    }
+
+    fn push_bookmark(&mut self, is_initial: bool) {
+        let mut object = json!({
+            "kind": self.place.kind.kind,
+            "apiVersion": self.place.kind.api_version(&self.place.version.name),
+            "metadata": {"resourceVersion": self.seen.to_string()},
+        });
+        if is_initial {
+            set_meta(
+                &mut object,
+                "annotations",
+                json!({"k8s.io/initial-events-end": "true"}),
+            );
+        }
+        let object = formed(self.form, &object);
+        self.queue
+            .push_back(json!({"type": "BOOKMARK", "object": object}));
+    }
+
+    /// Queues what a change means for this watch.
+    fn show(&mut self, change: &Change) {
+        let selected = |object: &Option<Arc<Value>>| {
+            object.as_ref().is_some_and(|object| {
+                let namespace = super::object::meta(object, "namespace");
+                let wanted = self.place.namespace.as_deref();
+                wanted.is_none_or(|wanted| wanted == namespace) && self.selector.matches(object)
+            })
+        };
+        let (before, after) = (selected(&change.before), selected(&change.after));
+        match (before, after, &change.after) {
+            (false, true, Some(object)) => self.push("ADDED", object),
+            (true, true, Some(object)) => self.push("MODIFIED", object),
+            (true, false, _) => {
+                let left = Change {
+                    after: None,
+                    ..change.clone()
+                };
+                if let Some(object) = left.last() {
+                    self.push("DELETED", &object);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Queues the events since the last call, and returns the instant of the next look.
+    fn look(&mut self, server: &mut Server) -> Instant {
+        server.catch_up();
+        let now = Instant::now();
+        let resource = &self.place.kind.resource;
+        let changes: Vec<Change> = server
+            .store
+            .changes_after(self.seen)
+            .filter(|change| *change.resource == *resource)
+            .cloned()
+            .collect();
+        for change in &changes {
+            self.show(change);
+        }
+        self.seen = self.seen.max(server.store.version());
+        let served = server.kinds.of(&self.place.kind.resource);
+        let version = &self.place.version.name;
+        if served.is_none_or(|kind| kind.version(version).is_none()) || now >= self.deadline {
+            self.over = true;
+        }
+        if !changes.is_empty() {
+            self.bookmarks = self.bookmarks.map(|_| now + BOOKMARKS);
+        }
+        if let Some(due) = self.bookmarks
+            && due <= now
+        {
+            self.push_bookmark(false);
+            self.bookmarks = Some(now + BOOKMARKS);
+        }
+        [self.bookmarks, server.next_due()]
+            .into_iter()
+            .flatten()
+            .fold(self.deadline, Instant::min)
+    }
+
+    /// Returns the stream of the events.
+    pub(super) fn body(self, server: Arc<Mutex<Server>>) -> AnswerBody {
+        let events = stream::unfold((self, server), |(mut watch, server)| async move {
+            loop {
+                if watch.signal.borrow().cuts != watch.cuts {
+                    let cut = Err(BoxError::from("connection closed before message completed"));
+                    watch.cuts = watch.signal.borrow().cuts;
+                    watch.queue.clear();
+                    watch.over = true;
+                    return Some((cut, (watch, server)));
+                }
+                if let Some(event) = watch.queue.pop_front() {
+                    let line = Bytes::from(format!("{event}\n"));
+                    return Some((Ok(Frame::data(line)), (watch, server)));
+                }
+                if watch.over {
+                    return None;
+                }
+                watch.signal.mark_unchanged();
+                let next = {
+                    let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+                    watch.look(&mut server)
+                };
+                if watch.queue.is_empty() && !watch.over {
+                    drop(timeout_at(next, watch.signal.changed()).await);
+                }
+            }
+        });
+        StreamBody::new(events.boxed()).boxed_unsync()
+    }
+}

@@ -1,0 +1,607 @@
+//! Creates, updates and patches.
+//!
+//! Source: `k8s.io/apiserver/pkg/registry/generic/registry/store.go` and `pkg/endpoints/handlers`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::decode::{self, Decoded, to_stored, to_version};
+use super::kinds::Kind;
+use super::managed::{self, Writer};
+use super::object::{
+    copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
+    set_meta,
+};
+use super::request::{Call, Form};
+use super::server::{Place, Reply, Server, formed};
+use super::status::{Cause, Failure};
+use super::store::Key;
+use super::{definitions, metadata, namespaces, typed};
+
+/// Letters of generated names.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Number of names that are tried for a prefix.
+const NAMES: usize = 8;
+
+impl Server {
+    pub(super) fn create(&mut self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        check_options("CreateOptions", call)?;
+        let body = parse_body(call, &place.kind)?;
+        let decoded = decode::body(&place.kind, &place.version, body)?;
+        let mut object = self.check_unknown(call, place, decoded)?;
+        take_namespace(place, &mut object)?;
+        let reply = |object: &Value| answer(call, 201, object);
+        if !meta(&object, "name").is_empty() {
+            return self
+                .create_named(call, place, object)
+                .map(|object| reply(&object));
+        }
+        let prefix = meta(&object, "generateName").to_owned();
+        let mut tries = 0;
+        loop {
+            if !prefix.is_empty() {
+                set_meta(&mut object, "name", self.generated_name(&prefix));
+            }
+            tries += 1;
+            match self.create_named(call, place, object.clone()) {
+                Err(failure) if failure.reason == "AlreadyExists" && tries < NAMES => {}
+                created => return created.map(|object| reply(&object)),
+            }
+        }
+    }
+
+    /// Creates an object that has a name.
+    pub(super) fn create_named(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        mut object: Value,
+    ) -> Result<Arc<Value>, Failure> {
+        let kind = &place.kind;
+        let name = meta(&object, "name").to_owned();
+        self.admit(place, &name)?;
+        let version = meta(&object, "resourceVersion").to_owned();
+        let is_posted = call.method == http::Method::POST;
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "resourceVersion",
+        ] {
+            remove_meta(&mut object, field);
+        }
+        set_meta(&mut object, "uid", self.new_uid());
+        set_meta(&mut object, "creationTimestamp", self.now());
+        if kind.rules.custom {
+            if place.version.has("status") {
+                remove(&mut object, "status");
+            }
+            set_meta(&mut object, "generation", 1);
+        } else {
+            typed::prepare_create(kind, &mut object);
+            definitions::prepare_create(kind, &mut object);
+        }
+        self.validate(place, &object, None)?;
+        if is_posted && !matches!(version.as_str(), "" | "0") {
+            return Err(Failure::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let key = Key {
+            name: name.clone(),
+            ..place.key()
+        };
+        if let Some(existing) = self.store.get(&kind.resource, &key) {
+            let deleting = is_deleting(&existing);
+            return Err(Failure::already_exists(kind.named(), &name, deleting));
+        }
+        let now = self.now();
+        let writer = writer(call, None, &now);
+        object = managed::update(kind, &place.version, None, object, writer);
+        if call.is_dry_run() {
+            return Ok(Arc::new(object));
+        }
+        let stored = self.store.put(&kind.resource, &to_stored(kind, object));
+        Ok(to_version(kind, &place.version, &stored))
+    }
+
+    /// Fails if nothing may be created of the kind or in the namespace.
+    fn admit(&self, place: &Place, name: &str) -> Result<(), Failure> {
+        if place.kind.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(place.kind.named(), name, why));
+        }
+        let Some(namespace) = &place.namespace else {
+            return Ok(());
+        };
+        let kinds = self.kinds.served("", "v1", "namespaces");
+        let Some(kind) = kinds else { return Ok(()) };
+        let key = Key {
+            namespace: String::new(),
+            name: namespace.clone(),
+        };
+        let Some(found) = self.store.get(&kind.resource, &key) else {
+            return Err(Failure::not_found(kind.named(), namespace));
+        };
+        if is_deleting(&found) {
+            return Err(Failure::terminating(place.kind.named(), name, namespace));
+        }
+        Ok(())
+    }
+
+    fn validate(
+        &self,
+        place: &Place,
+        object: &Value,
+        before: Option<&Value>,
+    ) -> Result<(), Failure> {
+        let kind = &place.kind;
+        let name = meta(object, "name");
+        if kind.rules.custom && object.get("kind") != Some(&json!(kind.kind)) {
+            let found = object
+                .get("kind")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let named = super::status::Named {
+                group: &kind.resource.group,
+                name: found,
+            };
+            let detail = format!("must be {}", kind.kind);
+            let cause = Cause::invalid("kind", &found.into(), &detail);
+            return Err(Failure::invalid(named, name, &[cause]));
+        }
+        let mut causes = metadata::validate(kind, object);
+        if let Some(before) = before {
+            causes.extend(metadata::validate_update(object, before));
+        }
+        if kind.rules.custom {
+            if let Some(schema) = &place.version.schema {
+                causes.extend(schema.validate(object, before));
+            }
+        } else {
+            causes.extend(typed::validate(kind, object, before));
+            causes.extend(definitions::validate(kind, object, before)?);
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid(kind.named_kind(), name, &causes))
+    }
+
+    pub(super) fn update(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        subresource: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        check_options("UpdateOptions", call)?;
+        let body = parse_body(call, &place.kind)?;
+        let decoded = decode::body(&place.kind, &place.version, body)?;
+        let mut object = self.check_unknown(call, place, decoded)?;
+        let key = place.key();
+        take_namespace(place, &mut object)?;
+        check_name(&object, &key.name)?;
+        let existing = self.store.get(&place.kind.resource, &key);
+        if existing.is_none() && (!place.kind.rules.creates_on_update || subresource.is_some()) {
+            return Err(Failure::not_found(place.kind.named(), &key.name));
+        }
+        check_uid(place, &object, existing.as_deref())?;
+        let Some(existing) = existing else {
+            parse_version(meta(&object, "resourceVersion"))?;
+            let created = self.create_named(call, place, object)?;
+            return Ok(answer(call, 201, &created));
+        };
+        let updated = self.replace(call, place, &existing, object, subresource)?;
+        Ok(answer(call, 200, &updated))
+    }
+
+    pub(super) fn patch(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        subresource: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        let media_type = call.content_type.split(';').next().unwrap_or_default();
+        let apply = media_type == "application/apply-patch+yaml";
+        check_options("PatchOptions", call)?;
+        if apply && call.parameter("fieldManager").is_empty() {
+            let cause = Cause::required("fieldManager", "is required for apply patch");
+            return Err(Failure::invalid_options("PatchOptions", cause));
+        }
+        if !apply && call.query.contains_key("force") {
+            let detail = "may not be specified for non-apply patch";
+            let cause = Cause::forbidden("force", detail);
+            return Err(Failure::invalid_options("PatchOptions", cause));
+        }
+        if apply {
+            return self.apply(call, place, subresource);
+        }
+        let key = place.key();
+        let change: fn(&mut Value, &[u8]) -> Result<(), Failure> = match media_type {
+            "application/merge-patch+json" => merge,
+            "application/json-patch+json" => json_patch,
+            "application/strategic-merge-patch+json" if !place.kind.rules.custom => {
+                return Err(Failure::unmodelled("strategic merge patches"));
+            }
+            _ => {
+                let message = "415: Unsupported Media Type";
+                return Err(
+                    Failure::new(415, "UnsupportedMediaType", message).with_details(json!({}))
+                );
+            }
+        };
+        let existing = self.store.get(&place.kind.resource, &key);
+        let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
+        let mut object = (*to_version(&place.kind, &place.version, &existing)).clone();
+        change(&mut object, &call.body)?;
+        let decoded = decode::patched(&place.kind, &place.version, object)?;
+        let mut object = self.check_unknown(call, place, decoded)?;
+        take_namespace(place, &mut object)?;
+        check_name(&object, &key.name)?;
+        let updated = self.replace(call, place, &existing, object, subresource)?;
+        Ok(answer(call, 200, &updated))
+    }
+
+    fn apply(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        subresource: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        let applied: Value = serde_json::from_slice(&call.body)
+            .map_err(|_| Failure::unmodelled("an apply with YAML"))?;
+        let live = self.store.get(&place.kind.resource, &place.key());
+        let live_version = live
+            .as_ref()
+            .map(|live| to_version(&place.kind, &place.version, live));
+        let now = self.now();
+        let object = managed::apply(
+            &place.kind,
+            &place.version,
+            live_version.as_deref(),
+            &applied,
+            writer(call, subresource, &now),
+            call.flag("force"),
+        )?;
+        let decoded = decode::patched(&place.kind, &place.version, object)?;
+        let mut object = self.check_unknown(call, place, decoded)?;
+        take_namespace(place, &mut object)?;
+        check_name(&object, &place.key().name)?;
+        match live {
+            Some(live) => {
+                let updated = self.replace(call, place, &live, object, subresource)?;
+                Ok(answer(call, 200, &updated))
+            }
+            None => {
+                let created = self.create_named(call, place, object)?;
+                Ok(answer(call, 201, &created))
+            }
+        }
+    }
+
+    /// Replaces a stored object, if its resource version is the expected one.
+    pub(super) fn replace(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        existing: &Arc<Value>,
+        mut object: Value,
+        subresource: Option<&str>,
+    ) -> Result<Arc<Value>, Failure> {
+        let kind = &place.kind;
+        let key = place.key();
+        let version = meta(&object, "resourceVersion").to_owned();
+        let wanted = parse_version(&version)?;
+        if wanted == 0 && kind.rules.conditional {
+            let detail = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), detail);
+            return Err(Failure::invalid(kind.named(), &key.name, &[cause]));
+        }
+        if wanted != 0 && version != meta(existing, "resourceVersion") {
+            return Err(Failure::modified(kind.named(), &key.name));
+        }
+        let before = to_version(kind, &place.version, existing);
+        copy_meta(&before, &mut object, "resourceVersion");
+        let now = self.now();
+        let writer = writer(call, subresource, &now);
+        object = managed::update(kind, &place.version, Some(&before), object, writer);
+        copy_meta(&before, &mut object, "generation");
+        if subresource.is_some() {
+            object = only_subresource(kind, &before, object, subresource);
+        } else {
+            prepare_update(place, &mut object, &before);
+        }
+        if meta(&object, "uid").is_empty() {
+            copy_meta(&before, &mut object, "uid");
+        }
+        copy_meta(&before, &mut object, "creationTimestamp");
+        if is_deleting(&before) {
+            copy_meta(&before, &mut object, "deletionTimestamp");
+        }
+        if meta_field(&object, "deletionGracePeriodSeconds").is_none() {
+            copy_meta(&before, &mut object, "deletionGracePeriodSeconds");
+        }
+        self.validate(place, &object, Some(&before))?;
+        let is_released = is_deleting(&object)
+            && finalizers(&object).is_empty()
+            && !namespaces::is_held(kind, &object)
+            && meta_field(&before, "deletionGracePeriodSeconds").is_none_or(|grace| grace == 0);
+        if is_released {
+            if !call.is_dry_run() {
+                self.store.delete(&kind.resource, &key);
+            }
+            return Ok(Arc::new(object));
+        }
+        let stored = to_stored(kind, object);
+        if stored == **existing {
+            return Ok(to_version(kind, &place.version, existing));
+        }
+        if call.is_dry_run() {
+            return Ok(to_version(kind, &place.version, &Arc::new(stored)));
+        }
+        let stored = self.store.put(&kind.resource, &stored);
+        Ok(to_version(kind, &place.version, &stored))
+    }
+
+    /// Rejects unknown fields, or warns about them, as the request asks.
+    fn check_unknown(
+        &mut self,
+        call: &Call,
+        place: &Place,
+        decoded: Decoded,
+    ) -> Result<Value, Failure> {
+        let texts = decoded
+            .unknown
+            .iter()
+            .map(|path| format!("unknown field {path:?}"));
+        let mut texts: Vec<String> = texts.collect();
+        texts.sort();
+        match call.parameter("fieldValidation") {
+            "Ignore" => {}
+            "Strict" if !texts.is_empty() => {
+                let why = format!("strict decoding error: {}", texts.join(", "));
+                return Err(if call.method == http::Method::PATCH {
+                    decode::invalid_patch(decoded.object.to_string(), &why)
+                } else {
+                    decode::undecodable(&place.kind, &place.version, &why)
+                });
+            }
+            _ => self.warnings.extend(texts),
+        }
+        Ok(decoded.object)
+    }
+
+    fn generated_name(&mut self, prefix: &str) -> String {
+        let start: String = prefix.chars().take(58).collect();
+        let letters = (0..5).filter_map(|_| {
+            let index = self.random.usize(..LETTERS.len());
+            LETTERS.get(index).copied().map(char::from)
+        });
+        start.chars().chain(letters).collect()
+    }
+
+    fn new_uid(&mut self) -> String {
+        let bits = self.random.u128(..);
+        let part = |shift: u32, digits: u32| bits >> shift & ((1_u128 << (4 * digits)) - 1);
+        format!(
+            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+            part(96, 8),
+            part(80, 4),
+            part(68, 3),
+            part(56, 3),
+            part(0, 12)
+        )
+    }
+}
+
+/// Fails if an object names another uid than the stored one has.
+fn check_uid(place: &Place, object: &Value, existing: Option<&Value>) -> Result<(), Failure> {
+    let uid = meta(object, "uid");
+    let found = existing
+        .map(|existing| meta(existing, "uid"))
+        .unwrap_or_default();
+    if uid.is_empty() || uid == found {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
+        storage_key(place),
+    );
+    Err(Failure::conflict(
+        place.kind.named(),
+        &place.key().name,
+        &why,
+    ))
+}
+
+fn parse_version(version: &str) -> Result<u64, Failure> {
+    if version.is_empty() {
+        return Ok(0);
+    }
+    version.parse().map_err(|_| {
+        Failure::internal(format!(
+            "strconv.ParseUint: parsing {version:?}: invalid syntax"
+        ))
+    })
+}
+
+fn prepare_update(place: &Place, object: &mut Value, before: &Value) {
+    let kind = &place.kind;
+    if !kind.rules.custom {
+        typed::prepare_update(kind, object, before);
+        definitions::prepare_update(kind, object, before);
+        return;
+    }
+    if place.version.has("status") {
+        copy(before, object, "status");
+    }
+    let content = |object: &Value| {
+        let mut content = object.clone();
+        remove(&mut content, "metadata");
+        content
+    };
+    if content(object) != content(before) {
+        set_meta(object, "generation", generation(before) + 1);
+    }
+}
+
+/// Returns the stored object with only that changed which belongs to a subresource.
+fn only_subresource(
+    kind: &Kind,
+    before: &Value,
+    object: Value,
+    subresource: Option<&str>,
+) -> Value {
+    let mut changed = before.clone();
+    if subresource == Some("finalize") {
+        copy(&object, &mut changed, "spec");
+        return changed;
+    }
+    copy(&object, &mut changed, "status");
+    if kind.rules.custom {
+        copy_meta(&object, &mut changed, "managedFields");
+    } else {
+        for field in [
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "managedFields",
+        ] {
+            copy_meta(&object, &mut changed, field);
+        }
+    }
+    changed
+}
+
+/// Checks the parameters that all writes have.
+fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
+    let invalid = |cause: Cause| Err(Failure::invalid_options(options, cause));
+    if let Some(value) = call.query.get("dryRun")
+        && value != "All"
+    {
+        let shown = json!([value]);
+        return invalid(Cause::not_supported("dryRun", &shown, &["All".into()]));
+    }
+    let validation = call.parameter("fieldValidation");
+    if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
+        let supported = ["".into(), "Ignore".into(), "Strict".into(), "Warn".into()];
+        let cause = Cause::not_supported("fieldValidation", &validation.into(), &supported);
+        return invalid(cause);
+    }
+    Ok(())
+}
+
+pub(super) fn parse_body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
+    let media_type = call.content_type.split(';').next().unwrap_or_default();
+    if !matches!(media_type, "" | "application/json") {
+        return Err(Failure::unmodelled(format!(
+            "bodies of the type {media_type:?}"
+        )));
+    }
+    serde_json::from_slice(&call.body).map_err(|error| {
+        let text = String::from_utf8_lossy(&call.body);
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({text})",
+            kind.kind
+        ))
+    })
+}
+
+/// Gives the object the namespace of the path.
+fn take_namespace(place: &Place, object: &mut Value) -> Result<(), Failure> {
+    let wanted = place.namespace.as_deref().unwrap_or_default();
+    let found = meta(object, "namespace");
+    if found == wanted {
+        return Ok(());
+    }
+    if found.is_empty() {
+        set_meta(object, "namespace", wanted);
+        return Ok(());
+    }
+    Err(Failure::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
+fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+    let found = meta(object, "name");
+    if found.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if found != name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+fn merge(object: &mut Value, patch: &[u8]) -> Result<(), Failure> {
+    let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
+    let patch: Value =
+        serde_json::from_slice(patch).map_err(|error| decoding(&error.to_string()))?;
+    if patch.is_array() {
+        return Err(decoding(
+            "json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ));
+    }
+    if !patch.is_object() {
+        return Err(decoding("json: cannot unmarshal into Go value"));
+    }
+    ::json_patch::merge(object, &patch);
+    Ok(())
+}
+
+fn json_patch(object: &mut Value, patch: &[u8]) -> Result<(), Failure> {
+    let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
+    let patch: Value =
+        serde_json::from_slice(patch).map_err(|error| decoding(&error.to_string()))?;
+    if patch.is_object() {
+        return Err(decoding(
+            "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ));
+    }
+    let rejected = || {
+        let message = "the server rejected our request due to an error in our request";
+        Failure::new(422, "Invalid", message).with_details(json!({}))
+    };
+    let operations: ::json_patch::Patch = serde_json::from_value(patch).map_err(|_| rejected())?;
+    ::json_patch::patch(object, &operations).map_err(|_| rejected())
+}
+
+fn writer<'a>(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Writer<'a> {
+    Writer {
+        manager: call.parameter("fieldManager"),
+        subresource,
+        now,
+    }
+}
+
+fn storage_key(place: &Place) -> String {
+    let resource = &place.kind.resource;
+    let group = if place.kind.rules.custom {
+        format!("{}/", resource.group)
+    } else {
+        String::new()
+    };
+    let key = place.key();
+    let namespace = if key.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", key.namespace)
+    };
+    format!(
+        "/registry/{group}{}/{namespace}{}",
+        resource.plural, key.name
+    )
+}
+
+/// Returns the answer with an object.
+pub(super) fn answer(call: &Call, code: u16, object: &Value) -> Reply {
+    let form = call.form().unwrap_or(Form::Whole);
+    let body = formed(form, object);
+    Reply::Object { code, body }
+}

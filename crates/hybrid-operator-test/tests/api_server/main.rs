@@ -1,0 +1,215 @@
+//! The API server in memory and kube-apiserver get the same generated requests and must give the same
+//! answers.
+//!
+//! `API_SERVER_SEEDS=FROM..TO` runs these seeds instead of a few. A failing seed is printed with its
+//! requests; in a difference, the lines of kube-apiserver have a minus.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails with a panic"
+)]
+
+mod generator;
+mod sides;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use http::Method;
+use hybrid_operator_test::api_server::{ApiServer, Options, Pace};
+use hybrid_operator_test::shared_or_skip;
+
+use generator::{Event, Generator};
+use sides::{Side, Step};
+
+/// Number of events of a seed.
+const EVENTS: usize = 60;
+
+/// Time limit for the controllers to come to rest.
+const REST: Duration = Duration::from_secs(60);
+
+/// Seeds that run at the same time.
+const AT_ONCE: usize = 4;
+
+#[tokio::test]
+async fn generated_requests_get_the_same_answers_as_from_kube_apiserver() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let seeds = seeds();
+    let count = seeds.clone().count();
+    let mut requests = 0;
+    let mut failures = Vec::new();
+    let mut runs = stream::iter(seeds)
+        .map(|seed| async move {
+            let client = plane.client().await.unwrap();
+            (seed, compare(seed, client).await)
+        })
+        .buffer_unordered(AT_ONCE);
+    while let Some((seed, result)) = runs.next().await {
+        match result {
+            Ok(sent) => requests += sent,
+            Err(difference) => failures.push(format!("seed {seed}: {difference}")),
+        }
+    }
+    println!(
+        "{requests} requests of {count} seeds were answered alike, {} seeds were not",
+        failures.len()
+    );
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let text = std::env::var("API_SERVER_SEEDS").unwrap_or_default();
+    match text.split_once("..") {
+        Some((from, to)) => from.parse().unwrap()..to.parse().unwrap(),
+        None => 0..8,
+    }
+}
+
+/// Runs a seed on both servers. Returns the number of requests, or the first difference.
+async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
+    // Namespaces of a former run with the same seed may still exist.
+    let run = format!("{:x}", std::process::id());
+    let mut generator = Generator::new(seed, &run);
+    let server = ApiServer::new(&Options {
+        seed,
+        pace: Pace::Steps,
+        workloads: false,
+        ..Options::default()
+    });
+    let mut ours = Side::new(server.client("default"));
+    let mut real = Side::new(client);
+    let mut history = String::new();
+    let mut sent = 0;
+    let mut versions = Vec::new();
+    let mut events: std::collections::VecDeque<Event> = generator.first().into();
+    for index in 0.. {
+        let Some(event) = events.pop_front() else {
+            if index > EVENTS {
+                break;
+            }
+            events.extend(generator.next());
+            continue;
+        };
+        match event {
+            Event::Request(step) => {
+                sent += 1;
+                let _ = writeln!(history, "  {step}");
+                let (expected, found) = (real.send(&step).await, ours.send(&step).await);
+                if expected != found {
+                    return Err(format!(
+                        "{step}\n{}\n{history}",
+                        difference(&expected, &found)
+                    ));
+                }
+            }
+            Event::Rest => {
+                rest(&server, &generator, &mut ours, &mut real)
+                    .await
+                    .map_err(|why| format!("{why}\n{history}"))?;
+                if versions.is_empty() {
+                    for path in generator.collections() {
+                        versions.push((real.version(&path).await, ours.version(&path).await, path));
+                    }
+                }
+            }
+        }
+    }
+    compare_watches(&versions, &mut ours, &mut real)
+        .await
+        .map_err(|why| format!("{why}\n{history}"))?;
+    for namespace in generator.namespaces() {
+        let step = Step::new(
+            Method::DELETE,
+            format!("/api/v1/namespaces/{namespace}"),
+            None,
+        );
+        real.send(&step).await;
+    }
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let step = Step::new(
+        Method::DELETE,
+        format!("{path}/things.{}", generator.group()),
+        None,
+    );
+    real.send(&step).await;
+    let unmodelled = server.unmodelled();
+    if !unmodelled.is_empty() {
+        return Err(format!("not modelled: {unmodelled:?}"));
+    }
+    Ok(sent)
+}
+
+/// Waits until the real server has come to rest where ours does.
+async fn rest(
+    server: &ApiServer,
+    generator: &Generator,
+    ours: &mut Side,
+    real: &mut Side,
+) -> Result<(), String> {
+    while server.step() {}
+    let deadline = Instant::now() + REST;
+    for path in generator.collections() {
+        let step = Step::new(Method::GET, path, None);
+        let found = ours.send(&step).await;
+        loop {
+            let expected = real.send(&step).await;
+            if expected == found {
+                break;
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "at rest, {step}\n{}",
+                    difference(&expected, &found)
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
+}
+
+async fn compare_watches(
+    versions: &[(String, String, String)],
+    ours: &mut Side,
+    real: &mut Side,
+) -> Result<(), String> {
+    for (theirs, own, path) in versions {
+        let uri =
+            |version: &str| format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}");
+        let expected = real.watch(&uri(theirs)).await;
+        let found = ours.watch(&uri(own)).await;
+        if expected != found {
+            return Err(format!(
+                "events of {path}\n{}",
+                difference(&expected, &found)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the lines that differ, with their context.
+fn difference(expected: &impl std::fmt::Debug, found: &impl std::fmt::Debug) -> String {
+    let (expected, found) = (format!("{expected:#?}"), format!("{found:#?}"));
+    let (expected, found): (Vec<&str>, Vec<&str>) =
+        (expected.lines().collect(), found.lines().collect());
+    let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
+    let start = expected.iter().zip(&found).take_while(same).count();
+    let rest = expected.len().min(found.len()) - start;
+    let reversed = expected.iter().rev().zip(found.iter().rev());
+    let end = reversed.take_while(same).count().min(rest);
+    let mut text = String::new();
+    for line in &expected[start.saturating_sub(6)..start] {
+        let _ = writeln!(text, "   {line}");
+    }
+    for line in &expected[start..expected.len() - end] {
+        let _ = writeln!(text, " - {line}");
+    }
+    for line in &found[start..found.len() - end] {
+        let _ = writeln!(text, " + {line}");
+    }
+    text
+}

@@ -1,0 +1,324 @@
+//! One of the two servers that are compared, and what it has shown so far.
+
+use std::collections::BTreeMap;
+
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// A request, with placeholders for what the servers choose:
+///
+/// | placeholder | is replaced by |
+/// |---|---|
+/// | `{{rv PATH}}`, `{{old-rv PATH}}` | the last and the first resource version seen at a path |
+/// | `{{uid PATH}}`, `{{old-uid PATH}}` | the last and the first uid |
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) method: Method,
+    pub(crate) uri: String,
+    pub(crate) content_type: &'static str,
+    pub(crate) accept: &'static str,
+    pub(crate) body: Option<Value>,
+}
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+pub(crate) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+impl Step {
+    pub(crate) fn new(method: Method, uri: impl Into<String>, body: Option<Value>) -> Self {
+        Self {
+            method,
+            uri: uri.into(),
+            content_type: JSON,
+            accept: JSON,
+            body,
+        }
+    }
+
+    pub(crate) fn patch(uri: impl Into<String>, content_type: &'static str, body: Value) -> Self {
+        Self {
+            content_type,
+            ..Self::new(Method::PATCH, uri, Some(body))
+        }
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.uri)?;
+        if self.content_type != JSON {
+            write!(f, " [{}]", self.content_type)?;
+        }
+        match &self.body {
+            Some(body) => write!(f, " {body}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An answer without what differs between servers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+pub(crate) struct Side {
+    client: Client,
+    /// Uids and resource versions by path, in the order in which they were seen.
+    seen: BTreeMap<String, Vec<(String, String)>>,
+    uids: Vec<String>,
+    /// Resource versions of each uid.
+    versions: BTreeMap<String, Vec<String>>,
+}
+
+impl Side {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            seen: BTreeMap::new(),
+            uids: Vec::new(),
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// Sends a request and returns the answer as the server gave it.
+    async fn raw(&self, step: &Step) -> (u16, Value, Vec<String>) {
+        let body = step
+            .body
+            .as_ref()
+            .map(|body| self.resolved(&body.to_string()));
+        let request = Request::builder()
+            .method(step.method.clone())
+            .uri(self.resolved(&step.uri).replace(' ', "%20"))
+            .header("accept", step.accept)
+            .header("content-type", step.content_type)
+            .header("user-agent", "compare")
+            .body(Body::from(body.unwrap_or_default().into_bytes()))
+            .unwrap();
+        let response = self.client.send(request).await.unwrap();
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let mut warnings: Vec<String> = warnings
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect();
+        warnings.sort();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (code, body, warnings)
+    }
+
+    /// Sends a request and returns the answer without what differs.
+    pub(crate) async fn send(&mut self, step: &Step) -> Answer {
+        let (code, body, warnings) = self.raw(step).await;
+        let path = step.uri.split('?').next().unwrap_or_default();
+        self.learn(path, &body);
+        if code < 300 && step.method == Method::POST {
+            let name = body.pointer("/metadata/name").and_then(Value::as_str);
+            self.learn(&format!("{path}/{}", name.unwrap_or_default()), &body);
+        }
+        let body = self.normal(body);
+        Answer {
+            code,
+            body,
+            warnings,
+        }
+    }
+
+    /// Returns the events of a watch, by object.
+    pub(crate) async fn watch(&mut self, uri: &str) -> BTreeMap<String, Vec<Value>> {
+        let step = Step::new(Method::GET, uri, None);
+        let (_, body, _) = self.raw(&step).await;
+        let lines = match &body {
+            Value::String(text) => text.clone(),
+            one => one.to_string(),
+        };
+        let mut events: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for line in lines.lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let name = event
+                .pointer("/object/metadata/name")
+                .and_then(Value::as_str);
+            let name = name.unwrap_or_default().to_owned();
+            if !is_furniture(&name) {
+                let event = self.normal(event);
+                events.entry(name).or_default().push(event);
+            }
+        }
+        events
+    }
+
+    /// Returns the resource version of a list.
+    pub(crate) async fn version(&self, uri: &str) -> String {
+        let (_, body, _) = self.raw(&Step::new(Method::GET, uri, None)).await;
+        body["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    fn learn(&mut self, path: &str, object: &Value) {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        if let (Some(uid), Some(version)) =
+            (text("/metadata/uid"), text("/metadata/resourceVersion"))
+        {
+            let seen = self.seen.entry(path.to_owned()).or_default();
+            seen.push((uid.to_owned(), version.to_owned()));
+        }
+    }
+
+    fn resolved(&self, text: &str) -> String {
+        let mut resolved = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            let (placeholder, after) = after.split_once("}}").unwrap();
+            let (what, path) = placeholder.split_once(' ').unwrap();
+            let seen = self.seen.get(path).map(Vec::as_slice).unwrap_or_default();
+            let none = (
+                "00000000-0000-0000-0000-000000000000".to_owned(),
+                "1".to_owned(),
+            );
+            let pair = if what.starts_with("old-") {
+                seen.first()
+            } else {
+                seen.last()
+            };
+            let (uid, version) = pair.unwrap_or(&none);
+            resolved.push_str(before);
+            resolved.push_str(if what.ends_with("uid") { uid } else { version });
+            rest = after;
+        }
+        resolved.push_str(rest);
+        resolved
+    }
+
+    /// Replaces what differs between servers by what must not differ.
+    fn normal(&mut self, mut value: Value) -> Value {
+        self.normalize(&mut value);
+        value
+    }
+
+    fn normalize(&mut self, value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.normalize(item)),
+            Value::Object(fields) => {
+                if let Some(Value::Array(items)) = fields.get_mut("items") {
+                    items.retain(|item| {
+                        !is_furniture(item["metadata"]["name"].as_str().unwrap_or_default())
+                    });
+                }
+                if let Some(Value::Array(causes)) = fields.get_mut("causes") {
+                    causes.sort_by_key(Value::to_string);
+                }
+                fields.remove("managedFields");
+                for field in [
+                    "creationTimestamp",
+                    "deletionTimestamp",
+                    "lastTransitionTime",
+                ] {
+                    if fields.get(field).is_some_and(Value::is_string) {
+                        fields.insert(field.to_owned(), json!("TIME"));
+                    }
+                }
+                if fields
+                    .get("continue")
+                    .and_then(Value::as_str)
+                    .is_some_and(|token| !token.is_empty())
+                {
+                    fields.insert("continue".to_owned(), json!("TOKEN"));
+                }
+                if let Some(Value::String(version)) = fields.get("resourceVersion").cloned() {
+                    let uid = fields
+                        .get("uid")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned();
+                    let versions = self.versions.entry(uid.clone()).or_default();
+                    let index = versions.iter().position(|known| *known == version);
+                    let index = index.unwrap_or_else(|| {
+                        versions.push(version);
+                        versions.len() - 1
+                    });
+                    let shown = if uid.is_empty() {
+                        "VERSION".to_owned()
+                    } else {
+                        format!("VERSION {index}")
+                    };
+                    fields.insert("resourceVersion".to_owned(), json!(shown));
+                }
+                if let Some(Value::String(uid)) = fields.get("uid").cloned() {
+                    let index = self.uid(&uid);
+                    fields.insert("uid".to_owned(), json!(format!("UID {index}")));
+                }
+                if let Some(prefix) = fields.get("generateName").and_then(Value::as_str)
+                    && let Some(name) = fields.get("name").and_then(Value::as_str)
+                    && let Some(suffix) = name.strip_prefix(prefix)
+                    && suffix.len() == 5
+                {
+                    let name = format!("{prefix}GENERATED");
+                    fields.insert("name".to_owned(), json!(name));
+                }
+                for (name, value) in fields.iter_mut() {
+                    if name == "message" {
+                        *value = json!(self.words(value.as_str().unwrap_or_default()));
+                    } else {
+                        self.normalize(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn uid(&mut self, uid: &str) -> usize {
+        let index = self.uids.iter().position(|known| known == uid);
+        index.unwrap_or_else(|| {
+            self.uids.push(uid.to_owned());
+            self.uids.len() - 1
+        })
+    }
+
+    /// Replaces what differs in a message. Lists of causes are sorted, and the words of Go's decoder cut.
+    fn words(&self, message: &str) -> String {
+        let mut words = message.to_owned();
+        for (index, uid) in self.uids.iter().enumerate() {
+            words = words.replace(uid, &format!("UID {index}"));
+        }
+        for mark in [
+            "StorageError",
+            "json: cannot",
+            "ResourceVersion in record",
+            "patch: Invalid value",
+            "current: ",
+        ] {
+            if let Some((before, _)) = words.split_once(mark) {
+                words = format!("{before}{mark} …");
+            }
+        }
+        if let Some((before, list)) = words.split_once("is invalid: [") {
+            let mut list: Vec<&str> = list.trim_end_matches(']').split(", ").collect();
+            list.sort_unstable();
+            words = format!("{before}is invalid: {list:?}");
+        }
+        if let Some((before, list)) = words.split_once("strict decoding error: ") {
+            let mut list: Vec<&str> = list.split(", ").collect();
+            list.sort_unstable();
+            words = format!("{before}strict decoding error: {list:?}");
+        }
+        words
+    }
+}
+
+/// Returns whether an object is one that every namespace has.
+fn is_furniture(name: &str) -> bool {
+    matches!(name, "default" | "kube-root-ca.crt")
+}

@@ -179,8 +179,27 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
         causes.push(Cause::invalid("metadata.generation", &generation, detail));
     }
     causes.extend(validate_owners(object));
-    causes.extend(validate_finalizers(object));
+    causes.extend(validate_finalizers(kind, object));
     causes
+}
+
+/// Returns warnings about finalizers that an update or a creation adds to a custom resource.
+pub(super) fn finalizer_warnings(object: &Value, before: Option<&Value>) -> Vec<String> {
+    let known = before.map(finalizers).unwrap_or_default();
+    let mut added = finalizers(object);
+    added.retain(|name| !known.contains(name) && !is_qualified(name));
+    added.sort();
+    added.dedup();
+    added
+        .iter()
+        .map(|name| {
+            format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers")
+        })
+        .collect()
+}
+
+fn is_qualified(finalizer: &str) -> bool {
+    finalizer.contains('/') || matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes")
 }
 
 fn texts<'a>(object: &'a Value, field: &str) -> Vec<(&'a str, &'a str)> {
@@ -236,7 +255,7 @@ fn validate_owners(object: &Value) -> Vec<Cause> {
     causes
 }
 
-fn validate_finalizers(object: &Value) -> Vec<Cause> {
+fn validate_finalizers(kind: &Kind, object: &Value) -> Vec<Cause> {
     let field = "metadata.finalizers";
     let all = finalizers(object);
     let mut causes = Vec::new();
@@ -245,11 +264,7 @@ fn validate_finalizers(object: &Value) -> Vec<Cause> {
         for text in names::check_key(finalizer) {
             causes.push(Cause::invalid(field, &shown, &text));
         }
-        let standard = matches!(
-            finalizer.as_str(),
-            "orphan" | "foregroundDeletion" | "kubernetes"
-        );
-        if !finalizer.contains('/') && !standard {
+        if !kind.rules.custom && !is_qualified(finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             causes.push(Cause::invalid(format!("{field}[{index}]"), &shown, detail));
         }

@@ -123,6 +123,11 @@ impl Server {
                 "PartialObjectMetadataList".to_owned(),
             ),
         };
+        let items = if items.is_empty() && form == Form::Metadata {
+            Value::Null
+        } else {
+            items.into()
+        };
         Ok(Reply::ok(json!({
             "apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items,
         })))

@@ -100,6 +100,9 @@ impl Server {
         let writer = writer(call, None, &now);
         object = managed::update(kind, &place.version, None, object, writer);
         if call.is_dry_run() {
+            if !is_posted && !version.is_empty() {
+                set_meta(&mut object, "resourceVersion", version);
+            }
             return Ok(Arc::new(object));
         }
         let stored = self.store.put(&kind.resource, &to_stored(kind, object));
@@ -131,7 +134,7 @@ impl Server {
     }
 
     fn validate(
-        &self,
+        &mut self,
         place: &Place,
         object: &Value,
         before: Option<&Value>,
@@ -163,10 +166,14 @@ impl Server {
             causes.extend(typed::validate(kind, object, before));
             causes.extend(definitions::validate(kind, object, before)?);
         }
-        if causes.is_empty() {
-            return Ok(());
+        if !causes.is_empty() {
+            return Err(Failure::invalid(kind.named_kind(), name, &causes));
         }
-        Err(Failure::invalid(kind.named_kind(), name, &causes))
+        if kind.rules.custom {
+            let warnings = metadata::finalizer_warnings(object, before);
+            self.warnings.extend(warnings);
+        }
+        Ok(())
     }
 
     pub(super) fn update(

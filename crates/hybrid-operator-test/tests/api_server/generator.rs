@@ -80,6 +80,22 @@ impl Generator {
         paths
     }
 
+    /// Returns the name of a namespace that comes and goes.
+    pub(crate) fn passing(&self) -> String {
+        format!("{}-c", self.prefix)
+    }
+
+    /// Returns the paths that show where the servers have come to rest.
+    pub(crate) fn state(&self) -> Vec<String> {
+        let mut paths = self.collections();
+        let passing = self.passing();
+        paths.push(format!("/api/v1/namespaces/{passing}"));
+        paths.push(format!("/api/v1/namespaces/{passing}/configmaps"));
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        paths.push(format!("{definitions}/things.{}", self.group()));
+        paths
+    }
+
     fn collection(&self, kind: &Kind, namespace: &str) -> String {
         let api = if kind.api.is_empty() {
             format!("/apis/{}/v1", self.group())
@@ -223,7 +239,7 @@ impl Generator {
                     Event::Request(Step::new(Method::GET, format!("{path}/scale"), None)),
                 ]
             }
-            93..96 => {
+            93..95 => {
                 let mut step = Step::new(
                     Method::GET,
                     if kind.api.is_empty() { other } else { path },
@@ -234,7 +250,7 @@ impl Generator {
                 }
                 request(step)
             }
-            96..98 => {
+            95..97 => {
                 let selector = self.pick(&["?labelSelector=l=1", "?labelSelector=l!=1", ""]);
                 settled(Step::new(
                     Method::DELETE,
@@ -242,8 +258,31 @@ impl Generator {
                     None,
                 ))
             }
+            97..99 => self.namespace(),
             _ => self.odd(&namespace, &collection),
         }
+    }
+
+    /// Returns an event of the namespace that comes and goes.
+    fn namespace(&mut self) -> Vec<Event> {
+        let name = self.passing();
+        let path = format!("/api/v1/namespaces/{name}");
+        let maps = format!("{path}/configmaps");
+        let create = Step::new(Method::POST, "/api/v1/namespaces", Some(json!({"metadata": {"name": name}})));
+        let map = json!({"metadata": {"name": "m"}});
+        let held = json!({"metadata": {"name": "h", "finalizers": ["example.com/f"]}});
+        let steps = match self.random.u8(..6) {
+            0 => vec![create],
+            1 => vec![create, Step::new(Method::POST, maps, Some(held)), Step::new(Method::DELETE, path, None)],
+            2 => vec![create, Step::new(Method::POST, maps, Some(map))],
+            3 => vec![Step::new(Method::DELETE, path, None)],
+            4 => vec![Step::patch(format!("{maps}/h"), MERGE, json!({"metadata": {"finalizers": null}}))],
+            _ => vec![Step::patch(path, MERGE, json!({"metadata": {"labels": {"n": "s"}}, "status": {"phase": "x"}}))],
+        };
+        steps
+            .into_iter()
+            .flat_map(|step| [Event::Request(step), Event::Rest])
+            .collect()
     }
 
     fn query(&mut self) -> &'static str {

@@ -23,8 +23,8 @@ use hybrid_operator_test::shared_or_skip;
 use generator::{Event, Generator};
 use sides::{Side, Step};
 
-/// Number of events of a seed.
-const EVENTS: usize = 60;
+/// Number of requests of a seed.
+const REQUESTS: usize = 60;
 
 /// Time limit for the controllers to come to rest.
 const REST: Duration = Duration::from_secs(60);
@@ -85,9 +85,9 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
     let mut sent = 0;
     let mut versions = Vec::new();
     let mut events: std::collections::VecDeque<Event> = generator.first().into();
-    for index in 0.. {
+    loop {
         let Some(event) = events.pop_front() else {
-            if index > EVENTS {
+            if sent >= REQUESTS {
                 break;
             }
             events.extend(generator.next());
@@ -151,24 +151,18 @@ async fn rest(
 ) -> Result<(), String> {
     while server.step() {}
     let deadline = Instant::now() + REST;
-    for path in generator.collections() {
-        let step = Step::new(Method::GET, path, None);
-        let found = ours.send(&step).await;
-        loop {
-            let expected = real.send(&step).await;
-            if expected == found {
-                break;
-            }
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "at rest, {step}\n{}",
-                    difference(&expected, &found)
-                ));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+    let paths = generator.state();
+    let found = ours.read(&paths).await;
+    loop {
+        let expected = real.read(&paths).await;
+        if expected == found {
+            return Ok(());
         }
+        if Instant::now() > deadline {
+            return Err(format!("at rest\n{}", difference(&expected, &found)));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Ok(())
 }
 
 async fn compare_watches(
@@ -176,16 +170,16 @@ async fn compare_watches(
     ours: &mut Side,
     real: &mut Side,
 ) -> Result<(), String> {
-    for (theirs, own, path) in versions {
-        let uri =
-            |version: &str| format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}");
-        let expected = real.watch(&uri(theirs)).await;
-        let found = ours.watch(&uri(own)).await;
+    let uri = |path: &str, version: &str| {
+        format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}")
+    };
+    let theirs: Vec<String> = versions.iter().map(|(their, _, path)| uri(path, their)).collect();
+    let own: Vec<String> = versions.iter().map(|(_, own, path)| uri(path, own)).collect();
+    let expected = real.watch(&theirs).await;
+    let found = ours.watch(&own).await;
+    for ((expected, found), (_, _, path)) in expected.iter().zip(&found).zip(versions) {
         if expected != found {
-            return Err(format!(
-                "events of {path}\n{}",
-                difference(&expected, &found)
-            ));
+            return Err(format!("events of {path}\n{}", difference(expected, found)));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -134,11 +135,35 @@ impl Side {
         }
     }
 
-    /// Returns the events of a watch, by object.
-    pub(crate) async fn watch(&mut self, uri: &str) -> BTreeMap<String, Vec<Value>> {
-        let step = Step::new(Method::GET, uri, None);
-        let (_, body, _) = self.raw(&step).await;
-        let lines = match &body {
+    /// Reads from paths at the same time, and returns the answers without what differs.
+    pub(crate) async fn read(&mut self, uris: &[String]) -> Vec<Answer> {
+        let answers = self.read_raw(uris).await;
+        answers
+            .into_iter()
+            .map(|(code, body, warnings)| Answer {
+                code,
+                body: self.normal(body),
+                warnings,
+            })
+            .collect()
+    }
+
+    async fn read_raw(&self, uris: &[String]) -> Vec<(u16, Value, Vec<String>)> {
+        let requests = uris.iter().map(async |uri| {
+            let step = Step::new(Method::GET, uri.clone(), None);
+            self.raw(&step).await
+        });
+        join_all(requests).await
+    }
+
+    /// Returns the events of watches, by object.
+    pub(crate) async fn watch(&mut self, uris: &[String]) -> Vec<BTreeMap<String, Vec<Value>>> {
+        let answers = self.read_raw(uris).await;
+        answers.into_iter().map(|(_, body, _)| self.events(&body)).collect()
+    }
+
+    fn events(&mut self, body: &Value) -> BTreeMap<String, Vec<Value>> {
+        let lines = match body {
             Value::String(text) => text.clone(),
             one => one.to_string(),
         };

@@ -92,6 +92,8 @@ pub struct Options {
     pub epoch: Timestamp,
     /// Delays of the controllers.
     pub delays: RangeInclusive<Duration>,
+    /// How late watches, and lists from version 0, show a change.
+    pub lag: RangeInclusive<Duration>,
     /// When the controllers act.
     pub pace: Pace,
     /// Whether workloads become ready.
@@ -108,12 +110,13 @@ pub enum Pace {
 }
 
 impl Default for Options {
-    /// Delays of up to a second. The server starts at 2026-01-01T00:00:00Z.
+    /// Controllers are up to a second late, watches not at all. The server starts at 2026-01-01T00:00:00Z.
     fn default() -> Self {
         Self {
             seed: 0,
             epoch: Timestamp::from_second(1_767_225_600).unwrap_or_default(),
             delays: Duration::ZERO..=Duration::from_secs(1),
+            lag: Duration::ZERO..=Duration::ZERO,
             pace: Pace::Clock,
             workloads: true,
         }
@@ -315,3 +318,6 @@ fn response(
 fn whole(body: String) -> AnswerBody {
     Full::from(body).map_err(Into::into).boxed_unsync()
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,12 +98,8 @@ pub(super) fn owner_uids(object: Option<&Value>) -> Vec<String> {
 impl Server {
     /// Makes a task, due after a delay that is drawn.
     pub(super) fn schedule(&mut self, task: Task) {
-        let (least, most) = (
-            *self.controllers.delays.start(),
-            *self.controllers.delays.end(),
-        );
-        let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or_default();
-        let delay = least + Duration::from_millis(self.random.u64(0..=span));
+        let delays = self.controllers.delays.clone();
+        let delay = self.draw(&delays);
         self.schedule_in(task, delay);
     }
 
@@ -155,6 +151,7 @@ impl Server {
             Task::Expire(object) => workloads::expire(self, &object),
             Task::Work(object) => workloads::work(self, &object),
         }
+        self.observe();
         true
     }
 

@@ -15,7 +15,7 @@ use super::request::Call;
 use super::selectors::Selector;
 use super::server::{Place, Reply, Server};
 use super::status::{Cause, Failure};
-use super::store::{Key, key_of};
+use super::store::{Change, Key, key_of};
 use super::writing::answer;
 use super::{definitions, namespaces};
 
@@ -45,17 +45,20 @@ impl Wanted {
                 .map_err(|error| Failure::bad_request(error.to_string()))?;
             wanted.read(&body)?;
         }
-        let invalid = |cause: Cause| Err(Failure::invalid_options("DeleteOptions", cause));
         if let Some(policy) = &wanted.policy {
             let field = "propagationPolicy";
+            let shown = policy.as_str().into();
+            let mut causes = Vec::new();
             if wanted.orphan.is_some() {
                 let detail = "orphanDependents and deletionPropagation cannot be both set";
-                return invalid(Cause::invalid(field, &policy.as_str().into(), detail));
+                causes.push(Cause::invalid(field, &shown, detail));
             }
-            let known = ["Foreground", "Background", "Orphan", "nil"];
-            if !known[..3].contains(&policy.as_str()) {
-                let shown = policy.as_str().into();
-                return invalid(Cause::not_supported(field, &shown, &known.map(Value::from)));
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                let known = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+                causes.push(Cause::not_supported(field, &shown, &known));
+            }
+            if !causes.is_empty() {
+                return Err(Failure::invalid_all_options("DeleteOptions", &causes));
             }
         }
         Ok(wanted)
@@ -103,7 +106,9 @@ impl Server {
         match deleted {
             Deleted::Now => {
                 if kind.rules.returns_deleted {
-                    return Ok(answer(call, 200, &existing));
+                    let change = self.store.changes_after(self.store.version() - 1).last();
+                    let deleted = change.filter(|_| !wanted.dry_run).and_then(Change::last);
+                    return Ok(answer(call, 200, &deleted.unwrap_or(existing)));
                 }
                 let mut details = json!({
                     "name": name, "kind": kind.resource.plural, "uid": meta(&existing, "uid"),

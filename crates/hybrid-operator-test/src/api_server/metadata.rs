@@ -259,12 +259,20 @@ fn validate_finalizers(kind: &Kind, object: &Value) -> Vec<Cause> {
     let field = "metadata.finalizers";
     let all = finalizers(object);
     let mut causes = Vec::new();
+    let needs_qualified = !kind.rules.custom
+        && !matches!(
+            kind.resource.group.as_str(),
+            "admissionregistration.k8s.io"
+                | "apiextensions.k8s.io"
+                | "apiregistration.k8s.io"
+                | "coordination.k8s.io"
+        );
     for (index, finalizer) in all.iter().enumerate() {
         let shown = finalizer.as_str().into();
         for text in names::check_key(finalizer) {
             causes.push(Cause::invalid(field, &shown, &text));
         }
-        if !kind.rules.custom && !is_qualified(finalizer) {
+        if needs_qualified && !is_qualified(finalizer) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             causes.push(Cause::invalid(format!("{field}[{index}]"), &shown, detail));
         }

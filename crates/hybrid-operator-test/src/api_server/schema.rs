@@ -219,6 +219,17 @@ impl Schema {
         causes
     }
 
+    /// Returns what is invalid in the status of an object. The words of the server do not name the status.
+    pub(super) fn validate_status(&self, object: &Value, before: Option<&Value>) -> Vec<Cause> {
+        let (Some(schema), Some(status)) = (self.properties.get("status"), object.get("status"))
+        else {
+            return Vec::new();
+        };
+        let before = before.and_then(|before| before.get("status"));
+        let causes = schema.validate(status, before).into_iter();
+        causes.map(|cause| cause.inside("status")).collect()
+    }
+
     fn validate_at(
         &self,
         value: &Value,

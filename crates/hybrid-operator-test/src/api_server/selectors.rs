@@ -173,7 +173,8 @@ fn field(kind: &Kind, text: &str) -> Result<(String, bool, String), Failure> {
     {
         return Ok((path.to_owned(), equal, value.to_owned()));
     }
-    Err(Failure::bad_request(if kind.rules.custom {
+    let has_own_rule = kind.rules.custom || !known_fields(kind).is_empty();
+    Err(Failure::bad_request(if has_own_rule {
         format!("field label not supported: {path}")
     } else {
         format!(

@@ -1,5 +1,6 @@
 //! The state of the server, and the way of a request through it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) struct Server {
     unmodelled: Vec<String>,
     /// Warnings of the request that is executed.
     pub(super) warnings: Vec<String>,
+    /// How late watches and caches show a change.
+    lag: RangeInclusive<Duration>,
     /// Tells watches that the store has changed, or that they are cut.
     changed: watch::Sender<Signal>,
     /// Version up to which the controllers have seen the changes.
@@ -88,6 +91,7 @@ impl Server {
             denials: Vec::new(),
             unmodelled: Vec::new(),
             warnings: Vec::new(),
+            lag: options.lag.clone(),
             changed: watch::Sender::new(Signal::default()),
             observed: 0,
             time: Duration::ZERO,
@@ -96,6 +100,7 @@ impl Server {
             let body = format!(r#"{{"metadata": {{"name": "{namespace}"}}}}"#);
             drop(server.act(Method::POST, "/api/v1/namespaces".to_owned(), &body));
         }
+        while server.step() {}
         server
     }
 
@@ -111,6 +116,7 @@ impl Server {
 
     pub(super) fn set_time(&mut self, time: Duration) {
         self.time = self.time.max(time);
+        self.store.set_time(self.time);
     }
 
     /// Executes a request of a client. Returns warnings for it, too.
@@ -148,7 +154,7 @@ impl Server {
     }
 
     /// Shows the controllers what has changed, and wakes watches.
-    fn observe(&mut self) {
+    pub(super) fn observe(&mut self) {
         let changes: Vec<_> = self.store.changes_after(self.observed).cloned().collect();
         self.observed = self.store.version();
         for change in changes {
@@ -160,6 +166,28 @@ impl Server {
             signal.version = version;
             news
         });
+    }
+
+    /// Draws how late a watch or a cache shows a change.
+    pub(super) fn draw_lag(&mut self) -> Duration {
+        let lag = self.lag.clone();
+        self.draw(&lag)
+    }
+
+    /// Draws a time.
+    pub(super) fn draw(&mut self, from: &RangeInclusive<Duration>) -> Duration {
+        let span = from.end().saturating_sub(*from.start());
+        let span = u64::try_from(span.as_millis()).unwrap_or_default();
+        if span == 0 {
+            return *from.start();
+        }
+        *from.start() + Duration::from_millis(self.random.u64(0..=span))
+    }
+
+    /// Returns a version that a cache may show as the present one.
+    pub(super) fn cached_version(&mut self) -> u64 {
+        let lag = self.draw_lag();
+        self.store.version_at(self.time.saturating_sub(lag))
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Signal> {
@@ -266,7 +294,7 @@ impl Server {
                     "the subresource {subresource}"
                 )));
             }
-            ("create", None) => place.name.is_none() && !everywhere,
+            ("create", None) => (place.name.is_none() || place.kind.rules.custom) && !everywhere,
             ("update" | "patch", None) => place.name.is_some(),
             (verb, None) => {
                 (listing || !everywhere) && place.kind.verbs.iter().any(|known| known == verb)

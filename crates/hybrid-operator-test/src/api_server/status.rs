@@ -109,6 +109,12 @@ impl Cause {
         }
     }
 
+    /// Returns the cause with the path of the object that its field is in.
+    pub(super) fn inside(mut self, path: &str) -> Self {
+        self.field = format!("{path}.{}", self.field);
+        self
+    }
+
     pub(super) fn text(&self) -> String {
         format!("{}: {}", self.field, self.message)
     }
@@ -221,11 +227,16 @@ impl Failure {
 
     /// The options of a request are invalid.
     pub(super) fn invalid_options(kind: &str, cause: Cause) -> Self {
+        Self::invalid_all_options(kind, &[cause])
+    }
+
+    /// The options of a request are invalid for several reasons.
+    pub(super) fn invalid_all_options(kind: &str, causes: &[Cause]) -> Self {
         let kind = Named {
             group: "meta.k8s.io",
             name: kind,
         };
-        Self::invalid(kind, "", &[cause])
+        Self::invalid(kind, "", causes)
     }
 
     pub(super) fn bad_request(message: impl Into<String>) -> Self {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ pub(super) struct Key {
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) version: u64,
+    /// Time since the start of the server.
+    pub(super) at: Duration,
     pub(super) resource: Arc<Resource>,
     /// The object before; `None` if it was created.
     pub(super) before: Option<Arc<Value>>,
@@ -48,6 +51,8 @@ impl Change {
 #[derive(Debug)]
 pub(super) struct Store {
     version: u64,
+    /// Time of the next change.
+    now: Duration,
     /// Changes up to this version are forgotten.
     compacted: u64,
     objects: BTreeMap<Arc<Resource>, BTreeMap<Key, Arc<Value>>>,
@@ -58,6 +63,7 @@ impl Store {
     pub(super) fn new() -> Self {
         Self {
             version: 1,
+            now: Duration::ZERO,
             compacted: 0,
             objects: BTreeMap::new(),
             log: VecDeque::new(),
@@ -67,6 +73,22 @@ impl Store {
     /// Returns the version of the last change.
     pub(super) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Sets the time of the next change.
+    pub(super) fn set_time(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// Returns the version that was the last at a time, as far as changes are remembered.
+    pub(super) fn version_at(&self, time: Duration) -> u64 {
+        let first = self.log.partition_point(|change| change.at <= time);
+        let last = first.checked_sub(1).and_then(|index| self.log.get(index));
+        let oldest = self
+            .log
+            .front()
+            .map_or(self.version, |change| change.version - 1);
+        last.map_or(oldest, |change| change.version)
     }
 
     /// Returns the version up to which changes are forgotten.
@@ -143,6 +165,7 @@ impl Store {
         let before = objects.insert(key, Arc::clone(&object));
         self.log.push_back(Change {
             version: self.version,
+            at: self.now,
             resource,
             before,
             after: Some(Arc::clone(&object)),
@@ -163,6 +186,7 @@ impl Store {
         let resource = self.interned(resource);
         self.log.push_back(Change {
             version: self.version,
+            at: self.now,
             resource,
             before: Some(before),
             after: None,

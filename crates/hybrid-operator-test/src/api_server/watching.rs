@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use super::decode::to_version;
-use super::object::set_meta;
+use super::object::{meta, set_meta};
 use super::reading::unparsable;
 use super::request::{Call, Form};
 use super::selectors::Selector;
@@ -37,6 +37,8 @@ pub(super) struct Watch {
     form: Form,
     /// Version up to which the watch has shown the changes.
     seen: u64,
+    /// How late the next changes are shown.
+    lag: Duration,
     queue: VecDeque<Value>,
     bookmarks: Option<Instant>,
     deadline: Instant,
@@ -87,6 +89,7 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
         selector,
         form: call.form().unwrap_or(Form::Whole),
         seen: from,
+        lag: server.draw_lag(),
         queue: VecDeque::new(),
         bookmarks,
         deadline: now + limit,
@@ -95,10 +98,14 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
         over: false,
     };
     if initial || from == 0 {
-        watch.seen = server.store.version();
-        let objects = server.objects(&place.kind.resource, place.namespace.as_deref());
-        for (_, object) in objects {
-            if watch.selector.matches(&object) {
+        watch.seen = if version == "0" {
+            server.cached_version()
+        } else {
+            server.store.version()
+        };
+        let objects = server.store.list_at(&place.kind.resource, watch.seen);
+        for object in objects.unwrap_or_default().into_values() {
+            if watch.selects(&object) {
                 watch.push("ADDED", &object);
             }
         }
@@ -145,14 +152,16 @@ impl Watch {
             .push_back(json!({"type": "BOOKMARK", "object": object}));
     }
 
+    fn selects(&self, object: &Value) -> bool {
+        let wanted = self.place.namespace.as_deref();
+        wanted.is_none_or(|wanted| wanted == meta(object, "namespace"))
+            && self.selector.matches(object)
+    }
+
     /// Queues what a change means for this watch.
     fn show(&mut self, change: &Change) {
         let selected = |object: &Option<Arc<Value>>| {
-            object.as_ref().is_some_and(|object| {
-                let namespace = super::object::meta(object, "namespace");
-                let wanted = self.place.namespace.as_deref();
-                wanted.is_none_or(|wanted| wanted == namespace) && self.selector.matches(object)
-            })
+            object.as_ref().is_some_and(|object| self.selects(object))
         };
         let (before, after) = (selected(&change.before), selected(&change.after));
         match (before, after, &change.after) {
@@ -175,17 +184,27 @@ impl Watch {
     fn look(&mut self, server: &mut Server) -> Instant {
         server.catch_up();
         let now = Instant::now();
-        let resource = &self.place.kind.resource;
-        let changes: Vec<Change> = server
-            .store
-            .changes_after(self.seen)
-            .filter(|change| *change.resource == *resource)
-            .cloned()
-            .collect();
+        let shown = server.time().saturating_sub(self.lag);
+        let mut hidden = None;
+        let mut changes: Vec<Change> = Vec::new();
+        let mut seen = server.store.version();
+        for change in server.store.changes_after(self.seen) {
+            if change.at > shown {
+                hidden = Some(server.clock.instant(change.at + self.lag));
+                seen = change.version - 1;
+                break;
+            }
+            if *change.resource == self.place.kind.resource {
+                changes.push(change.clone());
+            }
+        }
+        self.seen = self.seen.max(seen);
         for change in &changes {
             self.show(change);
         }
-        self.seen = self.seen.max(server.store.version());
+        if !changes.is_empty() {
+            self.lag = server.draw_lag();
+        }
         let served = server.kinds.of(&self.place.kind.resource);
         let version = &self.place.version.name;
         if served.is_none_or(|kind| kind.version(version).is_none()) || now >= self.deadline {
@@ -200,7 +219,7 @@ impl Watch {
             self.push_bookmark(false);
             self.bookmarks = Some(now + BOOKMARKS);
         }
-        [self.bookmarks, server.next_due()]
+        [self.bookmarks, server.next_due(), hidden]
             .into_iter()
             .flatten()
             .fold(self.deadline, Instant::min)

@@ -82,7 +82,7 @@ impl Server {
             typed::prepare_create(kind, &mut object);
             definitions::prepare_create(kind, &mut object);
         }
-        self.validate(place, &object, None)?;
+        self.validate(place, &object, None, None)?;
         if is_posted && !matches!(version.as_str(), "" | "0") {
             return Err(Failure::internal(
                 "resourceVersion should not be set on objects to be created",
@@ -138,6 +138,7 @@ impl Server {
         place: &Place,
         object: &Value,
         before: Option<&Value>,
+        subresource: Option<&str>,
     ) -> Result<(), Failure> {
         let kind = &place.kind;
         let name = meta(object, "name");
@@ -160,7 +161,11 @@ impl Server {
         }
         if kind.rules.custom {
             if let Some(schema) = &place.version.schema {
-                causes.extend(schema.validate(object, before));
+                causes.extend(if subresource == Some("status") {
+                    schema.validate_status(object, before)
+                } else {
+                    schema.validate(object, before)
+                });
             }
         } else {
             causes.extend(typed::validate(kind, object, before));
@@ -329,7 +334,7 @@ impl Server {
         if meta_field(&object, "deletionGracePeriodSeconds").is_none() {
             copy_meta(&before, &mut object, "deletionGracePeriodSeconds");
         }
-        self.validate(place, &object, Some(&before))?;
+        self.validate(place, &object, Some(&before), subresource)?;
         let is_released = is_deleting(&object)
             && finalizers(&object).is_empty()
             && !namespaces::is_held(kind, &object)

@@ -17,6 +17,8 @@ pub(crate) enum Event {
 
 pub(crate) struct Generator {
     random: Rng,
+    /// Number of prefixes of generated names so far. Each is another, so that lists have one order.
+    generated: u32,
     pub(crate) prefix: String,
 }
 
@@ -57,6 +59,7 @@ impl Generator {
     pub(crate) fn new(seed: u64, run: &str) -> Self {
         Self {
             random: Rng::with_seed(seed),
+            generated: 0,
             prefix: format!("c{run}-{seed}"),
         }
     }
@@ -258,7 +261,7 @@ impl Generator {
                     None,
                 ))
             }
-            97..99 => self.namespace(),
+            97 => self.namespace(),
             _ => self.odd(&namespace, &collection),
         }
     }
@@ -268,16 +271,32 @@ impl Generator {
         let name = self.passing();
         let path = format!("/api/v1/namespaces/{name}");
         let maps = format!("{path}/configmaps");
-        let create = Step::new(Method::POST, "/api/v1/namespaces", Some(json!({"metadata": {"name": name}})));
+        let create = Step::new(
+            Method::POST,
+            "/api/v1/namespaces",
+            Some(json!({"metadata": {"name": name}})),
+        );
         let map = json!({"metadata": {"name": "m"}});
         let held = json!({"metadata": {"name": "h", "finalizers": ["example.com/f"]}});
         let steps = match self.random.u8(..6) {
             0 => vec![create],
-            1 => vec![create, Step::new(Method::POST, maps, Some(held)), Step::new(Method::DELETE, path, None)],
+            1 => vec![
+                create,
+                Step::new(Method::POST, maps, Some(held)),
+                Step::new(Method::DELETE, path, None),
+            ],
             2 => vec![create, Step::new(Method::POST, maps, Some(map))],
             3 => vec![Step::new(Method::DELETE, path, None)],
-            4 => vec![Step::patch(format!("{maps}/h"), MERGE, json!({"metadata": {"finalizers": null}}))],
-            _ => vec![Step::patch(path, MERGE, json!({"metadata": {"labels": {"n": "s"}}, "status": {"phase": "x"}}))],
+            4 => vec![Step::patch(
+                format!("{maps}/h"),
+                MERGE,
+                json!({"metadata": {"finalizers": null}}),
+            )],
+            _ => vec![Step::patch(
+                path,
+                MERGE,
+                json!({"metadata": {"labels": {"n": "s"}}, "status": {"phase": "x"}}),
+            )],
         };
         steps
             .into_iter()
@@ -404,7 +423,9 @@ impl Generator {
         }
         if self.chance(4) {
             metadata["name"] = self.pick(&[json!("X_1"), json!(""), json!("a..b")]);
-            metadata["generateName"] = self.pick(&[json!("g-"), Value::Null]);
+            self.generated += 1;
+            let prefix = format!("g{}-", self.generated);
+            metadata["generateName"] = self.pick(&[json!(prefix), Value::Null]);
         }
         if self.chance(3) {
             metadata["bogus"] = json!(1);

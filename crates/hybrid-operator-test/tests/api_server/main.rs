@@ -154,10 +154,12 @@ async fn rest(
     let paths = generator.state();
     let found = ours.read(&paths).await;
     loop {
+        let memory = real.memory();
         let expected = real.read(&paths).await;
         if expected == found {
             return Ok(());
         }
+        real.restore(memory);
         if Instant::now() > deadline {
             return Err(format!("at rest\n{}", difference(&expected, &found)));
         }
@@ -173,8 +175,14 @@ async fn compare_watches(
     let uri = |path: &str, version: &str| {
         format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}")
     };
-    let theirs: Vec<String> = versions.iter().map(|(their, _, path)| uri(path, their)).collect();
-    let own: Vec<String> = versions.iter().map(|(_, own, path)| uri(path, own)).collect();
+    let theirs: Vec<String> = versions
+        .iter()
+        .map(|(their, _, path)| uri(path, their))
+        .collect();
+    let own: Vec<String> = versions
+        .iter()
+        .map(|(_, own, path)| uri(path, own))
+        .collect();
     let expected = real.watch(&theirs).await;
     let found = ours.watch(&own).await;
     for ((expected, found), (_, _, path)) in expected.iter().zip(&found).zip(versions) {

@@ -74,6 +74,12 @@ pub(crate) struct Answer {
 
 pub(crate) struct Side {
     client: Client,
+    memory: Memory,
+}
+
+/// What a side has shown.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Memory {
     /// Uids and resource versions by path, in the order in which they were seen.
     seen: BTreeMap<String, Vec<(String, String)>>,
     uids: Vec<String>,
@@ -85,9 +91,7 @@ impl Side {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
-            seen: BTreeMap::new(),
-            uids: Vec::new(),
-            versions: BTreeMap::new(),
+            memory: Memory::default(),
         }
     }
 
@@ -135,6 +139,15 @@ impl Side {
         }
     }
 
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory.clone()
+    }
+
+    /// Forgets what the side has shown since.
+    pub(crate) fn restore(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
     /// Reads from paths at the same time, and returns the answers without what differs.
     pub(crate) async fn read(&mut self, uris: &[String]) -> Vec<Answer> {
         let answers = self.read_raw(uris).await;
@@ -159,7 +172,10 @@ impl Side {
     /// Returns the events of watches, by object.
     pub(crate) async fn watch(&mut self, uris: &[String]) -> Vec<BTreeMap<String, Vec<Value>>> {
         let answers = self.read_raw(uris).await;
-        answers.into_iter().map(|(_, body, _)| self.events(&body)).collect()
+        answers
+            .into_iter()
+            .map(|(_, body, _)| self.events(&body))
+            .collect()
     }
 
     fn events(&mut self, body: &Value) -> BTreeMap<String, Vec<Value>> {
@@ -173,7 +189,7 @@ impl Side {
             let name = event
                 .pointer("/object/metadata/name")
                 .and_then(Value::as_str);
-            let name = name.unwrap_or_default().to_owned();
+            let name = masked(name.unwrap_or_default());
             if !is_furniture(&name) {
                 let event = self.normal(event);
                 events.entry(name).or_default().push(event);
@@ -196,7 +212,7 @@ impl Side {
         if let (Some(uid), Some(version)) =
             (text("/metadata/uid"), text("/metadata/resourceVersion"))
         {
-            let seen = self.seen.entry(path.to_owned()).or_default();
+            let seen = self.memory.seen.entry(path.to_owned()).or_default();
             seen.push((uid.to_owned(), version.to_owned()));
         }
     }
@@ -207,7 +223,12 @@ impl Side {
         while let Some((before, after)) = rest.split_once("{{") {
             let (placeholder, after) = after.split_once("}}").unwrap();
             let (what, path) = placeholder.split_once(' ').unwrap();
-            let seen = self.seen.get(path).map(Vec::as_slice).unwrap_or_default();
+            let seen = self
+                .memory
+                .seen
+                .get(path)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let none = (
                 "00000000-0000-0000-0000-000000000000".to_owned(),
                 "1".to_owned(),
@@ -242,7 +263,16 @@ impl Side {
                     });
                 }
                 if let Some(Value::Array(causes)) = fields.get_mut("causes") {
+                    // The server names some causes twice, and those that follow from other causes.
+                    causes.retain(|cause| {
+                        let field = cause["field"].as_str().unwrap_or_default();
+                        !field.starts_with('.') && field != "<nil>"
+                    });
+                    for cause in causes.iter_mut().filter(|cause| cause["field"] == "patch") {
+                        cause["message"] = json!("…");
+                    }
                     causes.sort_by_key(Value::to_string);
+                    causes.dedup();
                 }
                 fields.remove("managedFields");
                 for field in [
@@ -261,13 +291,24 @@ impl Side {
                 {
                     fields.insert("continue".to_owned(), json!("TOKEN"));
                 }
+                // Their controllers may write in more steps than one.
+                let kind = fields
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                if matches!(kind, "CustomResourceDefinition" | "Namespace")
+                    && let Some(metadata) =
+                        fields.get_mut("metadata").and_then(Value::as_object_mut)
+                {
+                    metadata.remove("resourceVersion");
+                }
                 if let Some(Value::String(version)) = fields.get("resourceVersion").cloned() {
                     let uid = fields
                         .get("uid")
                         .and_then(Value::as_str)
                         .unwrap_or_default()
                         .to_owned();
-                    let versions = self.versions.entry(uid.clone()).or_default();
+                    let versions = self.memory.versions.entry(uid.clone()).or_default();
                     let index = versions.iter().position(|known| *known == version);
                     let index = index.unwrap_or_else(|| {
                         versions.push(version);
@@ -284,13 +325,8 @@ impl Side {
                     let index = self.uid(&uid);
                     fields.insert("uid".to_owned(), json!(format!("UID {index}")));
                 }
-                if let Some(prefix) = fields.get("generateName").and_then(Value::as_str)
-                    && let Some(name) = fields.get("name").and_then(Value::as_str)
-                    && let Some(suffix) = name.strip_prefix(prefix)
-                    && suffix.len() == 5
-                {
-                    let name = format!("{prefix}GENERATED");
-                    fields.insert("name".to_owned(), json!(name));
+                if let Some(Value::String(name)) = fields.get("name").cloned() {
+                    fields.insert("name".to_owned(), json!(masked(&name)));
                 }
                 for (name, value) in fields.iter_mut() {
                     if name == "message" {
@@ -305,17 +341,17 @@ impl Side {
     }
 
     fn uid(&mut self, uid: &str) -> usize {
-        let index = self.uids.iter().position(|known| known == uid);
+        let index = self.memory.uids.iter().position(|known| known == uid);
         index.unwrap_or_else(|| {
-            self.uids.push(uid.to_owned());
-            self.uids.len() - 1
+            self.memory.uids.push(uid.to_owned());
+            self.memory.uids.len() - 1
         })
     }
 
     /// Replaces what differs in a message. Lists of causes are sorted, and the words of Go's decoder cut.
     fn words(&self, message: &str) -> String {
         let mut words = message.to_owned();
-        for (index, uid) in self.uids.iter().enumerate() {
+        for (index, uid) in self.memory.uids.iter().enumerate() {
             words = words.replace(uid, &format!("UID {index}"));
         }
         for mark in [
@@ -329,10 +365,9 @@ impl Side {
                 words = format!("{before}{mark} …");
             }
         }
-        if let Some((before, list)) = words.split_once("is invalid: [") {
-            let mut list: Vec<&str> = list.trim_end_matches(']').split(", ").collect();
-            list.sort_unstable();
-            words = format!("{before}is invalid: {list:?}");
+        // The causes follow.
+        if let Some((before, _)) = words.split_once("is invalid: ") {
+            words = format!("{}is invalid: …", masked(before));
         }
         if let Some((before, list)) = words.split_once("strict decoding error: ") {
             let mut list: Vec<&str> = list.split(", ").collect();
@@ -341,6 +376,19 @@ impl Side {
         }
         words
     }
+}
+
+/// Replaces the ends of generated names, such as `g1-abcde`.
+fn masked(text: &str) -> String {
+    let words = text.split('"').map(|word| match word.split_once('-') {
+        Some((prefix, end))
+            if end.len() == 5 && prefix.starts_with('g') && prefix[1..].parse::<u32>().is_ok() =>
+        {
+            format!("{prefix}-GENERATED")
+        }
+        _ => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join("\"")
 }
 
 /// Returns whether an object is one that every namespace has.

@@ -1,0 +1,549 @@
+//! Tests of the server through kube's client, under paused time.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+    PropagationPolicy,
+};
+use kube::core::GroupVersionKind;
+use kube::discovery::Discovery;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::fault::Fault;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn parsed<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn config_map(name: &str, metadata: &Value) -> ConfigMap {
+    let mut object = json!({"metadata": {"name": name}});
+    ::json_patch::merge(&mut object, &json!({"metadata": metadata}));
+    parsed(object)
+}
+
+fn maps(server: &ApiServer) -> Api<ConfigMap> {
+    Api::namespaced(server.client("default"), "default")
+}
+
+async fn create(maps: &Api<ConfigMap>, name: &str, metadata: Value) -> ConfigMap {
+    let object = config_map(name, &metadata);
+    maps.create(&PostParams::default(), &object).await.unwrap()
+}
+
+fn owned_by(owner: &ConfigMap, blocks: bool) -> Value {
+    json!({"ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.uid(),
+        "blockOwnerDeletion": blocks,
+    }]})
+}
+
+async fn exists(maps: &Api<ConfigMap>, name: &str) -> bool {
+    maps.get_opt(name).await.unwrap().is_some()
+}
+
+/// Returns the next event of a watch as text.
+async fn next(
+    events: &mut (impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>> + Unpin),
+) -> String {
+    match timeout(SOON, events.next()).await {
+        Err(_) => "nothing".to_owned(),
+        Ok(None) => "the end".to_owned(),
+        Ok(Some(Err(error))) => format!("{error:?}").chars().take(16).collect(),
+        Ok(Some(Ok(event))) => match event {
+            Event::Init => "init".to_owned(),
+            Event::InitApply(map) => format!("init {}", map.name_any()),
+            Event::InitDone => "done".to_owned(),
+            Event::Apply(map) => format!("apply {}", map.name_any()),
+            Event::Delete(map) => format!("delete {}", map.name_any()),
+        },
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_shows_what_enters_and_leaves_its_selection() {
+    for streaming in [false, true] {
+        let server = ApiServer::new(&Options::default());
+        let maps = maps(&server);
+        create(&maps, "a", json!({"labels": {"l": "1"}})).await;
+        create(&maps, "other", json!({})).await;
+        let config = watcher::Config::default().labels("l=1");
+        let config = if streaming {
+            config.streaming_lists()
+        } else {
+            config
+        };
+        let mut events = pin!(watcher(maps.clone(), config));
+        for expected in ["init", "init a", "done"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        let label = |value: &str| Patch::Merge(json!({"metadata": {"labels": {"l": value}}}));
+        let params = PatchParams::default();
+        maps.patch("other", &params, &label("1")).await.unwrap();
+        assert_eq!(next(&mut events).await, "apply other");
+        maps.patch("a", &params, &label("2")).await.unwrap();
+        assert_eq!(next(&mut events).await, "delete a");
+        maps.delete("other", &DeleteParams::default())
+            .await
+            .unwrap();
+        assert_eq!(next(&mut events).await, "delete other");
+        assert_eq!(next(&mut events).await, "nothing");
+        assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_for_hours_and_across_cuts() {
+    let server = ApiServer::new(&Options::default());
+    let maps = maps(&server);
+    let mut events = pin!(watcher(
+        maps.clone(),
+        watcher::Config::default().any_semantic()
+    ));
+    while next(&mut events).await != "done" {}
+    // The server ends watches after at most an hour; bookmarks are no events.
+    assert!(
+        timeout(Duration::from_hours(3), events.next())
+            .await
+            .is_err()
+    );
+    server.cut_watches();
+    create(&maps, "a", json!({})).await;
+    let mut seen = next(&mut events).await;
+    while seen != "apply a" {
+        assert!(seen.starts_with("WatchFailed"), "{seen}");
+        seen = next(&mut events).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_before_a_compaction_lists_anew() {
+    let server = ApiServer::new(&Options::default());
+    let maps = maps(&server);
+    let mut events = pin!(watcher(maps.clone(), watcher::Config::default()));
+    while next(&mut events).await != "done" {}
+    server
+        .faults()
+        .inject_with(|request| (request.verb == "watch").then_some(Fault::Unreachable));
+    server.cut_watches();
+    for _ in 0..3 {
+        assert!(next(&mut events).await.starts_with("Watch"));
+    }
+    create(&maps, "a", json!({})).await;
+    server.compact();
+    server.faults().clear_faults();
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| last != "done") {
+        seen.push(next(&mut events).await);
+    }
+    assert!(seen.contains(&"init a".to_owned()), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_may_show_changes_late_and_in_order() {
+    let server = ApiServer::new(&Options {
+        lag: Duration::from_secs(2)..=Duration::from_secs(3),
+        ..Options::default()
+    });
+    let maps = maps(&server);
+    sleep(SOON).await;
+    let mut events = pin!(watcher(maps.clone(), watcher::Config::default()));
+    while next(&mut events).await != "done" {}
+    create(&maps, "a", json!({})).await;
+    create(&maps, "b", json!({})).await;
+    assert!(
+        timeout(Duration::from_secs(1), events.next())
+            .await
+            .is_err()
+    );
+    assert_eq!(next(&mut events).await, "apply a");
+    assert_eq!(next(&mut events).await, "apply b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_shows_one_state_until_it_is_forgotten() {
+    let server = ApiServer::new(&Options::default());
+    let maps = maps(&server);
+    for name in ["a", "b", "c"] {
+        create(&maps, name, json!({"labels": {"l": "1"}})).await;
+    }
+    let page = ListParams::default().labels("l=1").limit(2);
+    let first = maps.list(&page).await.unwrap();
+    create(&maps, "bb", json!({"labels": {"l": "1"}})).await;
+    let token = first.metadata.continue_.unwrap();
+    let second = maps
+        .list(&page.clone().continue_token(&token))
+        .await
+        .unwrap();
+    let names: Vec<_> = first
+        .items
+        .iter()
+        .chain(&second.items)
+        .map(ResourceExt::name_any)
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    server.compact();
+    create(&maps, "d", json!({})).await;
+    server.compact();
+    let error = maps.list(&page.continue_token(&token)).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 410));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_go_with_their_owner_before_it_or_stay() {
+    for (policy, dependent_stays) in [
+        (PropagationPolicy::Background, false),
+        (PropagationPolicy::Foreground, false),
+        (PropagationPolicy::Orphan, true),
+    ] {
+        let server = ApiServer::new(&Options::default());
+        let maps = maps(&server);
+        let owner = create(&maps, "owner", json!({})).await;
+        let mut metadata = owned_by(&owner, true);
+        metadata["finalizers"] = json!(["example.com/f"]);
+        create(&maps, "dependent", metadata).await;
+        let params = DeleteParams {
+            propagation_policy: Some(policy.clone()),
+            ..DeleteParams::default()
+        };
+        maps.delete("owner", &params).await.unwrap();
+        sleep(SOON).await;
+        let waits = matches!(policy, PropagationPolicy::Foreground);
+        assert_eq!(exists(&maps, "owner").await, waits);
+        let dependent = maps.get("dependent").await.unwrap();
+        assert_eq!(dependent.owner_references().is_empty(), dependent_stays);
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        maps.patch("dependent", &PatchParams::default(), &free)
+            .await
+            .unwrap();
+        sleep(SOON).await;
+        assert!(!exists(&maps, "owner").await);
+        assert_eq!(exists(&maps, "dependent").await, dependent_stays);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_absent_owners_is_deleted_and_one_with_another_owner_loses_the_reference() {
+    let server = ApiServer::new(&Options::default());
+    let maps = maps(&server);
+    let owner = create(&maps, "owner", json!({})).await;
+    let mut references = owned_by(&owner, false);
+    let mut absent = references["ownerReferences"][0].clone();
+    absent["uid"] = json!("11111111-0000-0000-0000-000000000000");
+    create(&maps, "orphan", json!({"ownerReferences": [absent]})).await;
+    references["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(absent);
+    create(&maps, "kept", references).await;
+    sleep(SOON).await;
+    assert!(!exists(&maps, "orphan").await);
+    assert_eq!(maps.get("kept").await.unwrap().owner_references().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_waits_for_what_it_holds() {
+    let server = ApiServer::new(&Options::default());
+    let client = server.client("default");
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = parsed(json!({"metadata": {"name": "n"}}));
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client, "n");
+    create(&maps, "free", json!({})).await;
+    create(&maps, "held", json!({"finalizers": ["example.com/f"]})).await;
+    namespaces
+        .delete("n", &DeleteParams::default())
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    let namespace = namespaces.get("n").await.unwrap();
+    let conditions = namespace.status.unwrap().conditions.unwrap();
+    let remaining = conditions
+        .iter()
+        .find(|one| one.type_ == "NamespaceFinalizersRemaining");
+    assert_eq!(
+        remaining.unwrap().message.as_deref(),
+        Some(
+            "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances"
+        )
+    );
+    assert!(!exists(&maps, "free").await);
+    let refused = maps
+        .create(&PostParams::default(), &config_map("new", &json!({})))
+        .await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps.patch("held", &PatchParams::default(), &free)
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert!(namespaces.get_opt("n").await.unwrap().is_none());
+}
+
+fn definition(scope: &str) -> CustomResourceDefinition {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer", "default": 1}}}}});
+    parsed(json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": scope, "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }))
+}
+
+fn things(client: Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("example.com", "v1", "Thing");
+    Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_served_later_and_goes_after_its_objects() {
+    let server = ApiServer::new(&Options {
+        delays: Duration::from_secs(1)..=Duration::from_secs(2),
+        ..Options::default()
+    });
+    let client = server.client("default");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let things = things(client.clone());
+    let thing: DynamicObject = parsed(json!({
+        "apiVersion": "example.com/v1", "kind": "Thing",
+        "metadata": {"name": "t", "finalizers": ["example.com/f"]}, "spec": {"unknown": 1},
+    }));
+    let params = PostParams::default();
+    definitions
+        .create(&params, &definition("Namespaced"))
+        .await
+        .unwrap();
+    assert!(things.create(&params, &thing).await.is_err());
+    sleep(SOON).await;
+    let discovery = Discovery::new(client.clone())
+        .run_aggregated()
+        .await
+        .unwrap();
+    let groups: Vec<&str> = discovery
+        .groups()
+        .map(kube::discovery::ApiGroup::name)
+        .collect();
+    assert!(
+        groups.contains(&"example.com") && groups.contains(&"apps"),
+        "{groups:?}"
+    );
+    let created = things.create(&params, &thing).await.unwrap();
+    assert_eq!(created.data["spec"], json!({"size": 1}));
+    let mut events = pin!(
+        things
+            .watch(&kube::api::WatchParams::default(), "0")
+            .await
+            .unwrap()
+    );
+    assert!(events.next().await.is_some());
+
+    definitions
+        .delete("things.example.com", &DeleteParams::default())
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert!(
+        things
+            .get("t")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
+    assert!(
+        definitions
+            .get_opt("things.example.com")
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    things
+        .patch("t", &PatchParams::default(), &free)
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert!(
+        definitions
+            .get_opt("things.example.com")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(things.list(&ListParams::default()).await.is_err());
+    let discovery = Discovery::new(client).run().await.unwrap();
+    assert!(!discovery.has_group("example.com") && discovery.has_group("apps"));
+    while events.next().await.is_some() {}
+    // The same name may come back with another scope.
+    definitions
+        .create(&params, &definition("Cluster"))
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert!(things.get("t").await.is_err());
+    assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_become_ready_and_finished_jobs_expire() {
+    let server = ApiServer::new(&Options::default());
+    let client = server.client("default");
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}});
+    let deployment: Deployment = parsed(json!({
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }));
+    let params = PostParams::default();
+    deployments.create(&params, &deployment).await.unwrap();
+    let jobs: Api<Job> = Api::namespaced(client, "default");
+    for (name, behaviour) in [("good", ""), ("bad", "failed"), ("slow", "running")] {
+        let job = parsed(json!({
+            "metadata": {"name": name},
+            "spec": {"ttlSecondsAfterFinished": 60, "template": {
+                "metadata": {"annotations": {"test.hybrid-operator/pod": behaviour}},
+                "spec": {"containers": [], "restartPolicy": "Never"}}},
+        }));
+        jobs.create(&params, &job).await.unwrap();
+    }
+    sleep(SOON).await;
+    let ready = async || {
+        let status = deployments.get("d").await.unwrap().status.unwrap();
+        (
+            status.observed_generation.unwrap(),
+            status.available_replicas.unwrap(),
+        )
+    };
+    assert_eq!(ready().await, (1, 2));
+    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    deployments
+        .patch_scale("d", &PatchParams::default(), &scale)
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert_eq!(ready().await, (2, 3));
+    let status = |name: &'static str| {
+        let jobs = jobs.clone();
+        async move { jobs.get(name).await.unwrap().status.unwrap() }
+    };
+    assert_eq!(status("good").await.succeeded, Some(1));
+    assert_eq!(status("bad").await.failed, Some(1));
+    sleep(Duration::from_mins(1)).await;
+    let left = jobs.list(&ListParams::default()).await.unwrap();
+    assert_eq!(
+        left.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+        ["slow"]
+    );
+    assert_eq!(status("slow").await.active, Some(1));
+    assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_request_fails_for_its_user_only() {
+    let server = ApiServer::new(&Options::default());
+    server.deny(Denial {
+        user: "bob".to_owned(),
+        verbs: vec!["get".to_owned()],
+        groups: vec!["*".to_owned()],
+        resources: vec!["configmaps".to_owned()],
+        namespace: None,
+    });
+    let client = server.client("default");
+    let get = |user: Option<&str>| {
+        let mut request = http::Request::get("/api/v1/namespaces/default/configmaps/a");
+        if let Some(user) = user {
+            request = request.header("impersonate-user", user);
+        }
+        let request = request.body(Vec::new()).unwrap();
+        let client = client.clone();
+        async move {
+            client
+                .request::<Value>(request)
+                .await
+                .unwrap_err()
+                .to_string()
+        }
+    };
+    assert!(get(None).await.contains("not found"));
+    assert!(get(Some("eve")).await.contains("not found"));
+    let words = "configmaps \"a\" is forbidden: User \"bob\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert!(get(Some("bob")).await.contains(words));
+    server.allow_all();
+    assert!(get(Some("bob")).await.contains("not found"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_modelled_is_refused_and_recorded() {
+    let server = ApiServer::new(&Options::default());
+    let patch = Patch::Strategic(json!({"data": {"a": "b"}}));
+    let error = maps(&server)
+        .patch("a", &PatchParams::default(), &patch)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 501));
+    let refused = server.unmodelled();
+    assert_eq!(refused.len(), 1);
+    assert!(
+        refused[0].starts_with("PATCH /api/v1/namespaces/default/configmaps/a: "),
+        "{refused:?}"
+    );
+}
+
+/// Returns everything that clients and the store show of a history.
+async fn history(seed: u64) -> String {
+    let server = ApiServer::new(&Options {
+        seed,
+        lag: Duration::ZERO..=Duration::from_secs(2),
+        ..Options::default()
+    });
+    let maps = maps(&server);
+    let mut events = Box::pin(watcher(maps.clone(), watcher::Config::default()));
+    let mut shown = Vec::new();
+    let owner = create(&maps, "owner", json!({})).await;
+    for index in 0..5 {
+        let mut metadata = owned_by(&owner, true);
+        metadata["name"] = Value::Null;
+        metadata["generateName"] = json!(format!("g{index}-"));
+        create(&maps, "", metadata).await;
+        if let Ok(event) = timeout(Duration::from_millis(700), events.next()).await {
+            shown.push(format!("{event:?}"));
+        }
+    }
+    maps.delete("owner", &DeleteParams::foreground())
+        .await
+        .unwrap();
+    while let Ok(event) = timeout(SOON, events.next()).await {
+        shown.push(format!("{event:?}"));
+    }
+    format!(
+        "{shown:#?} {:#?} {:#?}",
+        server.objects(),
+        server.faults().requests()
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_follows_from_its_seed() {
+    let first = history(1).await;
+    assert_eq!(first, history(1).await);
+    assert_ne!(first, history(2).await);
+}

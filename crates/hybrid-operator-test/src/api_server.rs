@@ -293,6 +293,10 @@ fn response(
             }
             (code, whole(body.to_string()))
         }
+        Ok(Reply::Text(text)) => {
+            media_type = "text/plain";
+            (200, whole(text))
+        }
         Ok(Reply::Watch(watch)) => (200, watch.body(Arc::clone(server))),
         Err(failure) if failure.is_text() => {
             media_type = "text/plain; charset=utf-8";

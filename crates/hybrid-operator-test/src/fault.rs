@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -37,6 +38,11 @@ pub enum Fault {
     /// The server executes the request. After the first piece of the response nothing more arrives
     /// and the response does not end, as for a watch on a half-open connection.
     Silence,
+    /// The server executes the request. After the first piece of the response the connection is closed.
+    Cut,
+    /// The request reaches a server that executes it when it is polled, such as
+    /// [`ApiServer`](crate::api_server::ApiServer), after this time.
+    Late(Duration),
 }
 
 /// The response of a proxy.
@@ -292,17 +298,23 @@ where
         match self.faults.next_fault(recorded) {
             None => {
                 let answer = self.inner.call(request);
-                async move {
-                    Ok(answer
-                        .await
-                        .map_err(Into::into)?
-                        .map(|body| body.map_err(Into::into).boxed_unsync()))
-                }
-                .boxed()
+                async move { Ok(answer.await.map_err(Into::into)?.map(whole)) }.boxed()
             }
             Some(Fault::Silence) => {
                 let answer = self.inner.call(request);
                 async move { Ok(answer.await.map_err(Into::into)?.map(silenced)) }.boxed()
+            }
+            Some(Fault::Cut) => {
+                let answer = self.inner.call(request);
+                async move { Ok(answer.await.map_err(Into::into)?.map(cut)) }.boxed()
+            }
+            Some(Fault::Late(delay)) => {
+                let answer = self.inner.call(request);
+                async move {
+                    tokio::time::sleep(delay).await;
+                    Ok(answer.await.map_err(Into::into)?.map(whole))
+                }
+                .boxed()
             }
             Some(Fault::AnswerLost) => {
                 let answer = self.inner.call(request);
@@ -320,6 +332,25 @@ where
             Some(Fault::Hang) => std::future::pending().boxed(),
         }
     }
+}
+
+fn whole<B>(body: B) -> AnswerBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
+/// Returns the first piece of a body and then an error.
+fn cut<B>(body: B) -> AnswerBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let first = BodyStream::new(body).take(1).map_err(Into::into);
+    let closed = BoxError::from("connection closed before message completed");
+    StreamBody::new(first.chain(stream::iter([Err(closed)]))).boxed_unsync()
 }
 
 /// Returns the first piece of a body and then nothing, without an end.

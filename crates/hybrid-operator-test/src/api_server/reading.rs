@@ -24,6 +24,14 @@ impl Server {
         Ok(Reply::ok(formed(form, &object)))
     }
 
+    /// Returns the log of a Pod, which says nothing but its name.
+    pub(super) fn get_log(&self, place: &Place) -> Result<Reply, Failure> {
+        let key = place.key();
+        let object = self.store.get(&place.kind.resource, &key);
+        object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
+        Ok(Reply::Text(format!("log of {}\n", key.name)))
+    }
+
     /// Lists objects. A list from version 0 may be as old as the events of watches.
     pub(super) fn list(&mut self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let options = |cause: Cause| Failure::invalid_options("ListOptions", cause);

@@ -49,6 +49,7 @@ pub(super) struct Signal {
 #[derive(Debug)]
 pub(super) enum Reply {
     Object { code: u16, body: Value },
+    Text(String),
     Watch(Box<watching::Watch>),
 }
 
@@ -289,6 +290,7 @@ impl Server {
                 "create" | "update" | "patch" | "delete" | "get",
                 Some("status" | "scale" | "finalize"),
             ) => !matches!(verb, "create" | "delete"),
+            ("get", Some("log")) => true,
             (_, Some(subresource)) => {
                 return Err(Failure::unmodelled(format!(
                     "the subresource {subresource}"
@@ -300,11 +302,15 @@ impl Server {
                 (listing || !everywhere) && place.kind.verbs.iter().any(|known| known == verb)
             }
         };
+        if matches!(verb, "update" | "patch") && place.name.is_none() && place.kind.rules.custom {
+            return Err(Failure::bad_request("name must be provided"));
+        }
         if !permitted {
             return Err(Failure::method_not_allowed());
         }
         match (verb, target.subresource.as_deref()) {
             ("get", Some("scale")) => self.get_scale(place),
+            ("get", Some("log")) => self.get_log(place),
             ("get", _) => self.get(call, place),
             ("list", _) => self.list(call, place),
             ("watch", _) => watching::open(self, call, place),

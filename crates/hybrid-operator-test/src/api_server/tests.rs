@@ -492,6 +492,30 @@ async fn a_denied_request_fails_for_its_user_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_may_be_late_and_answers_cut_off() {
+    let server = ApiServer::new(&Options::default());
+    let maps = maps(&server);
+    server.faults().at(1, Fault::Late(SOON), |_| true);
+    let (late, ()) = tokio::join!(create(&maps, "a", json!({})), async {
+        sleep(SOON / 2).await;
+        create(&maps, "b", json!({})).await;
+    });
+    let first = maps.get("b").await.unwrap().resource_version().unwrap();
+    let second = late.resource_version().unwrap();
+    assert!(first.parse::<u64>().unwrap() < second.parse().unwrap());
+    server
+        .faults()
+        .at(1, Fault::Cut, |request| request.verb == "watch");
+    let mut events = pin!(
+        maps.watch(&kube::api::WatchParams::default(), "0")
+            .await
+            .unwrap()
+    );
+    assert!(events.next().await.unwrap().is_ok());
+    assert!(events.next().await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_modelled_is_refused_and_recorded() {
     let server = ApiServer::new(&Options::default());
     let patch = Patch::Strategic(json!({"data": {"a": "b"}}));

@@ -357,7 +357,7 @@ impl Side {
         for mark in [
             "StorageError",
             "json: cannot",
-            "ResourceVersion in record",
+            "ResourceVersion in the precondition",
             "patch: Invalid value",
             "current: ",
         ] {

@@ -28,11 +28,13 @@
 //! | `store` | objects, and the log of their changes |
 //! | `server` | the way of a request |
 //! | `reading`, `writing`, `deleting`, `scale`, `watching` | verbs |
+//! | `decode`, `checks`, `patches`, `selectors` | what verbs share |
 //! | `discovery`, `reviews` | what is served, and what is allowed |
 //! | `controllers` | tasks of the controllers, and when they are due |
 //! | `definitions`, `namespaces`, `garbage`, `workloads` | the controllers |
 //! | `managed` | the seam to field management |
 
+mod checks;
 mod clock;
 mod controllers;
 mod decode;
@@ -46,6 +48,7 @@ mod metadata;
 mod names;
 mod namespaces;
 mod object;
+mod patches;
 mod reading;
 mod request;
 mod reviews;

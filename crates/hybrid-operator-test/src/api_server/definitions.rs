@@ -236,11 +236,11 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
         drop(server.act(Method::POST, path.to_owned(), &service.to_string()));
     }
     for version in former.iter().flat_map(|former| &former.versions) {
-        let served = server
+        let is_needed = server
             .kinds
             .custom()
             .any(|kind| kind.resource.group == group && kind.version(&version.name).is_some());
-        if !served {
+        if !is_needed {
             let path = format!("{path}/{}.{group}", version.name);
             drop(server.act(Method::DELETE, path, ""));
         }

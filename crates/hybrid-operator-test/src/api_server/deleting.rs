@@ -161,7 +161,7 @@ impl Server {
         existing: &Arc<Value>,
         wanted: &Wanted,
     ) -> Result<Deleted, Failure> {
-        self.check_preconditions(kind, existing, wanted)?;
+        check_preconditions(kind, existing, wanted)?;
         let now = self.now();
         let marked = definitions::marked(kind, existing, &now);
         if let Some(marked) = marked.or_else(|| namespaces::marked(kind, existing, &now)) {
@@ -214,33 +214,29 @@ impl Server {
         }
         self.store.put(&kind.resource, &marked)
     }
+}
 
-    fn check_preconditions(
-        &self,
-        kind: &Kind,
-        existing: &Value,
-        wanted: &Wanted,
-    ) -> Result<(), Failure> {
-        let name = key_of(existing).name;
-        let conflict = |why: String| Err(Failure::conflict(kind.named_kind(), &name, &why));
-        if let Some(uid) = &wanted.uid
-            && uid != meta(existing, "uid")
-        {
-            return conflict(format!(
-                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
-                meta(existing, "uid")
-            ));
-        }
-        let version = meta(existing, "resourceVersion");
-        if let Some(wanted) = &wanted.version
-            && wanted != version
-        {
-            return conflict(format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
-            ));
-        }
-        Ok(())
+/// Fails if the object is not the one that the request means.
+fn check_preconditions(kind: &Kind, existing: &Value, wanted: &Wanted) -> Result<(), Failure> {
+    let name = key_of(existing).name;
+    let conflict = |why: String| Err(Failure::conflict(kind.named_kind(), &name, &why));
+    if let Some(uid) = &wanted.uid
+        && uid != meta(existing, "uid")
+    {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            meta(existing, "uid")
+        ));
     }
+    let version = meta(existing, "resourceVersion");
+    if let Some(wanted) = &wanted.version
+        && wanted != version
+    {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        ));
+    }
+    Ok(())
 }
 
 enum Deleted {

@@ -23,8 +23,8 @@ pub(super) fn document(server: &Server, call: &Call) -> Option<Result<Value, Fai
         .collect();
     let found = match parts.as_slice() {
         ["version"] => Ok(version()),
-        ["api"] if aggregated => Ok(list(built_in_groups(true))),
-        ["apis"] if aggregated => Ok(list(groups(server))),
+        ["api"] if aggregated => Ok(list(&built_in_groups(true))),
+        ["apis"] if aggregated => Ok(list(&groups(server))),
         ["api"] => Ok(json!({
             "kind": "APIVersions", "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}],
@@ -61,7 +61,7 @@ fn version() -> Value {
     })
 }
 
-fn list(groups: Vec<Value>) -> Value {
+fn list(groups: &[Value]) -> Value {
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
         "items": groups,
@@ -93,10 +93,10 @@ fn groups(server: &Server) -> Vec<Value> {
         let versions: Vec<Value> = versions
             .iter()
             .map(|version| {
-                let served = kinds
+                let found = kinds
                     .iter()
                     .filter_map(|kind| Some((kind, kind.version(version)?)));
-                let resources: Vec<Value> = served
+                let resources: Vec<Value> = found
                     .map(|(kind, version)| resource(kind, version))
                     .collect();
                 json!({"version": version, "resources": resources, "freshness": "Current"})

@@ -18,6 +18,10 @@ const SCHEMAS: &str = include_str!("schemas.json");
 
 /// A kind, in all its versions.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are the names of Kubernetes"
+)]
 pub(super) struct Kind {
     pub(super) resource: Resource,
     pub(super) singular: String,

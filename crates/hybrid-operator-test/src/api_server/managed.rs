@@ -8,6 +8,7 @@ use super::status::Failure;
 
 /// Who writes an object, and how.
 #[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "read once fields are managed")]
 pub(super) struct Writer<'a> {
     /// The field manager; the empty text if the request names none.
     pub(super) manager: &'a str,

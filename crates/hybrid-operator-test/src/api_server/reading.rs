@@ -6,12 +6,20 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::decode::to_version;
-use super::object::remove;
+use super::object::{remove, set};
 use super::request::{Call, Form};
 use super::selectors::Selector;
 use super::server::{Place, Reply, Server, formed};
 use super::status::{Cause, Failure};
 use super::store::Key;
+
+/// Objects of a resource at a version.
+struct State {
+    shown: u64,
+    /// The last object of the page before.
+    after: Option<Key>,
+    objects: BTreeMap<Key, Arc<Value>>,
+}
 
 impl Server {
     pub(super) fn get(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
@@ -51,40 +59,11 @@ impl Server {
             call.parameter("fieldSelector"),
         )?;
         let limit: usize = call.parameter("limit").parse().unwrap_or_default();
-        let mut after = None;
-        let mut shown = self.store.version();
-        let objects: BTreeMap<Key, Arc<Value>> = if token.is_empty() {
-            if version.parse::<u64>().is_err() && !version.is_empty() {
-                return Err(Failure::bad_request(format!(
-                    "invalid resource version: {}",
-                    unparsable("resourceVersion", version)
-                )));
-            }
-            self.check_not_too_new(version)?;
-            let wanted: u64 = version.parse().unwrap_or_default();
-            if version == "0" {
-                shown = self.cached_version();
-                let objects = self.store.list_at(&place.kind.resource, shown);
-                objects.unwrap_or_default()
-            } else if rule == "Exact" || (limit > 0 && wanted > 0 && rule.is_empty()) {
-                shown = wanted;
-                let objects = self.store.list_at(&place.kind.resource, wanted);
-                objects.ok_or_else(expired)?
-            } else {
-                self.present(place)
-            }
-        } else {
-            if !matches!(version, "" | "0") {
-                return Err(Failure::bad_request(
-                    "specifying resource version is not allowed when using continue",
-                ));
-            }
-            let (at, key) = parse_token(token)?;
-            shown = at;
-            after = Some(key);
-            let objects = self.store.list_at(&place.kind.resource, at);
-            objects.ok_or_else(expired_token)?
-        };
+        let State {
+            shown,
+            after,
+            objects,
+        } = self.state(call, place, limit)?;
         let matching: Vec<(&Key, &Arc<Value>)> = objects
             .iter()
             .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after))
@@ -98,14 +77,14 @@ impl Server {
         let more = matching.len().saturating_sub(page);
         let mut metadata = json!({"resourceVersion": shown.to_string()});
         if more > 0
-            && let Some((last, _)) = matching.iter().take(page).last()
+            && let Some((last, _)) = page.checked_sub(1).and_then(|last| matching.get(last))
         {
-            metadata["continue"] = write_token(shown, last).into();
+            set(&mut metadata, "continue", write_token(shown, last));
             if selector.is_everything() {
-                metadata["remainingItemCount"] = more.into();
+                set(&mut metadata, "remainingItemCount", more);
             }
         } else if place.kind.rules.custom && call.form() == Some(Form::Whole) {
-            metadata["continue"] = "".into();
+            set(&mut metadata, "continue", "");
         }
         let form = call.form().unwrap_or(Form::Whole);
         let items: Vec<Value> = matching
@@ -141,12 +120,46 @@ impl Server {
         })))
     }
 
-    fn present(&self, place: &Place) -> BTreeMap<Key, Arc<Value>> {
-        let namespace = place.namespace.as_deref();
-        let objects = self.store.list(&place.kind.resource, namespace, None);
-        objects
-            .map(|(key, object)| (key.clone(), Arc::clone(object)))
-            .collect()
+    /// Returns the objects as the request asks to see them.
+    fn state(&mut self, call: &Call, place: &Place, limit: usize) -> Result<State, Failure> {
+        let version = call.parameter("resourceVersion");
+        let rule = call.parameter("resourceVersionMatch");
+        let token = call.parameter("continue");
+        let resource = &place.kind.resource;
+        if !token.is_empty() {
+            if !matches!(version, "" | "0") {
+                return Err(Failure::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let (shown, key) = parse_token(token)?;
+            let objects = self.store.list_at(resource, shown);
+            return Ok(State {
+                shown,
+                after: Some(key),
+                objects: objects.ok_or_else(expired_token)?,
+            });
+        }
+        if version.parse::<u64>().is_err() && !version.is_empty() {
+            return Err(Failure::bad_request(format!(
+                "invalid resource version: {}",
+                unparsable("resourceVersion", version)
+            )));
+        }
+        self.check_not_too_new(version)?;
+        let wanted: u64 = version.parse().unwrap_or_default();
+        let exact = rule == "Exact" || (limit > 0 && wanted > 0 && rule.is_empty());
+        let shown = match version {
+            "0" => self.cached_version(),
+            _ if exact => wanted,
+            _ => self.store.version(),
+        };
+        let objects = self.store.list_at(resource, shown);
+        Ok(State {
+            shown,
+            after: None,
+            objects: objects.ok_or_else(expired)?,
+        })
     }
 
     /// Fails for a resource version that the server has not reached.

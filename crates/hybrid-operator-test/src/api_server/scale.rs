@@ -3,12 +3,12 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::checks::parse_body;
 use super::decode::to_version;
 use super::object::{at, meta, meta_field, set_at};
 use super::request::Call;
 use super::server::{Place, Reply, Server};
 use super::status::Failure;
-use super::writing::parse_body;
 
 impl Server {
     pub(super) fn get_scale(&self, place: &Place) -> Result<Reply, Failure> {

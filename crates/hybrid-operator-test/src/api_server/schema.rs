@@ -11,6 +11,7 @@ use super::status::Cause;
 
 /// A schema of custom resources, or of a built-in kind.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a keyword")]
 pub(super) struct Schema {
     type_: String,
     properties: BTreeMap<String, Schema>,
@@ -183,7 +184,9 @@ impl Schema {
             }
             Value::Array(items) => {
                 let Some(schema) = &self.items else { return };
-                items.iter_mut().for_each(|item| schema.fill_defaults(item));
+                for item in items {
+                    schema.fill_defaults(item);
+                }
             }
             _ => {}
         }
@@ -206,7 +209,9 @@ impl Schema {
             }
             Value::Array(items) => {
                 let Some(schema) = &self.items else { return };
-                items.iter_mut().for_each(|item| schema.drop_nulls(item));
+                for item in items {
+                    schema.drop_nulls(item);
+                }
             }
             _ => {}
         }

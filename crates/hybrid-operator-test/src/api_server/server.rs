@@ -188,7 +188,8 @@ impl Server {
     /// Returns a version that a cache may show as the present one.
     pub(super) fn cached_version(&mut self) -> u64 {
         let lag = self.draw_lag();
-        self.store.version_at(self.time.saturating_sub(lag))
+        let version = self.store.version_at(self.time.saturating_sub(lag));
+        version.max(self.store.compacted())
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Signal> {

@@ -32,10 +32,8 @@ pub(super) fn normalize(kind: &Kind, object: &mut Value) {
     match kind.kind.as_str() {
         "Secret" => merge_texts(object),
         "Lease" => set_default(object, &["spec"], json!({})),
-        "Role" | "ClusterRole" => {
-            if items(object.get("rules")).is_empty() {
-                set(object, "rules", Value::Null);
-            }
+        "Role" | "ClusterRole" if items(object.get("rules")).is_empty() => {
+            set(object, "rules", Value::Null);
         }
         "Namespace" => {
             set_default(object, &["spec"], json!({}));

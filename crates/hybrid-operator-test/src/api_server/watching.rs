@@ -205,9 +205,9 @@ impl Watch {
         if !changes.is_empty() {
             self.lag = server.draw_lag();
         }
-        let served = server.kinds.of(&self.place.kind.resource);
+        let present = server.kinds.of(&self.place.kind.resource);
         let version = &self.place.version.name;
-        if served.is_none_or(|kind| kind.version(version).is_none()) || now >= self.deadline {
+        if present.is_none_or(|kind| kind.version(version).is_none()) || now >= self.deadline {
             self.over = true;
         }
         if !changes.is_empty() {

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::checks::{
+    check_name, check_options, check_uid, parse_body, parse_version, take_namespace,
+};
 use super::decode::{self, Decoded, to_stored, to_version};
 use super::kinds::Kind;
 use super::managed::{self, Writer};
@@ -13,6 +16,7 @@ use super::object::{
     copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
     set_meta,
 };
+use super::patches::{json_patch, merge};
 use super::request::{Call, Form};
 use super::server::{Place, Reply, Server, formed};
 use super::status::{Cause, Failure};
@@ -236,12 +240,7 @@ impl Server {
             "application/strategic-merge-patch+json" if !place.kind.rules.custom => {
                 return Err(Failure::unmodelled("strategic merge patches"));
             }
-            _ => {
-                let message = "415: Unsupported Media Type";
-                return Err(
-                    Failure::new(415, "UnsupportedMediaType", message).with_details(json!({}))
-                );
-            }
+            _ => return Err(unknown_patch(place)),
         };
         let existing = self.store.get(&place.kind.resource, &key);
         let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
@@ -280,16 +279,12 @@ impl Server {
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
         check_name(&object, &place.key().name)?;
-        match live {
-            Some(live) => {
-                let updated = self.replace(call, place, &live, object, subresource)?;
-                Ok(answer(call, 200, &updated))
-            }
-            None => {
-                let created = self.create_named(call, place, object)?;
-                Ok(answer(call, 201, &created))
-            }
+        if let Some(live) = live {
+            let updated = self.replace(call, place, &live, object, subresource)?;
+            return Ok(answer(call, 200, &updated));
         }
+        let created = self.create_named(call, place, object)?;
+        Ok(answer(call, 201, &created))
     }
 
     /// Replaces a stored object, if its resource version is the expected one.
@@ -320,7 +315,7 @@ impl Server {
         object = managed::update(kind, &place.version, Some(&before), object, writer);
         copy_meta(&before, &mut object, "generation");
         if subresource.is_some() {
-            object = only_subresource(kind, &before, object, subresource);
+            object = only_subresource(kind, &before, &object, subresource);
         } else {
             prepare_update(place, &mut object, &before);
         }
@@ -407,37 +402,6 @@ impl Server {
     }
 }
 
-/// Fails if an object names another uid than the stored one has.
-fn check_uid(place: &Place, object: &Value, existing: Option<&Value>) -> Result<(), Failure> {
-    let uid = meta(object, "uid");
-    let found = existing
-        .map(|existing| meta(existing, "uid"))
-        .unwrap_or_default();
-    if uid.is_empty() || uid == found {
-        return Ok(());
-    }
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
-        storage_key(place),
-    );
-    Err(Failure::conflict(
-        place.kind.named(),
-        &place.key().name,
-        &why,
-    ))
-}
-
-fn parse_version(version: &str) -> Result<u64, Failure> {
-    if version.is_empty() {
-        return Ok(0);
-    }
-    version.parse().map_err(|_| {
-        Failure::internal(format!(
-            "strconv.ParseUint: parsing {version:?}: invalid syntax"
-        ))
-    })
-}
-
 fn prepare_update(place: &Place, object: &mut Value, before: &Value) {
     let kind = &place.kind;
     if !kind.rules.custom {
@@ -462,17 +426,17 @@ fn prepare_update(place: &Place, object: &mut Value, before: &Value) {
 fn only_subresource(
     kind: &Kind,
     before: &Value,
-    object: Value,
+    object: &Value,
     subresource: Option<&str>,
 ) -> Value {
     let mut changed = before.clone();
     if subresource == Some("finalize") {
-        copy(&object, &mut changed, "spec");
+        copy(object, &mut changed, "spec");
         return changed;
     }
-    copy(&object, &mut changed, "status");
+    copy(object, &mut changed, "status");
     if kind.rules.custom {
-        copy_meta(&object, &mut changed, "managedFields");
+        copy_meta(object, &mut changed, "managedFields");
     } else {
         for field in [
             "annotations",
@@ -480,108 +444,10 @@ fn only_subresource(
             "ownerReferences",
             "managedFields",
         ] {
-            copy_meta(&object, &mut changed, field);
+            copy_meta(object, &mut changed, field);
         }
     }
     changed
-}
-
-/// Checks the parameters that all writes have.
-fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
-    let invalid = |cause: Cause| Err(Failure::invalid_options(options, cause));
-    if let Some(value) = call.query.get("dryRun")
-        && value != "All"
-    {
-        let shown = json!([value]);
-        return invalid(Cause::not_supported("dryRun", &shown, &["All".into()]));
-    }
-    let validation = call.parameter("fieldValidation");
-    if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
-        let supported = ["".into(), "Ignore".into(), "Strict".into(), "Warn".into()];
-        let cause = Cause::not_supported("fieldValidation", &validation.into(), &supported);
-        return invalid(cause);
-    }
-    Ok(())
-}
-
-pub(super) fn parse_body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
-    let media_type = call.content_type.split(';').next().unwrap_or_default();
-    if !matches!(media_type, "" | "application/json") {
-        return Err(Failure::unmodelled(format!(
-            "bodies of the type {media_type:?}"
-        )));
-    }
-    serde_json::from_slice(&call.body).map_err(|error| {
-        let text = String::from_utf8_lossy(&call.body);
-        Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({text})",
-            kind.kind
-        ))
-    })
-}
-
-/// Gives the object the namespace of the path.
-fn take_namespace(place: &Place, object: &mut Value) -> Result<(), Failure> {
-    let wanted = place.namespace.as_deref().unwrap_or_default();
-    let found = meta(object, "namespace");
-    if found == wanted {
-        return Ok(());
-    }
-    if found.is_empty() {
-        set_meta(object, "namespace", wanted);
-        return Ok(());
-    }
-    Err(Failure::bad_request(
-        "the namespace of the provided object does not match the namespace sent on the request",
-    ))
-}
-
-fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
-    let found = meta(object, "name");
-    if found.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )));
-    }
-    if found != name {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({found}) does not match the name on the URL ({name})"
-        )));
-    }
-    Ok(())
-}
-
-fn merge(object: &mut Value, patch: &[u8]) -> Result<(), Failure> {
-    let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
-    let patch: Value =
-        serde_json::from_slice(patch).map_err(|error| decoding(&error.to_string()))?;
-    if patch.is_array() {
-        return Err(decoding(
-            "json: cannot unmarshal array into Go value of type map[string]interface {}",
-        ));
-    }
-    if !patch.is_object() {
-        return Err(decoding("json: cannot unmarshal into Go value"));
-    }
-    ::json_patch::merge(object, &patch);
-    Ok(())
-}
-
-fn json_patch(object: &mut Value, patch: &[u8]) -> Result<(), Failure> {
-    let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
-    let patch: Value =
-        serde_json::from_slice(patch).map_err(|error| decoding(&error.to_string()))?;
-    if patch.is_object() {
-        return Err(decoding(
-            "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
-        ));
-    }
-    let rejected = || {
-        let message = "the server rejected our request due to an error in our request";
-        Failure::new(422, "Invalid", message).with_details(json!({}))
-    };
-    let operations: ::json_patch::Patch = serde_json::from_value(patch).map_err(|_| rejected())?;
-    ::json_patch::patch(object, &operations).map_err(|_| rejected())
 }
 
 fn writer<'a>(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Writer<'a> {
@@ -592,23 +458,14 @@ fn writer<'a>(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Wri
     }
 }
 
-fn storage_key(place: &Place) -> String {
-    let resource = &place.kind.resource;
-    let group = if place.kind.rules.custom {
-        format!("{}/", resource.group)
-    } else {
-        String::new()
-    };
-    let key = place.key();
-    let namespace = if key.namespace.is_empty() {
-        String::new()
-    } else {
-        format!("{}/", key.namespace)
-    };
-    format!(
-        "/registry/{group}{}/{namespace}{}",
-        resource.plural, key.name
-    )
+/// The server knows no patches of this media type.
+fn unknown_patch(place: &Place) -> Failure {
+    let reason = "UnsupportedMediaType";
+    if place.kind.rules.custom {
+        let message = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        return Failure::new(415, reason, message);
+    }
+    Failure::new(415, reason, "415: Unsupported Media Type").with_details(json!({}))
 }
 
 /// Returns the answer with an object.

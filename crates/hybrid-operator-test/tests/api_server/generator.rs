@@ -214,14 +214,14 @@ impl Generator {
                 if rests { settled(step) } else { request(step) }
             }
             50..66 => {
-                let (patch, rests) = self.merge_patch(kind, &path);
+                let (body, rests) = self.merge_patch(kind, &path);
                 let query = self.query();
-                let step = Step::patch(format!("{path}{query}"), MERGE, patch);
+                let step = Step::patch(format!("{path}{query}"), MERGE, body);
                 if rests { settled(step) } else { request(step) }
             }
             66..72 => {
-                let patch = self.json_patch(kind, &path);
-                request(Step::patch(path, JSON_PATCH, patch))
+                let body = self.json_patch(kind, &path);
+                request(Step::patch(path, JSON_PATCH, body))
             }
             72..86 => settled(self.deletion(&path)),
             86..91 => {
@@ -231,8 +231,8 @@ impl Generator {
                     json!({"phase": 1}),
                     Value::Null,
                 ]);
-                let patch = json!({"status": status, "spec": {"size": 4}, "metadata": {"labels": {"s": "t"}}});
-                request(Step::patch(format!("{path}/status"), MERGE, patch))
+                let body = json!({"status": status, "spec": {"size": 4}, "metadata": {"labels": {"s": "t"}}});
+                request(Step::patch(format!("{path}/status"), MERGE, body))
             }
             91..93 => {
                 let scale = json!({"spec": {"replicas": self.random.u8(0..7)}});
@@ -536,7 +536,7 @@ impl Generator {
 
     fn merge_patch(&mut self, kind: &Kind, path: &str) -> (Value, bool) {
         let mut rests = false;
-        let patch = match self.random.u8(..12) {
+        let body = match self.random.u8(..12) {
             0 => json!({"metadata": {"labels": {"l": "2", "m": null}}}),
             1 => json!({"metadata": {"annotations": {"a": "c"}}}),
             2 => json!({"metadata": {"finalizers": ["example.com/f"]}}),
@@ -555,7 +555,7 @@ impl Generator {
             8 => json!({"metadata": {"ownerReferences": null, "resourceVersion": null}}),
             _ => self.content(kind),
         };
-        (patch, rests)
+        (body, rests)
     }
 
     fn json_patch(&mut self, kind: &Kind, path: &str) -> Value {

@@ -27,7 +27,7 @@ use sides::{Side, Step};
 const REQUESTS: usize = 60;
 
 /// Time limit for the controllers to come to rest.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_mins(1);
 
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;

@@ -1,0 +1,128 @@
+//! Checks of writes before anything is changed: options, body, name, namespace, uid and version.
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::object::{meta, set_meta};
+use super::request::Call;
+use super::server::Place;
+use super::status::{Cause, Failure};
+
+/// Checks the parameters that all writes have.
+pub(super) fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
+    let invalid = |cause: Cause| Err(Failure::invalid_options(options, cause));
+    if let Some(value) = call.query.get("dryRun")
+        && value != "All"
+    {
+        let shown = json!([value]);
+        return invalid(Cause::not_supported("dryRun", &shown, &["All".into()]));
+    }
+    let validation = call.parameter("fieldValidation");
+    if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {
+        let supported = ["".into(), "Ignore".into(), "Strict".into(), "Warn".into()];
+        let cause = Cause::not_supported("fieldValidation", &validation.into(), &supported);
+        return invalid(cause);
+    }
+    Ok(())
+}
+
+pub(super) fn parse_body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
+    let media_type = call.content_type.split(';').next().unwrap_or_default();
+    if !matches!(media_type, "" | "application/json") {
+        return Err(Failure::unmodelled(format!(
+            "bodies of the type {media_type:?}"
+        )));
+    }
+    serde_json::from_slice(&call.body).map_err(|error| {
+        let text = String::from_utf8_lossy(&call.body);
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({text})",
+            kind.kind
+        ))
+    })
+}
+
+/// Gives the object the namespace of the path.
+pub(super) fn take_namespace(place: &Place, object: &mut Value) -> Result<(), Failure> {
+    let wanted = place.namespace.as_deref().unwrap_or_default();
+    let found = meta(object, "namespace");
+    if found == wanted {
+        return Ok(());
+    }
+    if found.is_empty() {
+        set_meta(object, "namespace", wanted);
+        return Ok(());
+    }
+    Err(Failure::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+    let found = meta(object, "name");
+    if found.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if found != name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// Fails if an object names another uid than the stored one has.
+pub(super) fn check_uid(
+    place: &Place,
+    object: &Value,
+    existing: Option<&Value>,
+) -> Result<(), Failure> {
+    let uid = meta(object, "uid");
+    let found = existing
+        .map(|existing| meta(existing, "uid"))
+        .unwrap_or_default();
+    if uid.is_empty() || uid == found {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
+        storage_key(place),
+    );
+    Err(Failure::conflict(
+        place.kind.named(),
+        &place.key().name,
+        &why,
+    ))
+}
+
+pub(super) fn parse_version(version: &str) -> Result<u64, Failure> {
+    if version.is_empty() {
+        return Ok(0);
+    }
+    version.parse().map_err(|_| {
+        Failure::internal(format!(
+            "strconv.ParseUint: parsing {version:?}: invalid syntax"
+        ))
+    })
+}
+
+fn storage_key(place: &Place) -> String {
+    let resource = &place.kind.resource;
+    let group = if place.kind.rules.custom {
+        format!("{}/", resource.group)
+    } else {
+        String::new()
+    };
+    let key = place.key();
+    let namespace = if key.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", key.namespace)
+    };
+    format!(
+        "/registry/{group}{}/{namespace}{}",
+        resource.plural, key.name
+    )
+}

@@ -1,5 +1,7 @@
 //! Tests of the server through kube's client, under paused time.
 
+mod findings;
+
 use std::pin::pin;
 use std::time::Duration;
 

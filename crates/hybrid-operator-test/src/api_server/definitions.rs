@@ -316,7 +316,11 @@ pub(super) fn advance(server: &mut Server, name: &str) {
     namespaces.dedup();
     if let Some(kind) = server.kinds.of(&resource).cloned() {
         for namespace in namespaces {
-            drop(server.act(Method::DELETE, kind.path(&namespace, ""), ""));
+            drop(server.act(
+                Method::DELETE,
+                kind.path_in(&kind.stored, &namespace, ""),
+                "",
+            ));
         }
     }
     if server.objects(&resource, None).is_empty() {

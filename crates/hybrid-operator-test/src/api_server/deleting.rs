@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::decode::to_version;
+use super::decode::{to_stored, to_version};
 use super::kinds::Kind;
 use super::object::{
     finalizers, generation, is_deleting, items, meta, set_at, set_finalizers, set_meta,
@@ -101,7 +101,7 @@ impl Server {
         let wanted = Wanted::parse(call)?;
         let existing = self.store.get(&kind.resource, &key);
         let existing = existing.ok_or_else(|| Failure::not_found(kind.named(), name))?;
-        let deleted = self.delete_object(&kind, &key, &existing, &wanted)?;
+        let deleted = self.delete_object(place, &key, &existing, &wanted)?;
         let orphans = wanted.orphan == Some(false);
         match deleted {
             Deleted::Now => {
@@ -148,7 +148,7 @@ impl Server {
         }
         for (key, object) in objects {
             if selector.matches(&object) {
-                self.delete_object(&place.kind, &key, &object, &wanted)?;
+                self.delete_object(place, &key, &object, &wanted)?;
             }
         }
         Ok(listed)
@@ -156,11 +156,12 @@ impl Server {
 
     fn delete_object(
         &mut self,
-        kind: &Arc<Kind>,
+        place: &Place,
         key: &Key,
         existing: &Arc<Value>,
         wanted: &Wanted,
     ) -> Result<Deleted, Failure> {
+        let kind = &place.kind;
         check_preconditions(kind, existing, wanted)?;
         let now = self.now();
         let marked = definitions::marked(kind, existing, &now);
@@ -180,7 +181,7 @@ impl Server {
             }
             return Ok(Deleted::Now);
         }
-        let mut marked = (**existing).clone();
+        let mut marked = (*to_version(kind, &place.version, existing)).clone();
         if kept != finalizers(existing) {
             set_finalizers(&mut marked, &kept);
         }
@@ -206,6 +207,7 @@ impl Server {
         marked: Value,
         dry_run: bool,
     ) -> Arc<Value> {
+        let marked = to_stored(kind, marked);
         if marked == **existing {
             return Arc::clone(existing);
         }

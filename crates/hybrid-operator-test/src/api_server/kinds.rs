@@ -116,12 +116,20 @@ impl Kind {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Returns the path of an object, or of all objects of a namespace.
+    /// Returns the path of an object, or of all objects of a namespace, in the preferred version. Controllers
+    /// of the server use it, also where another version has more fields, which they then drop.
     pub(super) fn path(&self, namespace: &str, name: &str) -> String {
+        let preferred = self.versions.first();
+        let version = preferred.map_or(&self.stored, |version| &version.name);
+        self.path_in(version, namespace, name)
+    }
+
+    /// Returns the path in a version.
+    pub(super) fn path_in(&self, version: &str, namespace: &str, name: &str) -> String {
         let mut path = if self.resource.group.is_empty() {
-            format!("/api/{}", self.stored)
+            format!("/api/{version}")
         } else {
-            format!("/apis/{}/{}", self.resource.group, self.stored)
+            format!("/apis/{}/{version}", self.resource.group)
         };
         for part in [
             (!namespace.is_empty()).then(|| format!("namespaces/{namespace}")),

@@ -1,5 +1,6 @@
 //! Patches: JSON merge patches and JSON patches.
 
+use ::json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
 use super::status::Failure;
@@ -34,5 +35,25 @@ pub(super) fn json_patch(object: &mut Value, patch: &[u8]) -> Result<(), Failure
         Failure::new(422, "Invalid", message).with_details(json!({}))
     };
     let operations: ::json_patch::Patch = serde_json::from_value(patch).map_err(|_| rejected())?;
-    ::json_patch::patch(object, &operations).map_err(|_| rejected())
+    for operation in operations.0 {
+        let operation = replacing(object, operation);
+        ::json_patch::patch(object, &[operation]).map_err(|_| rejected())?;
+    }
+    Ok(())
+}
+
+/// Returns an operation as the server understands it: it replaces also fields that are missing from an
+/// object that is there.
+fn replacing(object: &Value, operation: PatchOperation) -> PatchOperation {
+    let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else {
+        return operation;
+    };
+    let parent = path
+        .parent()
+        .and_then(|parent| object.pointer(parent.as_str()));
+    if parent.is_some_and(Value::is_object) {
+        PatchOperation::Add(AddOperation { path, value })
+    } else {
+        PatchOperation::Replace(ReplaceOperation { path, value })
+    }
 }

@@ -16,6 +16,7 @@ impl Server {
         let object = self.store.get(&place.kind.resource, &key);
         let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
         let object = to_version(&place.kind, &place.version, &object);
+        check_replicas(place, &object)?;
         Ok(Reply::ok(scale(place, &object)))
     }
 
@@ -24,6 +25,7 @@ impl Server {
         let existing = self.store.get(&place.kind.resource, &key);
         let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
         let object = to_version(&place.kind, &place.version, &existing);
+        check_replicas(place, &object)?;
         let mut wanted = scale(place, &object);
         if call.method == Method::PUT {
             wanted = parse_body(call, &place.kind)?;
@@ -52,6 +54,18 @@ impl Server {
         let updated = self.replace(call, place, &existing, object, None)?;
         Ok(Reply::ok(scale(place, &updated)))
     }
+}
+
+/// Fails for a custom resource that has no number of replicas.
+fn check_replicas(place: &Place, object: &Value) -> Result<(), Failure> {
+    let field = &place.version.scale.replicas;
+    if !place.kind.rules.custom || at(object, &path(field)).is_some() {
+        return Ok(());
+    }
+    let why = format!("the spec replicas field {field:?} does not exist");
+    let message = format!("Internal error occurred: {why}");
+    let details = json!({"causes": [{"message": why}]});
+    Err(Failure::new(500, "InternalError", message).with_details(details))
 }
 
 /// Returns the fields of a path such as `.spec.replicas`.

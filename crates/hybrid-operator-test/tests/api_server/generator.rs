@@ -216,14 +216,25 @@ impl Generator {
             50..66 => {
                 let (body, rests) = self.merge_patch(kind, &path);
                 let query = self.query();
-                let step = Step::patch(format!("{path}{query}"), MERGE, body);
+                let place = if kind.api.is_empty() && self.chance(20) {
+                    &other
+                } else {
+                    &path
+                };
+                let step = Step::patch(format!("{place}{query}"), MERGE, body);
                 if rests { settled(step) } else { request(step) }
             }
             66..72 => {
                 let body = self.json_patch(kind, &path);
                 request(Step::patch(path, JSON_PATCH, body))
             }
-            72..86 => settled(self.deletion(&path)),
+            72..86 => {
+                let mut step = self.deletion(&path);
+                if kind.api.is_empty() && self.chance(20) {
+                    step.uri = other;
+                }
+                settled(step)
+            }
             86..91 => {
                 let status = self.pick(&[
                     json!({"phase": "A"}),
@@ -475,7 +486,6 @@ impl Generator {
             ]),
             "roles" => self.pick(&[
                 json!({}),
-                json!({"rules": []}),
                 json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
                 json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]}),
             ]),

@@ -111,6 +111,63 @@ async fn finalizers_of_leases_need_no_domain_and_prefixes_of_names_lose_two_char
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_json_patch_replaces_missing_fields_of_objects_that_are_there() {
+    let client = ApiServer::new(&Options::default()).client("default");
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let map = parsed(json!({"metadata": {"name": "x"}, "data": {"a": "b"}}));
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let replace = |path: &str| -> Patch<()> {
+        Patch::Json(parsed(
+            json!([{"op": "replace", "path": path, "value": "c"}]),
+        ))
+    };
+    let params = PatchParams::default();
+    assert!(
+        maps.patch("x", &params, &replace("/data/none"))
+            .await
+            .is_ok()
+    );
+    assert!(maps.patch("x", &params, &replace("/none/a")).await.is_err());
+}
+
+/// The garbage collector and the controller of namespaces use the preferred version of a kind.
+#[tokio::test(start_paused = true)]
+async fn controllers_drop_fields_that_the_preferred_version_does_not_have() {
+    let server = ApiServer::new(&Options::default());
+    let client = server.client("default");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut definition = serde_json::to_value(definition("Namespaced")).unwrap();
+    let newer = json!({"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    definition["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .push(newer);
+    definitions
+        .create(&PostParams::default(), &parsed(definition))
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    let mut metadata = json!({"ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "none",
+        "uid": "11111111-0000-0000-0000-000000000000"}]});
+    metadata["name"] = json!("x");
+    metadata["finalizers"] = json!(["example.com/f"]);
+    let thing = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"size": 3},
+    });
+    let things = things(client);
+    let created = things
+        .create(&PostParams::default(), &parsed(thing))
+        .await
+        .unwrap();
+    assert_eq!(created.data["spec"]["size"], 3);
+    sleep(SOON).await;
+    let left = things.get("x").await.unwrap();
+    assert!(left.metadata.deletion_timestamp.is_some());
+    assert_eq!(left.data.get("spec"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_to_custom_resources_fail_in_their_own_way() {
     let server = ApiServer::new(&Options::default());
     let client = server.client("default");

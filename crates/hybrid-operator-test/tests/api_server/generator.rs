@@ -236,13 +236,7 @@ impl Generator {
                 settled(step)
             }
             86..91 => {
-                let status = self.pick(&[
-                    json!({"phase": "A"}),
-                    json!({"phase": "B", "n": 3}),
-                    json!({"phase": 1}),
-                    Value::Null,
-                ]);
-                let body = json!({"status": status, "spec": {"size": 4}, "metadata": {"labels": {"s": "t"}}});
+                let body = self.status();
                 request(Step::patch(format!("{path}/status"), MERGE, body))
             }
             91..93 => {
@@ -313,6 +307,17 @@ impl Generator {
             .into_iter()
             .flat_map(|step| [Event::Request(step), Event::Rest])
             .collect()
+    }
+
+    /// Returns a patch of a status, which also tries to change other fields.
+    fn status(&mut self) -> Value {
+        let status = self.pick(&[
+            json!({"phase": "A"}),
+            json!({"phase": "B", "n": 3}),
+            json!({"phase": 1}),
+            Value::Null,
+        ]);
+        json!({"status": status, "spec": {"size": 4}, "metadata": {"labels": {"s": "t"}}})
     }
 
     fn query(&mut self) -> &'static str {

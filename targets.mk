@@ -61,6 +61,8 @@ generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/refer
 	@# docs/reference, from the tables of the framework and the help texts of the commands.
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page list_of_metrics same_annotations
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-cli --lib -- page_of_commands
+	@# The types of built-in kinds, from the API server of the tests.
+	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-test --lib -- types_of_built_in_kinds
 
 .PHONY: book
 book: ## Build the book of docs/ in target/book (mdbook is installed there once)

@@ -41,6 +41,7 @@ mod decode;
 mod definitions;
 mod deleting;
 mod discovery;
+mod fields;
 mod garbage;
 mod kinds;
 mod managed;

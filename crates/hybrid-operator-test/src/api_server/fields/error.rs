@@ -1,0 +1,98 @@
+//! Errors of applies, as the server answers them.
+
+use serde_json::{Value, json};
+
+use super::path;
+use super::updater::Conflict;
+
+/// Why an object is not applied or its fields are not managed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ApplyError {
+    /// 409: others own fields that the applied object changes.
+    #[error("{message}")]
+    Conflict {
+        /// The text of the answer.
+        message: String,
+        /// The fields with their owners.
+        causes: Vec<Cause>,
+    },
+    /// 400: the applied object cannot be one.
+    #[error("{0}")]
+    BadRequest(String),
+    /// 500 without a reason: the applied object has not its type.
+    #[error("{0}")]
+    Internal(String),
+    /// The real server would do something that is not known here.
+    #[error("not modelled: {0}")]
+    NotModelled(String),
+}
+
+/// One field of a conflict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cause {
+    /// The path, such as `.spec.replicas`.
+    pub(crate) field: String,
+    /// The text with the manager.
+    pub(crate) message: String,
+}
+
+impl ApplyError {
+    /// Returns the server's answer, of kind `Status`.
+    pub(crate) fn status(&self) -> Value {
+        let (code, reason, details) = match self {
+            Self::Conflict { causes, .. } => {
+                let causes = causes.iter().map(|cause| {
+                    json!({"reason": "FieldManagerConflict", "message": cause.message, "field": cause.field})
+                });
+                let causes = json!({"causes": causes.collect::<Vec<_>>()});
+                (409, Some("Conflict"), Some(causes))
+            }
+            Self::BadRequest(_) => (400, Some("BadRequest"), None),
+            Self::Internal(_) => (500, None, None),
+            Self::NotModelled(_) => (501, Some("NotModelled"), None),
+        };
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.to_string(), "code": code,
+        });
+        if let Some(fields) = status.as_object_mut() {
+            fields.extend(reason.map(|reason| ("reason".to_owned(), json!(reason))));
+            fields.extend(details.map(|details| ("details".to_owned(), details)));
+        }
+        status
+    }
+
+    pub(super) fn conflicts(conflicts: &[Conflict]) -> Self {
+        let causes = conflicts.iter().map(|conflict| Cause {
+            field: path::text(&conflict.path),
+            message: format!("conflict with {}", conflict.manager.readable()),
+        });
+        let message = match conflicts {
+            [only] => format!(
+                "Apply failed with 1 conflict: conflict with {}: {}",
+                only.manager.readable(),
+                path::text(&only.path)
+            ),
+            all => {
+                let mut managers: Vec<_> = all.iter().map(|one| &one.manager).collect();
+                managers.sort_by_key(|manager| manager.text());
+                managers.dedup();
+                let mut lines = Vec::new();
+                for manager in managers {
+                    lines.push(format!("conflicts with {}:", manager.readable()));
+                    let theirs = all.iter().filter(|one| one.manager == *manager);
+                    lines.extend(theirs.map(|one| format!("- {}", path::text(&one.path))));
+                }
+                format!(
+                    "Apply failed with {} conflicts: {}",
+                    all.len(),
+                    lines.join("\n")
+                )
+            }
+        };
+        Self::Conflict {
+            message,
+            causes: causes.collect(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+mod compared;
+mod generate;
+mod golden;
+mod kinds;
+mod samples;
+mod server;

@@ -32,7 +32,7 @@
 //! | `discovery`, `reviews` | what is served, and what is allowed |
 //! | `controllers` | tasks of the controllers, and when they are due |
 //! | `definitions`, `namespaces`, `garbage`, `workloads` | the controllers |
-//! | `managed` | the seam to field management |
+//! | `managed`, `fields` | owners of fields, and server-side apply |
 
 mod checks;
 mod clock;

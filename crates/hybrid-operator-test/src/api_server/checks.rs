@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::object::{meta, set_meta};
-use super::request::Call;
+use super::request::{Call, MAX_MANAGER};
 use super::server::Place;
 use super::status::{Cause, Failure};
 
@@ -16,6 +16,20 @@ pub(super) fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
     {
         let shown = json!([value]);
         return invalid(Cause::not_supported("dryRun", &shown, &["All".into()]));
+    }
+    let manager = call.parameter("fieldManager");
+    if manager.len() > MAX_MANAGER {
+        return invalid(Cause::too_long("fieldManager", MAX_MANAGER as u64));
+    }
+    if let Some((position, letter)) = manager
+        .char_indices()
+        .find(|(_, letter)| letter.is_control())
+    {
+        let detail = format!(
+            "invalid character U+{:04X} (at position {position})",
+            u32::from(letter)
+        );
+        return invalid(Cause::invalid("fieldManager", &manager.into(), &detail));
     }
     let validation = call.parameter("fieldValidation");
     if !matches!(validation, "" | "Ignore" | "Warn" | "Strict") {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::definitions;
 use super::kinds::{Kind, Version};
 use super::metadata;
 use super::object::set;
@@ -95,7 +96,7 @@ fn object_of(kind: &Kind, version: &Version, mut object: Value) -> Result<Decode
     if !object.is_object() {
         return Err("json: cannot unmarshal into Go value".to_owned());
     }
-    let mut unknown = metadata::decode(&mut object, &kind.kind)?;
+    let mut unknown = metadata::decode(kind, &mut object)?;
     if !kind.rules.custom {
         set(&mut object, "apiVersion", kind.api_version(&version.name));
         set(&mut object, "kind", kind.kind.clone());
@@ -111,6 +112,7 @@ fn object_of(kind: &Kind, version: &Version, mut object: Value) -> Result<Decode
         return Ok(Decoded { object, unknown });
     }
     typed::normalize(kind, &mut object);
+    definitions::fill_defaults(kind, &mut object);
     if let Some(schema) = &version.schema {
         let wrong = schema.validate(&object, None);
         if let Some(why) = typed::undecodable(kind, &object) {

@@ -3,13 +3,16 @@
 //!
 //! Source: `k8s.io/apiextensions-apiserver/pkg/{registry/customresourcedefinition,controller}`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::controllers::Task;
-use super::kinds::{Kind, Names, Rules, Scale, Version};
+use super::fields::scale::Replicas;
+use super::fields::{ApplyError, TypeRef, Types};
+use super::kinds::{Kind, Names, Rules, Scale, Version, api_version};
 use super::object::{
     at, finalizers, is_deleting, items, meta, set, set_at, set_finalizers, set_meta,
 };
@@ -21,16 +24,18 @@ use super::store::{Change, Key, Resource};
 /// Finalizer of definitions whose objects are deleted first.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
+/// The program whose controllers care for definitions.
+const PROGRAM: &str = "kube-apiserver";
+
 fn is_definition(kind: &Kind) -> bool {
     kind.kind == "CustomResourceDefinition"
 }
 
-/// Sets the defaults of a new definition, and its first status.
+/// Sets the first status of a new definition.
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     if !is_definition(kind) {
         return;
     }
-    fill_defaults(object);
     let stored = stored_version(object);
     let stored = stored.map_or(Value::Null, |version| json!([version]));
     let names = json!({"plural": "", "kind": ""});
@@ -38,7 +43,11 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     set(object, "status", status);
 }
 
-fn fill_defaults(object: &mut Value) {
+/// Sets the defaults of a definition.
+pub(super) fn fill_defaults(kind: &Kind, object: &mut Value) {
+    if !is_definition(kind) {
+        return;
+    }
     let kind = text(object, "/spec/names/kind");
     for (field, default) in [
         ("singular", kind.to_lowercase()),
@@ -59,7 +68,6 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
     if !is_definition(kind) {
         return;
     }
-    fill_defaults(object);
     let stored = stored_version(object).map(Value::from);
     let mut versions = items(at(object, &["status", "storedVersions"])).to_vec();
     if let Some(stored) = stored
@@ -119,6 +127,7 @@ pub(super) fn validate(
             Schema::parse(schema).map_err(Failure::unmodelled)?;
         }
     }
+    types_of(object)?;
     let Some(before) = before else {
         return Ok(causes);
     };
@@ -233,7 +242,7 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
             "metadata": {"name": name, "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}},
             "spec": {"group": group, "version": version.name, "groupPriorityMinimum": 1000, "versionPriority": 100},
         });
-        drop(server.act(Method::POST, path.to_owned(), &service.to_string()));
+        drop(server.act_as(PROGRAM, Method::POST, path.to_owned(), &service.to_string()));
     }
     for version in former.iter().flat_map(|former| &former.versions) {
         let is_needed = server
@@ -242,7 +251,7 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
             .any(|kind| kind.resource.group == group && kind.version(&version.name).is_some());
         if !is_needed {
             let path = format!("{path}/{}.{group}", version.name);
-            drop(server.act(Method::DELETE, path, ""));
+            drop(server.act_as(PROGRAM, Method::DELETE, path, ""));
         }
     }
 }
@@ -286,9 +295,7 @@ pub(super) fn advance(server: &mut Server, name: &str) {
     let mut changed = (*live).clone();
     if !is_deleting(&live) {
         accept(server, &mut changed, &now);
-        if changed != *live {
-            server.store.put(&definitions(), &changed);
-        }
+        write_status(server, &live, &changed);
         return;
     }
     if !finalizers(&live)
@@ -303,9 +310,7 @@ pub(super) fn advance(server: &mut Server, name: &str) {
         &now,
         ("Terminating", "True", "InstanceDeletionInProgress", message),
     );
-    if changed != *live {
-        server.store.put(&definitions(), &changed);
-    }
+    write_status(server, &live, &changed);
     let resource = resource_of(&live);
     let mut namespaces: Vec<String> = server
         .objects(&resource, None)
@@ -316,22 +321,31 @@ pub(super) fn advance(server: &mut Server, name: &str) {
     namespaces.dedup();
     if let Some(kind) = server.kinds.of(&resource).cloned() {
         for namespace in namespaces {
-            drop(server.act(
+            drop(server.act_as(
+                PROGRAM,
                 Method::DELETE,
                 kind.path_in(&kind.stored, &namespace, ""),
                 "",
             ));
         }
     }
-    if server.objects(&resource, None).is_empty() {
-        let mut held = finalizers(&changed);
+    if server.objects(&resource, None).is_empty()
+        && let Some(live) = server.store.get(&definitions(), &cluster_key(name))
+    {
+        let mut held = finalizers(&live);
         held.retain(|finalizer| finalizer != CLEANUP);
-        if held.is_empty() {
-            server.store.delete(&definitions(), &cluster_key(name));
-        } else {
-            set_finalizers(&mut changed, &held);
-            server.store.put(&definitions(), &changed);
-        }
+        let mut released = (*live).clone();
+        set_finalizers(&mut released, &held);
+        write_status(server, &live, &released);
+    }
+}
+
+/// Writes what the controllers change in a definition, which is its status and its finalizers.
+fn write_status(server: &mut Server, live: &Value, changed: &Value) {
+    if live != changed {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let path = format!("{path}/{}/status", meta(live, "name"));
+        drop(server.act_as(PROGRAM, Method::PUT, path, &changed.to_string()));
     }
 }
 
@@ -415,7 +429,13 @@ fn kind_of(definition: &Value) -> Option<Kind> {
     let served = all
         .iter()
         .filter(|version| version.get("served") == Some(&json!(true)));
-    let mut versions: Vec<Version> = served.map(version_of).collect();
+    let group = text(definition, "/spec/group");
+    let types = types_of(definition).unwrap_or_default().into_iter();
+    let types = types
+        .map(|(version, type_)| (version, Arc::new(type_)))
+        .collect();
+    let versions = served.map(|version| version_of(&group, version, &types));
+    let mut versions: Vec<Version> = versions.collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
     let stored = stored_version(definition)?;
     let stored_version = all
@@ -445,7 +465,8 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         verbs: verbs.map(|verb| (*verb).to_owned()).collect(),
         versions,
         stored,
-        stored_schema: version_of(stored_version).schema,
+        stored_schema: version_of(&group, stored_version, &types).schema,
+        replicas: replicas_of(definition),
         rules: Rules {
             custom: true,
             generation: true,
@@ -458,13 +479,47 @@ fn kind_of(definition: &Value) -> Option<Kind> {
     })
 }
 
-fn version_of(version: &Value) -> Version {
+/// Returns the types for merging of all versions of a definition.
+///
+/// # Errors
+/// A schema is not modelled.
+fn types_of(definition: &Value) -> Result<BTreeMap<String, TypeRef>, ApplyError> {
+    let group = text(definition, "/spec/group");
+    let kind = text(definition, "/spec/names/kind");
+    let versions = items(at(definition, &["spec", "versions"])).iter();
+    let versions = versions.filter_map(|version| {
+        let schema = version.pointer("/schema/openAPIV3Schema")?;
+        let has_status = version.pointer("/subresources/status").is_some();
+        let api_version = api_version(&group, &text(version, "/name"));
+        Some((api_version, schema, has_status))
+    });
+    Types::of_definition(&kind, versions)
+}
+
+/// Returns where objects have their number of replicas.
+fn replicas_of(definition: &Value) -> Replicas {
+    let group = text(definition, "/spec/group");
+    let versions = items(at(definition, &["spec", "versions"])).iter();
+    let paths = versions.map(|version| {
+        let path = version.pointer("/subresources/scale/specReplicasPath");
+        let fields = path.and_then(Value::as_str).map(|path| {
+            let path = path.strip_prefix('.').unwrap_or(path);
+            path.split('.').map(ToOwned::to_owned).collect()
+        });
+        (api_version(&group, &text(version, "/name")), fields)
+    });
+    paths.collect()
+}
+
+fn version_of(group: &str, version: &Value, types: &BTreeMap<String, Arc<TypeRef>>) -> Version {
     let has = |name: &str| version.pointer(&format!("/subresources/{name}")).is_some();
     let subresources = ["status", "scale"].iter().filter(|name| has(name));
     let scale = |field: &str| text(version, &format!("/subresources/scale/{field}"));
     let schema = version.pointer("/schema/openAPIV3Schema");
+    let name = text(version, "/name");
+    let api_version = api_version(group, &name);
     Version {
-        name: text(version, "/name"),
+        name,
         subresources: subresources.map(|name| (*name).to_owned()).collect(),
         scale: Scale {
             replicas: scale("specReplicasPath"),
@@ -474,6 +529,8 @@ fn version_of(version: &Value) -> Version {
         schema: schema
             .and_then(|schema| Schema::parse(schema).ok())
             .map(Arc::new),
+        fields: types.get(&api_version).cloned(),
+        api_version,
     }
 }
 

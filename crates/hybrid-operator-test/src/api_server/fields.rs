@@ -10,10 +10,11 @@
 //! Values that the server sets later, such as `spec.clusterIP` of a Service, are nobody's, so that they must not be in
 //! the object yet.
 //!
-//! Not modelled, and refused with [`ApplyError::NotModelled`]: subresources but `status`; kinds that are not in
-//! `types.json`; entries of another version of a built-in kind, whose fields may differ; the takeover of
-//! `kubectl apply`'s annotation by the manager `kubectl`. All versions of a definition are taken to exist and to have
-//! the same fields.
+//! The subresource `scale` is an object of its own, whose entries [`scale`] exchanges with those of the object.
+//!
+//! Not modelled, and refused with [`ApplyError::NotModelled`]: subresources but `status`, `scale` and `finalize`; kinds
+//! that are not in `types.json`; entries of another version of a built-in kind, whose fields may differ; the takeover of
+//! `kubectl apply`'s annotation by the manager `kubectl`.
 
 mod error;
 mod go_text;
@@ -21,6 +22,7 @@ mod managed;
 mod openapi;
 mod path;
 mod reset;
+pub(crate) mod scale;
 mod schema;
 mod set;
 mod typed;
@@ -121,7 +123,7 @@ pub(crate) fn apply(
         type_,
         api_version: writer.api_version,
         reset: &reset,
-        resets_all_versions: writer.subresource.is_some(),
+        resets_other_versions: writer.subresource == Some("status"),
     };
     let violates = |duplicates, object: &Value, what: &str| {
         let violations = validate(&type_.schema, &type_.root, object, duplicates);
@@ -197,7 +199,7 @@ pub(crate) fn update(
             type_,
             api_version: writer.api_version,
             reset: &reset,
-            resets_all_versions: writer.subresource.is_some(),
+            resets_other_versions: writer.subresource == Some("status"),
         };
         let valid = [live, &new].iter().all(|object| {
             validate(&type_.schema, &type_.root, object, Duplicates::Allowed).is_empty()
@@ -252,18 +254,9 @@ fn check_modelled(
     writer: &Writer<'_>,
     managed: &Managed,
 ) -> Result<(), ApplyError> {
-    let group = |api_version: &str| {
-        api_version
-            .rsplit_once('/')
-            .map(|(group, _)| group.to_owned())
-    };
     for owned in managed.fields.values() {
-        let same = if type_.is_custom {
-            group(&owned.api_version) == group(writer.api_version)
-        } else {
-            owned.api_version == writer.api_version
-        };
-        if !same {
+        // The versions of a definition are known.
+        if !type_.is_custom && owned.api_version != writer.api_version {
             return Err(ApplyError::NotModelled(format!(
                 "fields that are managed in {} of {}, which is written in {}",
                 owned.api_version,
@@ -335,6 +328,7 @@ fn refusal(refused: Refused) -> ApplyError {
         Refused::Violations(what, violations) => {
             ApplyError::Internal(format!("{what}{violations}"))
         }
+        Refused::Version(message) => ApplyError::Internal(message),
     }
 }
 

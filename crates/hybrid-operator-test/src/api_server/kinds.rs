@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
+use super::fields::scale::Replicas;
+use super::fields::{TypeRef, Types};
 use super::object::items;
 use super::schema::Schema;
 use super::status::Named;
@@ -37,6 +39,8 @@ pub(super) struct Kind {
     pub(super) stored: String,
     /// The schema of that version.
     pub(super) stored_schema: Option<Arc<Schema>>,
+    /// Where objects have their number of replicas.
+    pub(super) replicas: Replicas,
     pub(super) rules: Rules,
     /// The definition is being deleted, and nothing new is created.
     pub(super) terminating: bool,
@@ -44,11 +48,19 @@ pub(super) struct Kind {
 
 /// A version of a kind that is served.
 #[derive(Debug, Clone)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are the names of Kubernetes"
+)]
 pub(super) struct Version {
     pub(super) name: String,
+    /// Group and version as objects name them.
+    pub(super) api_version: String,
     pub(super) subresources: Vec<String>,
     pub(super) scale: Scale,
     pub(super) schema: Option<Arc<Schema>>,
+    /// The type for merging; `None` if it is not known.
+    pub(super) fields: Option<Arc<TypeRef>>,
 }
 
 /// Paths of the fields that the subresource `scale` shows.
@@ -224,6 +236,22 @@ pub(super) fn built_in_groups(core: bool) -> Vec<Value> {
     items(DOCUMENT.get(if core { "api" } else { "apis" })).to_vec()
 }
 
+/// Returns the kind of the objects that the subresource `scale` shows.
+pub(super) fn scale() -> Arc<Kind> {
+    Arc::clone(&SCALE)
+}
+
+static SCALE: LazyLock<Arc<Kind>> = LazyLock::new(|| {
+    let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
+    let document = json!({"responseKind": {"kind": "Scale"}, "scope": "Namespaced"});
+    let resource = Resource {
+        group: "autoscaling".to_owned(),
+        plural: "scales".to_owned(),
+    };
+    let version = served(&resource.group, "v1", &document, &schemas);
+    Arc::new(built_in(resource, &document, version))
+});
+
 static DOCUMENT: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(DISCOVERY).unwrap_or_default());
 
@@ -240,7 +268,7 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
                     group: name.clone(),
                     plural: text(resource, "/resource"),
                 };
-                let version = served(&version_name, resource, &schemas);
+                let version = served(&name, &version_name, resource, &schemas);
                 let known = kinds.iter_mut().find(|kind| kind.resource == resource_name);
                 match known {
                     Some(kind) => kind.versions.push(version),
@@ -252,9 +280,11 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
     kinds.into_iter().map(Arc::new).collect()
 });
 
-fn served(name: &str, resource: &Value, schemas: &Value) -> Version {
+fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version {
     let subresources = items(resource.get("subresources")).iter();
-    let schema = schemas.get(text(resource, "/responseKind/kind"));
+    let kind = text(resource, "/responseKind/kind");
+    let schema = schemas.get(&kind);
+    let api_version = api_version(group, name);
     let selector = (text(resource, "/resource") != "replicationcontrollers")
         .then(|| ".status.selector".to_owned());
     Version {
@@ -268,6 +298,8 @@ fn served(name: &str, resource: &Value, schemas: &Value) -> Version {
             selector,
         },
         schema: schema.and_then(|schema| Schema::parse(schema).ok().map(Arc::new)),
+        fields: Types::builtin(&api_version, &kind).ok().map(Arc::new),
+        api_version,
     }
 }
 
@@ -289,6 +321,12 @@ fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
         verbs: texts("verbs"),
         stored: version.name.clone(),
         stored_schema: version.schema.clone(),
+        replicas: Replicas::from([(
+            version.api_version.clone(),
+            version
+                .has("scale")
+                .then(|| vec!["spec".to_owned(), "replicas".to_owned()]),
+        )]),
         versions: vec![version],
         resource,
         rules,

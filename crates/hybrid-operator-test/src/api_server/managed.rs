@@ -1,14 +1,14 @@
-//! The seam to field management: who owns which fields of an object, and server-side apply.
+//! The seam to field management: which fields of an object belong to whom, and server-side apply.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::kinds::{Kind, Version};
-use super::object::remove_meta;
+use super::fields::{self, ApplyError, TypeRef};
+use super::request::Call;
+use super::server::Place;
 use super::status::Failure;
 
 /// Who writes an object, and how.
 #[derive(Debug, Clone, Copy)]
-#[allow(dead_code, reason = "read once fields are managed")]
 pub(super) struct Writer<'a> {
     /// The field manager; the empty text if the request names none.
     pub(super) manager: &'a str,
@@ -17,29 +17,83 @@ pub(super) struct Writer<'a> {
     pub(super) now: &'a str,
 }
 
+impl<'a> Writer<'a> {
+    pub(super) fn of(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Self {
+        Self {
+            manager: call.manager(),
+            subresource,
+            now,
+        }
+    }
+
+    fn in_version(self, api_version: &'a str) -> fields::Writer<'a> {
+        fields::Writer {
+            manager: self.manager,
+            subresource: self.subresource,
+            api_version,
+            now: self.now,
+        }
+    }
+}
+
 /// Returns the new state of an object with its `managedFields`, after a write that is not an apply.
+///
+/// # Errors
+/// The owners of its fields are not modelled.
 pub(super) fn update(
-    _kind: &Kind,
-    _version: &Version,
-    _live: Option<&Value>,
-    mut new: Value,
-    _writer: Writer<'_>,
-) -> Value {
-    remove_meta(&mut new, "managedFields");
-    new
+    place: &Place,
+    live: Option<&Value>,
+    new: Value,
+    writer: Writer<'_>,
+) -> Result<Value, Failure> {
+    let writer = writer.in_version(&place.version.api_version);
+    Ok(fields::update(live, new, type_of(place)?, &writer)?)
 }
 
 /// Returns the state of an object after a server-side apply.
 ///
 /// # Errors
-/// A conflict with other managers.
+/// A conflict with other managers, an object of another type, or what is not modelled.
 pub(super) fn apply(
-    _kind: &Kind,
-    _version: &Version,
-    _live: Option<&Value>,
-    _applied: &Value,
-    _writer: Writer<'_>,
-    _force: bool,
+    place: &Place,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: Writer<'_>,
+    force: bool,
 ) -> Result<Value, Failure> {
-    Err(Failure::unmodelled("server-side apply"))
+    let writer = writer.in_version(&place.version.api_version);
+    Ok(fields::apply(
+        live,
+        applied,
+        type_of(place)?,
+        &writer,
+        force,
+    )?)
+}
+
+fn type_of(place: &Place) -> Result<&TypeRef, Failure> {
+    place.version.fields.as_deref().ok_or_else(|| {
+        let kind = &place.kind.kind;
+        Failure::unmodelled(format!("fields of the kind {kind}"))
+    })
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Conflict { message, causes } => {
+                let causes = causes.iter().map(|cause| {
+                    json!({
+                        "reason": "FieldManagerConflict", "message": cause.message,
+                        "field": cause.field,
+                    })
+                });
+                let causes: Vec<Value> = causes.collect();
+                Self::new(409, "Conflict", message).with_details(json!({"causes": causes}))
+            }
+            ApplyError::BadRequest(message) => Self::bad_request(message),
+            ApplyError::Internal(message) => Self::internal(message),
+            ApplyError::NotModelled(what) => Self::unmodelled(what),
+        }
+    }
 }

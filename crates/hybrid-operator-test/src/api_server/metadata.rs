@@ -2,6 +2,7 @@
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::kinds::Kind;
@@ -14,7 +15,8 @@ use super::status::Cause;
 ///
 /// # Errors
 /// The words of Go's decoder about a field of a wrong type.
-pub(super) fn decode(object: &mut Value, of: &str) -> Result<Vec<String>, String> {
+pub(super) fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+    let (of, custom) = (kind.kind.as_str(), kind.rules.custom);
     let Some(fields) = object.as_object_mut() else {
         return Err("json: cannot unmarshal into Go value".to_owned());
     };
@@ -69,6 +71,14 @@ pub(super) fn decode(object: &mut Value, of: &str) -> Result<Vec<String>, String
         if let Some(inner) = inner {
             return Err(wrong_type(inner, &field, "string"));
         }
+        if name == "managedFields" {
+            let entries = decode_entries(value, &mut unknown)?;
+            // Custom resources lose an empty list when they are decoded.
+            if !custom || !items(Some(&entries)).is_empty() {
+                decoded.insert(name, entries);
+            }
+            continue;
+        }
         let empty = match &value {
             Value::Object(texts) => texts.is_empty(),
             Value::Array(items) => items.is_empty(),
@@ -118,6 +128,54 @@ fn decode_owners(owners: Value, unknown: &mut Vec<String>) -> Value {
         }
     }
     Value::Array(decoded)
+}
+
+/// Decodes the entries of managers.
+fn decode_entries(entries: Value, unknown: &mut Vec<String>) -> Result<Value, String> {
+    let Value::Array(entries) = entries else {
+        return Ok(entries);
+    };
+    let mut decoded: Vec<Value> = Vec::new();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let entry = match entry {
+            Value::Object(entry) => entry,
+            Value::Null => Map::new(),
+            other => {
+                let field = "ObjectMeta.metadata.managedFields";
+                return Err(wrong_type(&other, field, "v1.ManagedFieldsEntry"));
+            }
+        };
+        let mut fields = Map::new();
+        for (name, value) in entry {
+            let field = format!("ManagedFieldsEntry.metadata.managedFields.{name}");
+            match name.as_str() {
+                _ if value.is_null() => {}
+                "manager" | "operation" | "apiVersion" | "fieldsType" | "subresource" => {
+                    let text = value.as_str();
+                    let text = text.ok_or_else(|| wrong_type(&value, &field, "string"))?;
+                    if !text.is_empty() {
+                        fields.insert(name, value);
+                    }
+                }
+                "time" => {
+                    let text = value.as_str();
+                    let text = text.ok_or_else(|| wrong_type(&value, &field, "string"))?;
+                    let time: Result<Timestamp, _> = text.parse();
+                    let time = time.map_err(|_| {
+                        format!("json: cannot decode: parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\"")
+                    })?;
+                    let time = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                    fields.insert(name, time.into());
+                }
+                "fieldsV1" => {
+                    fields.insert(name, value);
+                }
+                _ => unknown.push(format!("metadata.managedFields[{index}].{name}")),
+            }
+        }
+        decoded.push(Value::Object(fields));
+    }
+    Ok(Value::Array(decoded))
 }
 
 fn wrong_type(value: &Value, field: &str, expected: &str) -> String {

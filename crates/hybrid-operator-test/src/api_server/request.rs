@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use crate::request::decode_query;
+
+/// Length of the longest name of a field manager.
+pub(super) const MAX_MANAGER: usize = 128;
 
 /// A request to the server.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub(super) struct Call {
     pub(super) content_type: String,
     /// The user on whose behalf the request is made, if not the client's own.
     pub(super) user: Option<String>,
+    /// The program that makes the request: the start of its user agent.
+    program: String,
     pub(super) body: Bytes,
 }
 
@@ -49,13 +54,21 @@ impl Call {
             accept: header(&parts.headers, ACCEPT.as_str()),
             content_type: header(&parts.headers, CONTENT_TYPE.as_str()),
             user: Some(header(&parts.headers, "impersonate-user")).filter(|user| !user.is_empty()),
+            program: program(&header(&parts.headers, USER_AGENT.as_str())),
             body,
         }
     }
 
     /// Returns a request of one of the server's own controllers.
-    pub(super) fn internal(method: Method, path: String, content_type: &str, body: &str) -> Self {
+    pub(super) fn internal(
+        program: &str,
+        method: Method,
+        path: String,
+        content_type: &str,
+        body: &str,
+    ) -> Self {
         Self {
+            program: program.to_owned(),
             method,
             path,
             query: BTreeMap::new(),
@@ -63,6 +76,14 @@ impl Call {
             content_type: content_type.to_owned(),
             user: None,
             body: Bytes::from(body.to_owned()),
+        }
+    }
+
+    /// Returns the field manager: the one that the request names, or its program.
+    pub(super) fn manager(&self) -> &str {
+        match self.parameter("fieldManager") {
+            "" => &self.program,
+            manager => manager,
         }
     }
 
@@ -167,6 +188,19 @@ impl Target {
             None => self.plural.clone(),
         }
     }
+}
+
+/// Returns the start of a user agent, as it names a field manager.
+fn program(user_agent: &str) -> String {
+    let start = user_agent.split('/').next().unwrap_or_default();
+    let printable = start.chars().filter(|letter| !letter.is_control());
+    let mut length = 0;
+    printable
+        .take_while(|letter| {
+            length += letter.len_utf8();
+            length <= MAX_MANAGER
+        })
+        .collect()
 }
 
 fn header(headers: &HeaderMap, name: &str) -> String {

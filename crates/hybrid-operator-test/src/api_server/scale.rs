@@ -1,14 +1,18 @@
 //! The subresource `scale`.
 
-use http::Method;
 use serde_json::{Value, json};
 
-use super::checks::parse_body;
 use super::decode::to_version;
-use super::object::{at, meta, meta_field, set_at};
+use super::fields::scale::{merge, share};
+use super::kinds;
+use super::object::{at, meta, meta_field, set_at, set_meta};
 use super::request::Call;
 use super::server::{Place, Reply, Server};
-use super::status::Failure;
+use super::status::{Cause, Failure, Named};
+use super::writing::Method;
+
+/// The number that stands for none while a scale is written.
+const NONE: i64 = i32::MIN as i64;
 
 impl Server {
     pub(super) fn get_scale(&self, place: &Place) -> Result<Reply, Failure> {
@@ -21,39 +25,79 @@ impl Server {
     }
 
     pub(super) fn update_scale(&mut self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        let kind = kinds::scale();
+        let Some(version) = kind.versions.first().cloned() else {
+            return Err(Failure::unmodelled("scales"));
+        };
+        let scales = Place {
+            kind,
+            version,
+            namespace: place.namespace.clone(),
+            name: place.name.clone(),
+        };
+        let method = Method::of(call, &scales)?;
         let key = place.key();
         let existing = self.store.get(&place.kind.resource, &key);
         let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let object = to_version(&place.kind, &place.version, &existing);
-        check_replicas(place, &object)?;
-        let mut wanted = scale(place, &object);
-        if call.method == Method::PUT {
-            wanted = parse_body(call, &place.kind)?;
-        } else if call
-            .content_type
-            .starts_with("application/merge-patch+json")
-        {
-            let patch: Value = serde_json::from_slice(&call.body)
-                .map_err(|error| Failure::bad_request(error.to_string()))?;
-            json_patch::merge(&mut wanted, &patch);
-        } else {
-            return Err(Failure::unmodelled(
-                "patches of scales that are no merge patches",
-            ));
+        let mut object = (*to_version(&place.kind, &place.version, &existing)).clone();
+        let replicas = path(&place.version.scale.replicas);
+        let mut live = scale(place, &object);
+        if place.kind.rules.custom && at(&object, &replicas).is_none() {
+            set_at(&mut live, &["spec", "replicas"], NONE.into());
         }
-        let version = meta(&wanted, "resourceVersion");
-        if !version.is_empty() && version != meta(&object, "resourceVersion") {
-            return Err(Failure::modified(place.kind.named(), &key.name));
+        share(&object, &mut live, &place.kind.replicas)?;
+        let new = self.written(call, &scales, method, Some(&live), Some("scale"))?;
+        let wanted = at(&new, &["spec", "replicas"]).and_then(Value::as_i64);
+        let wanted = wanted.unwrap_or_default();
+        check(place, &object, &new, wanted)?;
+        let version = meta(&new, "resourceVersion");
+        if !version.is_empty() || !place.kind.rules.custom {
+            set_meta(&mut object, "resourceVersion", version);
         }
-        let replicas = wanted
-            .pointer("/spec/replicas")
-            .cloned()
-            .unwrap_or_default();
-        let mut object = (*object).clone();
-        set_at(&mut object, &path(&place.version.scale.replicas), replicas);
+        set_at(&mut object, &replicas, wanted.into());
+        merge(
+            &mut object,
+            &new,
+            &place.version.api_version,
+            &place.kind.replicas,
+        )?;
         let updated = self.replace(call, place, &existing, object, None)?;
         Ok(Reply::ok(scale(place, &updated)))
     }
+}
+
+/// Fails if a scale is invalid or names another object.
+fn check(place: &Place, object: &Value, new: &Value, wanted: i64) -> Result<(), Failure> {
+    if place.kind.rules.custom {
+        if wanted == NONE {
+            let field = &place.version.scale.replicas;
+            return Err(Failure::bad_request(format!(
+                "the spec replicas field {field:?} cannot be empty"
+            )));
+        }
+        return Ok(());
+    }
+    let name = meta(object, "name");
+    if wanted < 0 {
+        let detail = "must be greater than or equal to 0";
+        let cause = Cause::invalid("spec.replicas", &wanted.into(), detail);
+        return Err(Failure::invalid(
+            kinds::scale().named_kind(),
+            name,
+            &[cause],
+        ));
+    }
+    let (uid, own) = (meta(new, "uid"), meta(object, "uid"));
+    if !uid.is_empty() && uid != own {
+        let resource = Named {
+            name: &format!("{}/scale", place.kind.resource.plural),
+            ..place.kind.named()
+        };
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+        return Err(Failure::conflict(resource, name, &why));
+    }
+    Ok(())
 }
 
 /// Fails for a custom resource that has no number of replicas.
@@ -106,7 +150,7 @@ fn scale(place: &Place, object: &Value) -> Value {
         set_at(&mut status, &["selector"], selector.into());
     }
     let replicas = number(&paths.replicas);
-    let spec = if replicas == 0 && !place.kind.rules.custom {
+    let spec = if replicas == 0 {
         json!({})
     } else {
         json!({"replicas": replicas})

@@ -99,7 +99,8 @@ impl Server {
         };
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let body = format!(r#"{{"metadata": {{"name": "{namespace}"}}}}"#);
-            drop(server.act(Method::POST, "/api/v1/namespaces".to_owned(), &body));
+            let path = "/api/v1/namespaces".to_owned();
+            drop(server.act_as("kube-apiserver", Method::POST, path, &body));
         }
         while server.step() {}
         server
@@ -136,9 +137,20 @@ impl Server {
         (reply, warnings)
     }
 
-    /// Executes a request of one of the server's own controllers.
+    /// Executes a request of the controllers.
     pub(super) fn act(
         &mut self,
+        method: Method,
+        path: String,
+        body: &str,
+    ) -> Result<Reply, Failure> {
+        self.act_as("kube-controller-manager", method, path, body)
+    }
+
+    /// Executes a request of a part of the cluster.
+    pub(super) fn act_as(
+        &mut self,
+        program: &str,
         method: Method,
         path: String,
         body: &str,
@@ -148,7 +160,7 @@ impl Server {
         } else {
             "application/json"
         };
-        let call = Call::internal(method, path, content_type, body);
+        let call = Call::internal(program, method, path, content_type, body);
         let reply = self.route(&call);
         self.observe();
         reply
@@ -317,8 +329,7 @@ impl Server {
             ("watch", _) => watching::open(self, call, place),
             ("create", _) => self.create(call, place),
             (_, Some("scale")) => self.update_scale(call, place),
-            ("update", subresource) => self.update(call, place, subresource),
-            ("patch", subresource) => self.patch(call, place, subresource),
+            ("update" | "patch", subresource) => self.update(call, place, subresource),
             ("delete", _) => self.delete(call, place),
             ("deletecollection", _) => self.delete_collection(call, place),
             _ => Err(Failure::method_not_allowed()),

@@ -97,7 +97,12 @@ pub(super) fn work(server: &mut Server, object: &Object) {
         kind.path(&object.key.namespace, &object.key.name)
     );
     let status = json!({"status": status}).to_string();
-    drop(server.act(Method::PATCH, path, &status));
+    let program = match object.resource.plural.as_str() {
+        "pods" => "kubelet",
+        "apiservices" => "kube-apiserver",
+        _ => "kube-controller-manager",
+    };
+    drop(server.act_as(program, Method::PATCH, path, &status));
 }
 
 /// Returns the status that an object has next; `None` if it has come to rest.

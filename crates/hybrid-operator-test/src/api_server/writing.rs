@@ -10,6 +10,7 @@ use super::checks::{
     check_name, check_options, check_uid, parse_body, parse_version, take_namespace,
 };
 use super::decode::{self, Decoded, to_stored, to_version};
+use super::fields::keep_times;
 use super::kinds::Kind;
 use super::managed::{self, Writer};
 use super::object::{
@@ -36,6 +37,16 @@ impl Server {
         let decoded = decode::body(&place.kind, &place.version, body)?;
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            remove_meta(&mut object, field);
+        }
+        let now = self.now();
+        let mut object = managed::update(place, None, object, Writer::of(call, None, &now))?;
         let reply = |object: &Value| answer(call, 201, object);
         if !meta(&object, "name").is_empty() {
             return self
@@ -56,7 +67,7 @@ impl Server {
         }
     }
 
-    /// Creates an object that has a name.
+    /// Creates an object that has a name and managed fields.
     pub(super) fn create_named(
         &mut self,
         call: &Call,
@@ -100,9 +111,6 @@ impl Server {
             let deleting = is_deleting(&existing);
             return Err(Failure::already_exists(kind.named(), &name, deleting));
         }
-        let now = self.now();
-        let writer = writer(call, None, &now);
-        object = managed::update(kind, &place.version, None, object, writer);
         if call.is_dry_run() {
             if !is_posted && !version.is_empty() {
                 set_meta(&mut object, "resourceVersion", version);
@@ -191,100 +199,79 @@ impl Server {
         place: &Place,
         subresource: Option<&str>,
     ) -> Result<Reply, Failure> {
-        check_options("UpdateOptions", call)?;
-        let body = parse_body(call, &place.kind)?;
-        let decoded = decode::body(&place.kind, &place.version, body)?;
-        let mut object = self.check_unknown(call, place, decoded)?;
+        let method = Method::of(call, place)?;
         let key = place.key();
-        take_namespace(place, &mut object)?;
-        check_name(&object, &key.name)?;
         let existing = self.store.get(&place.kind.resource, &key);
-        if existing.is_none() && (!place.kind.rules.creates_on_update || subresource.is_some()) {
-            return Err(Failure::not_found(place.kind.named(), &key.name));
+        let live = existing
+            .as_ref()
+            .map(|live| to_version(&place.kind, &place.version, live));
+        let may_create = match method {
+            Method::Apply(_) => subresource.is_none(),
+            Method::Replace(_) => place.kind.rules.creates_on_update && subresource.is_none(),
+            Method::Patch(_) => false,
+        };
+        let missing = || Failure::not_found(place.kind.named(), &key.name);
+        let is_put = matches!(method, Method::Replace(_));
+        if live.is_none() && !may_create && !is_put {
+            return Err(missing());
         }
-        check_uid(place, &object, existing.as_deref())?;
+        let object = self.written(call, place, method, live.as_deref(), subresource)?;
         let Some(existing) = existing else {
+            if !may_create {
+                return Err(missing());
+            }
+            if is_put {
+                check_uid(place, &object, None)?;
+            } else if !meta(&object, "uid").is_empty() {
+                let uid = meta(&object, "uid");
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Failure::conflict(place.kind.named(), &key.name, &why));
+            }
             parse_version(meta(&object, "resourceVersion"))?;
             let created = self.create_named(call, place, object)?;
             return Ok(answer(call, 201, &created));
         };
+        if is_put {
+            check_uid(place, &object, Some(&existing))?;
+        }
         let updated = self.replace(call, place, &existing, object, subresource)?;
         Ok(answer(call, 200, &updated))
     }
 
-    pub(super) fn patch(
+    /// Returns the object that a request writes, with its managed fields.
+    pub(super) fn written(
         &mut self,
         call: &Call,
         place: &Place,
+        method: Method,
+        live: Option<&Value>,
         subresource: Option<&str>,
-    ) -> Result<Reply, Failure> {
-        let media_type = call.content_type.split(';').next().unwrap_or_default();
-        let apply = media_type == "application/apply-patch+yaml";
-        check_options("PatchOptions", call)?;
-        if apply && call.parameter("fieldManager").is_empty() {
-            let cause = Cause::required("fieldManager", "is required for apply patch");
-            return Err(Failure::invalid_options("PatchOptions", cause));
-        }
-        if !apply && call.query.contains_key("force") {
-            let detail = "may not be specified for non-apply patch";
-            let cause = Cause::forbidden("force", detail);
-            return Err(Failure::invalid_options("PatchOptions", cause));
-        }
-        if apply {
-            return self.apply(call, place, subresource);
-        }
-        let key = place.key();
-        let change: fn(&mut Value, &[u8]) -> Result<(), Failure> = match media_type {
-            "application/merge-patch+json" => merge,
-            "application/json-patch+json" => json_patch,
-            "application/strategic-merge-patch+json" if !place.kind.rules.custom => {
-                return Err(Failure::unmodelled("strategic merge patches"));
-            }
-            _ => return Err(unknown_patch(place)),
-        };
-        let existing = self.store.get(&place.kind.resource, &key);
-        let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let mut object = (*to_version(&place.kind, &place.version, &existing)).clone();
-        change(&mut object, &call.body)?;
-        let decoded = decode::patched(&place.kind, &place.version, object)?;
-        let mut object = self.check_unknown(call, place, decoded)?;
-        take_namespace(place, &mut object)?;
-        check_name(&object, &key.name)?;
-        let updated = self.replace(call, place, &existing, object, subresource)?;
-        Ok(answer(call, 200, &updated))
-    }
-
-    fn apply(
-        &mut self,
-        call: &Call,
-        place: &Place,
-        subresource: Option<&str>,
-    ) -> Result<Reply, Failure> {
-        let applied: Value = serde_json::from_slice(&call.body)
-            .map_err(|_| Failure::unmodelled("an apply with YAML"))?;
-        let live = self.store.get(&place.kind.resource, &place.key());
-        let live_version = live
-            .as_ref()
-            .map(|live| to_version(&place.kind, &place.version, live));
+    ) -> Result<Value, Failure> {
         let now = self.now();
-        let object = managed::apply(
-            &place.kind,
-            &place.version,
-            live_version.as_deref(),
-            &applied,
-            writer(call, subresource, &now),
-            call.flag("force"),
-        )?;
-        let decoded = decode::patched(&place.kind, &place.version, object)?;
+        let writer = Writer::of(call, subresource, &now);
+        let decoded = match method {
+            Method::Apply(applied) => {
+                let force = call.flag("force");
+                let object = managed::apply(place, live, &applied, writer, force)?;
+                let decoded = decode::patched(&place.kind, &place.version, object)?;
+                let mut object = decoded.object;
+                take_namespace(place, &mut object)?;
+                check_name(&object, &place.key().name)?;
+                return Ok(object);
+            }
+            Method::Replace(body) => decode::body(&place.kind, &place.version, body)?,
+            Method::Patch(change) => {
+                let mut object = live.cloned().unwrap_or_default();
+                change(&mut object, &call.body)?;
+                decode::patched(&place.kind, &place.version, object)?
+            }
+        };
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
         check_name(&object, &place.key().name)?;
-        if let Some(live) = live {
-            let updated = self.replace(call, place, &live, object, subresource)?;
-            return Ok(answer(call, 200, &updated));
-        }
-        let created = self.create_named(call, place, object)?;
-        Ok(answer(call, 201, &created))
+        managed::update(place, live, object, writer)
     }
 
     /// Replaces a stored object, if its resource version is the expected one.
@@ -310,9 +297,6 @@ impl Server {
         }
         let before = to_version(kind, &place.version, existing);
         copy_meta(&before, &mut object, "resourceVersion");
-        let now = self.now();
-        let writer = writer(call, subresource, &now);
-        object = managed::update(kind, &place.version, Some(&before), object, writer);
         copy_meta(&before, &mut object, "generation");
         if subresource.is_some() {
             object = only_subresource(kind, &before, &object, subresource);
@@ -330,6 +314,7 @@ impl Server {
             copy_meta(&before, &mut object, "deletionGracePeriodSeconds");
         }
         self.validate(place, &object, Some(&before), subresource)?;
+        let object = keep_times(&before, object);
         let is_released = is_deleting(&object)
             && finalizers(&object).is_empty()
             && !namespaces::is_held(kind, &object)
@@ -430,31 +415,64 @@ fn only_subresource(
     subresource: Option<&str>,
 ) -> Value {
     let mut changed = before.clone();
+    copy_meta(object, &mut changed, "managedFields");
     if subresource == Some("finalize") {
         copy(object, &mut changed, "spec");
         return changed;
     }
     copy(object, &mut changed, "status");
-    if kind.rules.custom {
-        copy_meta(object, &mut changed, "managedFields");
-    } else {
-        for field in [
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "managedFields",
-        ] {
+    if !kind.rules.custom {
+        for field in ["annotations", "finalizers", "ownerReferences"] {
             copy_meta(object, &mut changed, field);
         }
     }
     changed
 }
 
-fn writer<'a>(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Writer<'a> {
-    Writer {
-        manager: call.parameter("fieldManager"),
-        subresource,
-        now,
+/// A way to write an object that may be there already.
+pub(super) enum Method {
+    /// Server-side apply of an object.
+    Apply(Value),
+    /// An update to an object.
+    Replace(Value),
+    /// A patch.
+    Patch(fn(&mut Value, &[u8]) -> Result<(), Failure>),
+}
+
+impl Method {
+    /// Returns the method of a request, whose parameters are valid.
+    pub(super) fn of(call: &Call, place: &Place) -> Result<Self, Failure> {
+        if call.method == http::Method::PUT {
+            check_options("UpdateOptions", call)?;
+            return Ok(Self::Replace(parse_body(call, &place.kind)?));
+        }
+        let media_type = call.content_type.split(';').next().unwrap_or_default();
+        let applies = media_type == "application/apply-patch+yaml";
+        if applies && call.parameter("fieldManager").is_empty() {
+            let cause = Cause::required("fieldManager", "is required for apply patch");
+            return Err(Failure::invalid_options("PatchOptions", cause));
+        }
+        if !applies && call.query.contains_key("force") {
+            let detail = "may not be specified for non-apply patch";
+            let cause = Cause::forbidden("force", detail);
+            return Err(Failure::invalid_options("PatchOptions", cause));
+        }
+        check_options("PatchOptions", call)?;
+        Ok(match media_type {
+            "application/apply-patch+yaml" => {
+                let object = serde_json::from_slice(&call.body)
+                    .ok()
+                    .filter(Value::is_object);
+                let yaml = || Failure::unmodelled("an apply with anything but an object in JSON");
+                Self::Apply(object.ok_or_else(yaml)?)
+            }
+            "application/merge-patch+json" => Self::Patch(merge),
+            "application/json-patch+json" => Self::Patch(json_patch),
+            "application/strategic-merge-patch+json" if !place.kind.rules.custom => {
+                return Err(Failure::unmodelled("strategic merge patches"));
+            }
+            _ => return Err(unknown_patch(place)),
+        })
     }
 }
 

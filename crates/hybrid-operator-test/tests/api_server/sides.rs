@@ -274,7 +274,9 @@ impl Side {
                     causes.sort_by_key(Value::to_string);
                     causes.dedup();
                 }
-                fields.remove("managedFields");
+                if let Some(Value::Array(entries)) = fields.get_mut("managedFields") {
+                    self.normalize_entries(entries);
+                }
                 for field in [
                     "creationTimestamp",
                     "deletionTimestamp",
@@ -329,7 +331,9 @@ impl Side {
                     fields.insert("name".to_owned(), json!(masked(&name)));
                 }
                 for (name, value) in fields.iter_mut() {
-                    if name == "message" {
+                    if name == "managedFields" {
+                        // Their fields have names of all kinds.
+                    } else if name == "message" {
                         *value = json!(self.words(value.as_str().unwrap_or_default()));
                     } else {
                         self.normalize(value);
@@ -338,6 +342,21 @@ impl Side {
             }
             _ => {}
         }
+    }
+
+    /// Normalizes the entries of managers, which the servers sort by time.
+    fn normalize_entries(&mut self, entries: &mut [Value]) {
+        for entry in entries.iter_mut() {
+            if entry["time"].is_string() {
+                entry["time"] = json!("TIME");
+            }
+            let mut text = entry["fieldsV1"].to_string();
+            for (index, uid) in self.memory.uids.iter().enumerate() {
+                text = text.replace(uid, &format!("UID {index}"));
+            }
+            entry["fieldsV1"] = serde_json::from_str(&text).unwrap();
+        }
+        entries.sort_by_key(Value::to_string);
     }
 
     fn uid(&mut self, uid: &str) -> usize {

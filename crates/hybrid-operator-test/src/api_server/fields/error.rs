@@ -1,7 +1,5 @@
 //! Errors of applies, as the server answers them.
 
-use serde_json::{Value, json};
-
 use super::path;
 use super::updater::Conflict;
 
@@ -37,31 +35,6 @@ pub(crate) struct Cause {
 }
 
 impl ApplyError {
-    /// Returns the server's answer, of kind `Status`.
-    pub(crate) fn status(&self) -> Value {
-        let (code, reason, details) = match self {
-            Self::Conflict { causes, .. } => {
-                let causes = causes.iter().map(|cause| {
-                    json!({"reason": "FieldManagerConflict", "message": cause.message, "field": cause.field})
-                });
-                let causes = json!({"causes": causes.collect::<Vec<_>>()});
-                (409, Some("Conflict"), Some(causes))
-            }
-            Self::BadRequest(_) => (400, Some("BadRequest"), None),
-            Self::Internal(_) => (500, None, None),
-            Self::NotModelled(_) => (501, Some("NotModelled"), None),
-        };
-        let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.to_string(), "code": code,
-        });
-        if let Some(fields) = status.as_object_mut() {
-            fields.extend(reason.map(|reason| ("reason".to_owned(), json!(reason))));
-            fields.extend(details.map(|details| ("details".to_owned(), details)));
-        }
-        status
-    }
-
     pub(super) fn conflicts(conflicts: &[Conflict]) -> Self {
         let causes = conflicts.iter().map(|conflict| Cause {
             field: path::text(&conflict.path),

@@ -13,6 +13,8 @@ type Paths = &'static [&'static [&'static str]];
 pub(super) struct Reset {
     main: Paths,
     status: Option<Paths>,
+    /// The fields that a write of a further subresource resets.
+    other: Option<(&'static str, Paths)>,
     /// Whether a write of the status changes nothing else at all, as with definitions.
     only_status: bool,
 }
@@ -27,6 +29,7 @@ impl Reset {
             Self {
                 main: STATUS,
                 status: Some(&[&["metadata"], &["spec"]]),
+                other: None,
                 only_status: true,
             }
         } else {
@@ -38,6 +41,7 @@ impl Reset {
         Self {
             main: &[],
             status: None,
+            other: None,
             only_status: false,
         }
     }
@@ -68,29 +72,40 @@ impl Reset {
             | "ResourceQuota"
             | "Service"
             | "StatefulSet" => SPEC,
+            "Scale" => {
+                return Self {
+                    other: Some(("scale", &[])),
+                    ..Self::none()
+                };
+            }
             _ => return Self::none(),
         };
         Self {
             main: STATUS,
             status: Some(status),
+            other: (kind == "Namespace").then_some(("finalize", STATUS)),
             only_status: false,
         }
     }
 
     /// Returns the fields that a write resets, or `None` if there is no such subresource.
     pub(super) fn fields(&self, subresource: Option<&str>) -> Option<FieldSet> {
-        match subresource {
-            None => Some(FieldSet::of(self.main)),
-            Some("status") => self.status.map(FieldSet::of),
-            Some(_) => None,
+        self.paths(subresource).map(FieldSet::of)
+    }
+
+    fn paths(&self, subresource: Option<&str>) -> Option<Paths> {
+        match (subresource, self.other) {
+            (None, _) => Some(self.main),
+            (Some("status"), _) => self.status,
+            (Some(name), Some((other, paths))) if name == other => Some(paths),
+            _ => None,
         }
     }
 
     /// Gives the fields that a write resets their stored values.
     pub(super) fn restore(&self, live: Option<&Value>, new: &mut Value, subresource: Option<&str>) {
-        match (subresource, self.status, live) {
-            (None, _, live) => restore_all(live, new, self.main),
-            (Some(_), _, Some(live)) if self.only_status => {
+        match (subresource, live) {
+            (Some("status"), Some(live)) if self.only_status => {
                 let written = std::mem::replace(new, live.clone());
                 set(new, &["status"], written.get("status"));
                 set(
@@ -99,8 +114,7 @@ impl Reset {
                     metadata(&written, "managedFields"),
                 );
             }
-            (Some(_), Some(paths), live) => restore_all(live, new, paths),
-            (Some(_), None, _) => {}
+            _ => restore_all(live, new, self.paths(subresource).unwrap_or_default()),
         }
     }
 }

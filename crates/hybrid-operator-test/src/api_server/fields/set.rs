@@ -40,6 +40,15 @@ impl FieldSet {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
+    /// Returns whether a field is a member.
+    pub(super) fn contains(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.members.contains(last),
+            [first, rest @ ..] => self.child(first).is_some_and(|child| child.contains(rest)),
+        }
+    }
+
     /// Returns whether a child of the root is a member.
     pub(super) fn has(&self, element: &PathElement) -> bool {
         self.members.contains(element)

@@ -55,9 +55,18 @@ pub(crate) struct TypeRef {
     pub(super) root: Ref,
     pub(super) kind: String,
     pub(super) reset: Reset,
-    /// Whether the kind is defined by a definition, of which all versions have the same fields here.
+    /// Whether the kind is defined by a definition.
     pub(super) is_custom: bool,
+    /// All versions of a definition, by `apiVersion`.
+    pub(super) versions: Arc<BTreeMap<String, DefinedVersion>>,
     empty: Value,
+}
+
+/// A version of a definition.
+#[derive(Debug)]
+pub(super) struct DefinedVersion {
+    pub(super) root: Ref,
+    pub(super) has_status: bool,
 }
 
 impl Types {
@@ -80,33 +89,46 @@ impl Types {
             kind: kind.to_owned(),
             reset: Reset::of_builtin(kind),
             is_custom: false,
+            versions: Arc::default(),
             empty: found.empty.clone(),
         })
     }
 
-    /// Returns the type of the kind that a definition defines: `openAPIV3Schema` of a version, and whether that version
-    /// has the subresource `status`.
+    /// Returns the types of the kind that a definition defines, by `apiVersion`. Its versions are given with their
+    /// `apiVersion`, their `openAPIV3Schema`, and whether they have the subresource `status`.
     ///
     /// # Errors
     ///
-    /// [`ApplyError::NotModelled`] if the schema is no structural one.
-    pub(crate) fn of_definition(
+    /// [`ApplyError::NotModelled`] if a schema is no structural one.
+    pub(crate) fn of_definition<'a>(
         kind: &str,
-        schema: &Value,
-        has_status: bool,
-    ) -> Result<TypeRef, ApplyError> {
-        let mut schema = schema.clone();
-        add_properties_of_objects(&mut schema, true);
-        let atom = openapi::atom(&schema, false)
-            .map_err(|error| ApplyError::NotModelled(format!("the schema of {kind}: {error}")))?;
-        Ok(TypeRef {
-            schema: Arc::clone(&builtin_types()?.schema),
-            root: Ref::inline(atom),
-            kind: kind.to_owned(),
-            reset: Reset::of_definition(has_status),
-            is_custom: true,
-            empty: json!({}),
-        })
+        versions: impl IntoIterator<Item = (String, &'a Value, bool)>,
+    ) -> Result<BTreeMap<String, TypeRef>, ApplyError> {
+        let mut defined = BTreeMap::new();
+        for (api_version, schema, has_status) in versions {
+            let mut schema = schema.clone();
+            add_properties_of_objects(&mut schema, true);
+            let atom = openapi::atom(&schema, false).map_err(|error| {
+                ApplyError::NotModelled(format!("the schema of {kind}: {error}"))
+            })?;
+            let root = Ref::inline(atom);
+            defined.insert(api_version, DefinedVersion { root, has_status });
+        }
+        let defined = Arc::new(defined);
+        let builtin = builtin_types()?;
+        let types = defined.iter().map(|(api_version, version)| {
+            let type_ = TypeRef {
+                schema: Arc::clone(&builtin.schema),
+                root: version.root.clone(),
+                kind: kind.to_owned(),
+                reset: Reset::of_definition(version.has_status),
+                is_custom: true,
+                versions: Arc::clone(&defined),
+                empty: json!({}),
+            };
+            (api_version.clone(), type_)
+        });
+        Ok(types.collect())
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::managed::{ManagerId, Owned};
 use super::path::{Path, equal};
+use super::schema::Ref;
 use super::set::FieldSet;
 use super::typed::{self, Comparison, Duplicates, Violations};
 use super::types::TypeRef;
@@ -25,7 +26,9 @@ pub(super) struct Conflict {
 pub(super) enum Refused {
     Conflicts(Vec<Conflict>),
     /// An object has not its type. The text comes before the violations.
-    Violations(&'static str, Violations),
+    Violations(String, Violations),
+    /// The kind has not the version of an owner.
+    Version(String),
 }
 
 /// One write of an object, in a version of its kind.
@@ -35,8 +38,8 @@ pub(super) struct Updater<'a> {
     /// Fields that this kind of write does not change, and that are not owned therefore.
     pub(super) reset: &'a FieldSet,
     /// Whether changes of these fields leave managers in other versions alone, too. With the server this is so for
-    /// subresources only.
-    pub(super) resets_all_versions: bool,
+    /// the status only.
+    pub(super) resets_other_versions: bool,
 }
 
 impl Updater<'_> {
@@ -73,13 +76,16 @@ impl Updater<'_> {
         force: bool,
     ) -> Result<(Option<Value>, Owners), Refused> {
         let mut owners = self.reconciled(live, owners)?;
-        let merged = typed::merge(&self.type_.schema, &self.type_.root, live, applied)
-            .map_err(|violations| Refused::Violations("failed to merge config: ", violations))?;
+        let root = &self.type_.root;
+        let merged =
+            typed::merge(&self.type_.schema, root, live, applied).map_err(|violations| {
+                Refused::Violations("failed to merge config: ".to_owned(), violations)
+            })?;
         let last = owners.remove(manager);
-        let set = self.field_set(applied).without_subtrees(self.reset);
+        let set = self.field_set(root, applied).without_subtrees(self.reset);
         owners.insert(manager.clone(), self.owned(set, true));
         let new = match last {
-            Some(last) if !last.set.is_empty() => self.pruned(merged, &owners, &last),
+            Some(last) if !last.set.is_empty() => self.pruned(merged, &owners, &last)?,
             _ => merged,
         };
         let (owners, _) = self.transfer(live, &new, owners, manager, force)?;
@@ -94,39 +100,81 @@ impl Updater<'_> {
         }
     }
 
-    fn field_set(&self, object: &Value) -> FieldSet {
-        typed::field_set(&self.type_.schema, &self.type_.root, object)
+    fn field_set(&self, root: &Ref, object: &Value) -> FieldSet {
+        typed::field_set(&self.type_.schema, root, object)
     }
 
-    fn named(&self, set: &FieldSet) -> FieldSet {
-        set.with_named_fields(&self.type_.schema, Some(&self.type_.root))
+    fn named(&self, root: &Ref, set: &FieldSet) -> FieldSet {
+        set.with_named_fields(&self.type_.schema, Some(root))
     }
 
-    fn without(&self, object: &Value, fields: &FieldSet) -> Value {
-        typed::remove(&self.type_.schema, Some(&self.type_.root), object, fields)
+    fn without(&self, root: &Ref, object: &Value, fields: &FieldSet) -> Value {
+        typed::remove(&self.type_.schema, Some(root), object, fields)
     }
 
-    /// Converts an object to the version of an owner. The server does it without the leave to have several items with one
-    /// key, so that objects that have them cannot be written in another version than that of their owners.
-    fn convert(&self, object: &Value, owned: &Owned, what: &'static str) -> Result<(), Refused> {
-        if owned.api_version == self.api_version {
-            return Ok(());
-        }
-        let (schema, root) = (&self.type_.schema, &self.type_.root);
-        let violations = typed::validate(schema, root, object, Duplicates::Forbidden);
-        if violations.is_empty() {
-            Ok(())
+    /// Returns the type in a version, to which an object is converted from another. Versions of a definition differ in
+    /// their schemas only. The server converts without the leave to have several items with one key, so that objects
+    /// that have them cannot be written in another version than that of their owners.
+    fn convert(
+        &self,
+        object: &Value,
+        from: &str,
+        to: &str,
+        what: impl FnOnce() -> String,
+    ) -> Result<&Ref, Refused> {
+        let root = if to == self.api_version {
+            &self.type_.root
         } else {
-            Err(Refused::Violations(what, violations))
+            let Some(version) = self.type_.versions.get(to) else {
+                let what = what();
+                let message = format!("request to convert CR to an invalid group/version: {to}");
+                return Err(Refused::Version(format!("{what}{message}")));
+            };
+            &version.root
+        };
+        if from == to {
+            return Ok(root);
+        }
+        let violations = typed::validate(&self.type_.schema, root, object, Duplicates::Forbidden);
+        if violations.is_empty() {
+            Ok(root)
+        } else {
+            Err(Refused::Violations(what(), violations))
         }
     }
 
     fn reconciled(&self, live: &Value, mut owners: Owners) -> Result<Owners, Refused> {
         for owned in owners.values_mut() {
-            self.convert(live, owned, "")?;
-            owned.set = typed::reconcile(&self.type_.schema, &self.type_.root, &owned.set);
+            let root = self.convert(live, self.api_version, &owned.api_version, String::new)?;
+            owned.set = typed::reconcile(&self.type_.schema, root, &owned.set);
         }
         Ok(owners)
+    }
+
+    fn compare(&self, root: &Ref, live: &Value, new: &Value) -> Result<Comparison, Refused> {
+        typed::compare(&self.type_.schema, root, live, new).map_err(|violations| {
+            Refused::Violations("failed to compare objects: ".to_owned(), violations)
+        })
+    }
+
+    /// Returns the differences of two objects in the version of an owner, without what this write resets there.
+    fn compare_in(&self, version: &str, live: &Value, new: &Value) -> Result<Comparison, Refused> {
+        let convert = |object, what: &str| {
+            self.convert(object, self.api_version, version, || {
+                format!("failed to convert {what} object: ")
+            })
+        };
+        convert(live, "old")?;
+        let root = convert(new, "new")?;
+        let compared = self.compare(root, live, new)?;
+        let version = self.type_.versions.get(version);
+        let resets =
+            self.resets_other_versions && version.is_some_and(|version| version.has_status);
+        Ok(if resets {
+            compared.without(self.reset)
+        } else {
+            compared
+        })
     }
 
     /// Takes from all other managers what changes and what goes.
@@ -138,52 +186,80 @@ impl Updater<'_> {
         manager: &ManagerId,
         force: bool,
     ) -> Result<(Owners, Comparison), Refused> {
-        let compared = typed::compare(&self.type_.schema, &self.type_.root, live, new)
-            .map_err(|violations| Refused::Violations("failed to compare objects: ", violations))?;
-        let visible = compared.without(self.reset);
+        let own = self
+            .compare(&self.type_.root, live, new)?
+            .without(self.reset);
+        let mut others: BTreeMap<String, Comparison> = BTreeMap::new();
         let mut conflicts = Vec::new();
         for (other, owned) in owners.iter_mut().filter(|(other, _)| *other != manager) {
-            self.convert(new, owned, "failed to convert new object: ")?;
-            let resets = self.resets_all_versions || owned.api_version == self.api_version;
-            let visible = if resets { &visible } else { &compared };
-            let changed = visible.modified.union(&visible.added);
+            let version = owned.api_version.as_str();
+            if version != self.api_version && !others.contains_key(version) {
+                let compared = self.compare_in(version, live, new)?;
+                others.insert(version.to_owned(), compared);
+            }
+            let compared = others.get(version).unwrap_or(&own);
+            let changed = compared.modified.union(&compared.added);
             let taken = owned.set.intersection(&changed);
             conflicts.extend(taken.paths().into_iter().map(|path| Conflict {
                 manager: other.clone(),
                 path,
             }));
-            owned.set = owned.set.difference(&taken).difference(&visible.removed);
+            owned.set = owned.set.difference(&taken).difference(&compared.removed);
         }
         if !force && !conflicts.is_empty() {
             return Err(Refused::Conflicts(conflicts));
         }
         owners.retain(|_, owned| !owned.set.is_empty());
-        Ok((owners, visible))
+        Ok((owners, own))
     }
 
     /// Returns the merged object without what the manager applied last, does not apply now, and nobody else owns.
-    fn pruned(&self, merged: Value, owners: &Owners, last: &Owned) -> Value {
-        let last_set = self.named(&last.set);
-        let merged_set = self.named(&self.field_set(&merged));
-        let mut pruned = self.without(&merged, &last_set);
+    fn pruned(&self, merged: Value, owners: &Owners, last: &Owned) -> Result<Value, Refused> {
+        let version = last.api_version.as_str();
+        let root = self.convert(&merged, self.api_version, version, || {
+            "failed to prune fields: failed to convert merged object to last applied version: "
+                .to_owned()
+        })?;
+        let last_set = self.named(root, &last.set);
+        let mut pruned = self.without(root, &merged, &last_set);
         let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for owner in owners.values() {
             let set = owned.entry(&owner.api_version).or_default();
             *set = set.union(&owner.set);
         }
         // Owners in the version of the last write come first.
-        let first = owned.remove(last.api_version.as_str());
-        for owned in first.into_iter().chain(owned.into_values()) {
-            let kept = self.named(&self.field_set(&pruned));
-            let kept = kept.union(&self.named(&owned));
-            pruned = self.without(&merged, &merged_set.difference(&kept));
+        let first = owned.remove_entry(version);
+        let mut at = version;
+        for (to, owned) in first.into_iter().chain(owned) {
+            let what = |object: &str| {
+                format!(
+                    "failed to prune fields: failed add back owned items: failed to convert {object} object at version {to}: "
+                )
+            };
+            self.convert(&merged, at, to, || what("merged"))?;
+            let root = self.convert(&pruned, at, to, || what("pruned"))?;
+            at = to;
+            let kept = self.named(root, &self.field_set(root, &pruned));
+            let kept = kept.union(&self.named(root, &owned));
+            let all = self.named(root, &self.field_set(root, &merged));
+            pruned = self.without(root, &merged, &all.difference(&kept));
         }
         // What the manager did not own before stays.
-        let kept = self.named(&self.field_set(&pruned));
-        let gone = merged_set.difference(&kept).intersection(&last_set);
-        if gone.is_empty() {
-            return merged;
-        }
-        self.without(&merged, &gone)
+        self.convert(&pruned, at, version, || {
+            "failed to prune fields: failed add back dangling items: failed to convert pruned object to last applied version: "
+                .to_owned()
+        })?;
+        let kept = self.named(root, &self.field_set(root, &pruned));
+        let all = self.named(root, &self.field_set(root, &merged));
+        let gone = all.difference(&kept).intersection(&last_set);
+        let pruned = if gone.is_empty() {
+            merged
+        } else {
+            self.without(root, &merged, &gone)
+        };
+        self.convert(&pruned, version, self.api_version, || {
+            "failed to prune fields: ".to_owned()
+        })?;
+        Ok(pruned)
     }
 }

@@ -16,6 +16,7 @@ use super::samples::{Random, SAMPLES, Sample, widget_schema};
 use super::server::{Answer, path, send};
 use crate::TestNamespace;
 use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, apply, keep_times, update};
+use crate::api_server::status::Failure;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -303,7 +304,7 @@ fn same_error(error: &ApplyError, answer: &Answer) -> Result<(), String> {
         }
         status
     };
-    let ours = error.status();
+    let ours = Failure::from(error.clone()).status();
     // Of several fields that are not declared, the server names any.
     let undeclared = |status: &Value| {
         let message = status["message"].as_str().unwrap_or_default().to_owned();
@@ -540,7 +541,12 @@ async fn writes_have_the_effect_that_they_have_on_the_api_server() -> TestResult
         });
         let (_, sample) = sample.unwrap();
         let type_ = match sample.kind {
-            "Widget" => Types::of_definition("Widget", &widget_schema(), true)?,
+            "Widget" => {
+                let schema = widget_schema();
+                let versions = sample.api_versions.iter();
+                let versions = versions.map(|version| ((*version).to_owned(), &schema, true));
+                Types::of_definition("Widget", versions)?[sample.api_versions[0]].clone()
+            }
             kind => Types::builtin(sample.api_versions[0], kind)?,
         };
         let name = format!("seed-{seed}");

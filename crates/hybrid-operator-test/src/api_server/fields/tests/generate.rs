@@ -52,6 +52,7 @@ const KINDS: &[(&str, &[&str])] = &[
             "StatefulSet",
         ],
     ),
+    ("autoscaling/v1", &["Scale"]),
     ("autoscaling/v2", &["HorizontalPodAutoscaler"]),
     ("batch/v1", &["CronJob", "Job"]),
     ("coordination.k8s.io/v1", &["Lease"]),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api_server::fields::error::Cause;
 use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, apply, keep_times, update};
+use crate::api_server::status::Failure;
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -26,7 +27,18 @@ fn widget() -> TypeRef {
                 "items": {"type": "object", "properties": {
                     "name": {"type": "string"}, "value": {"type": "string"}}}}}},
         "status": {"type": "object", "properties": {"phase": {"type": "string"}}}}});
-    Types::of_definition("Widget", &schema, true).unwrap()
+    defined(&schema, true)
+}
+
+/// Returns the type of widgets of all versions that tests use, which have the same schema.
+fn defined(schema: &Value, has_status: bool) -> TypeRef {
+    let versions =
+        ["v1", "v2"].map(|version| (format!("example.com/{version}"), schema, has_status));
+    Types::of_definition("Widget", versions).unwrap()["example.com/v1"].clone()
+}
+
+fn status(error: &ApplyError) -> Value {
+    Failure::from(error.clone()).status()
 }
 
 fn writer<'a>(manager: &'a str, api_version: &'a str) -> Writer<'a> {
@@ -193,7 +205,7 @@ fn conflicts_name_the_fields_and_their_managers() {
             causes
         }
     );
-    let status = error.status();
+    let status = self::status(&error);
     assert_eq!(
         (&status["code"], &status["reason"]),
         (&json!(409), &json!("Conflict"))
@@ -269,8 +281,8 @@ fn an_applied_object_of_another_type_is_refused_with_500() {
             true,
         );
         let error = error.unwrap_err();
-        assert_eq!(error.status()["code"], 500);
-        assert_eq!(error.status().get("reason"), None);
+        assert_eq!(status(&error)["code"], 500);
+        assert_eq!(status(&error).get("reason"), None);
         let prefix = "failed to create typed patch object (/w; example.com/v1, Kind=Widget): ";
         error.to_string().strip_prefix(prefix).unwrap().to_owned()
     };
@@ -309,7 +321,7 @@ fn an_applied_object_of_another_type_is_refused_with_500() {
 fn an_applied_object_that_is_none_is_a_bad_request() {
     let refused = |applied: &Value| {
         let error = apply(None, applied, &widget(), &widgets("one"), true).unwrap_err();
-        assert_eq!(error.status()["code"], 400);
+        assert_eq!(status(&error)["code"], 400);
         error.to_string()
     };
     let mut applied = applied_widget(json!({}));
@@ -471,7 +483,7 @@ fn fields_of_a_map_that_became_atomic_become_one() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "map": {"type": "object", "x-kubernetes-map-type": map_type,
                 "additionalProperties": {"type": "string"}}}}}});
-        Types::of_definition("Widget", &schema, false).unwrap()
+        defined(&schema, false)
     };
     let live = widget_with(json!({"spec": {"map": {"k1": "x", "k2": "y"}}}));
     let live = update(None, live, &type_of("granular"), &widgets("hand")).unwrap();

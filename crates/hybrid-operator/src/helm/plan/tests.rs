@@ -1,9 +1,9 @@
-//! Table tests of all states of a release. `docs/reconciler.md` describes them in prose.
+//! Tests of the plan: a table of states and steps, which `docs/reconciler.md` has in prose; rules that hold in
+//! every state ([`exhaustive`]); and that every state leads to rest ([`progress`]).
 
 use std::time::Duration;
 
 use helm_core::release::{Revision, Status};
-use proptest::prelude::*;
 
 use super::{
     Adoption, DesiredFacts, Drift, MAX_CLEAN_INSTALLS, MAX_FAILED_REVISIONS, MAX_HOOK_ATTEMPTS,
@@ -11,7 +11,9 @@ use super::{
     next_step, retry_delay,
 };
 
+mod exhaustive;
 mod failures;
+mod progress;
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Longer than any delay between attempts.
@@ -264,82 +266,6 @@ fn every_state_of_the_records_has_its_step() {
 }
 
 #[test]
-fn steps_without_inputs_are_decided_first_in_this_order() {
-    let history = vec![record(1, Status::Deployed, Some("old"))];
-    #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, fn(&mut ObservedFacts), Step); 12] = [
-        ("contested", |o| o.contested = true, Step::Leave),
-        (
-            "contested and deleting",
-            |o| (o.contested, o.deleting) = (true, true),
-            Step::Leave,
-        ),
-        ("deleting", |o| o.deleting = true, Step::Uninstall),
-        (
-            "deleting while paused, impossible and waiting",
-            |o| {
-                (o.deleting, o.paused, o.impossible) = (true, true, true);
-                (o.awaits_dependency, o.foreign) = (true, true);
-            },
-            Step::Uninstall,
-        ),
-        (
-            "deleting without the finalizer",
-            |o| (o.deleting, o.finalizer) = (true, false),
-            Step::Forget,
-        ),
-        (
-            "another operator's, without the finalizer",
-            |o| (o.contested, o.unheld) = (true, true),
-            Step::Leave,
-        ),
-        (
-            "deleting, without the finalizer, with a release",
-            |o| (o.deleting, o.finalizer, o.unheld) = (true, false, true),
-            Step::Forget,
-        ),
-        (
-            "without the finalizer, while paused and impossible",
-            |o| (o.finalizer, o.unheld, o.paused, o.impossible) = (false, true, true, true),
-            Step::Hold,
-        ),
-        (
-            "paused",
-            |o| (o.paused, o.impossible) = (true, true),
-            Step::Refuse(Refusal::Paused),
-        ),
-        (
-            "impossible",
-            |o| (o.impossible, o.foreign) = (true, true),
-            Step::Refuse(Refusal::Impossible),
-        ),
-        (
-            "foreign",
-            |o| o.foreign = true,
-            Step::Refuse(Refusal::Foreign),
-        ),
-        (
-            "another chart",
-            |o| o.adoption = Adoption::OtherChart,
-            Step::Refuse(Refusal::OtherChart),
-        ),
-    ];
-    for (name, change, expected) in cases {
-        let mut state = observed(history.clone());
-        change(&mut state);
-        assert_eq!(before_inputs(&state), Some(expected), "{name}");
-    }
-    assert_eq!(before_inputs(&observed(history)), None);
-}
-
-#[test]
-fn chunked_release_is_converted_before_install() {
-    let mut state = observed(Vec::new());
-    state.chunked = true;
-    assert_eq!(next_step(&state, &desired()), Step::Convert);
-}
-
-#[test]
 fn new_revision_waits_for_dependencies_and_crds() {
     let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
     (state.awaits_dependency, state.awaits_crds) = (true, true);
@@ -374,20 +300,6 @@ fn new_revision_waits_for_dependencies_and_crds() {
             revision: revision(1)
         }
     );
-}
-
-#[test]
-fn only_a_deployed_revision_can_count_as_unchanged() {
-    let unchanged = DesiredFacts {
-        unchanged: true,
-        ..desired()
-    };
-    let history = vec![
-        record(1, Status::Deployed, Some("old")),
-        record(2, Status::PendingUpgrade, Some("other")),
-    ];
-    // The pending revision may have changed objects, so the release is upgraded again.
-    assert_eq!(next_step(&observed(history), &unchanged), Step::Upgrade);
 }
 
 #[test]
@@ -461,107 +373,6 @@ fn reset_retries_and_force_creates_a_new_revision() {
             Step::Install
         };
         assert_eq!(next_step(&state, &desired()), expected);
-    }
-}
-
-#[test]
-fn foreign_release_is_adopted_and_tests_run_once_per_revision() {
-    let number = revision(1);
-    let mut state = observed(vec![record(1, Status::Deployed, None)]);
-    state.adoption = Adoption::Wanted;
-    assert_eq!(
-        next_step(&state, &desired()),
-        Step::Adopt { revision: number }
-    );
-    let wanted = DesiredFacts {
-        test: true,
-        ..desired()
-    };
-    let mut state = observed(vec![record(1, Status::Deployed, Some("new"))]);
-    assert_eq!(next_step(&state, &wanted), Step::Test { revision: number });
-    state.tested = true;
-    assert_eq!(next_step(&state, &wanted), Step::Nothing);
-}
-
-#[test]
-fn pending_record_of_another_process_is_resumed_after_the_timeout() {
-    let mut pending = record(2, Status::PendingUpgrade, Some("new"));
-    (pending.ours, pending.unchanged_for) = (false, TIMEOUT);
-    let history = vec![record(1, Status::Deployed, Some("old")), pending];
-    let resume = Step::Resume {
-        revision: revision(2),
-    };
-    assert_eq!(next_step(&observed(history.clone()), &desired()), resume);
-    let other = DesiredFacts {
-        digest: Some("newer".to_owned()),
-        ..desired()
-    };
-    assert_eq!(next_step(&observed(history), &other), Step::Upgrade);
-}
-
-#[test]
-fn failed_revisions_do_not_accumulate() {
-    let mut history = vec![record(1, Status::Deployed, Some("old"))];
-    let last = u32::try_from(MAX_FAILED_REVISIONS).unwrap() + 3;
-    for number in 2..=last {
-        history.push(record(number, Status::Failed, Some("bad")));
-    }
-    let oldest = Step::Discard {
-        revision: revision(2),
-    };
-    assert_eq!(next_step(&observed(history.clone()), &desired()), oldest);
-    history.remove(1);
-    assert_eq!(next_step(&observed(history), &desired()), Step::Upgrade);
-}
-
-prop_compose! {
-    fn any_record()(
-        status in prop::sample::select(Status::ALL.to_vec()),
-        digest in prop::sample::select(vec![None, Some("new"), Some("old")]),
-        attempts in 0_u32..6,
-        hook_failed: bool,
-        ours: bool,
-    ) -> RecordFacts {
-        RecordFacts { ours, attempts, hook_failed, ..record(1, status, digest) }
-    }
-}
-
-proptest! {
-    /// In any state, nothing is uninstalled without deletion and finalizer, and inputs that have
-    /// just failed are not retried at once.
-    #[test]
-    fn uninstall_needs_deletion_and_failures_are_not_retried_at_once(
-        records in prop::collection::vec(any_record(), 0..8),
-        deleting: bool,
-        finalizer: bool,
-        paused: bool,
-        rollback: bool,
-        reinstall: bool,
-    ) {
-        let mut state = observed(records);
-        for (i, record) in state.history.iter_mut().enumerate() {
-            record.revision = Revision(u32::try_from(i + 1).unwrap());
-            record.written = Duration::ZERO;
-        }
-        (state.deleting, state.finalizer, state.paused) = (deleting, finalizer, paused);
-        let wanted = DesiredFacts { rollback, reinstall, ..desired() };
-        let step = next_step(&state, &wanted);
-        if matches!(step, Step::Remove { .. }) {
-            prop_assert!(reinstall && !deleting && !paused);
-            let digests = state.history.last().map(|latest| latest.digest.as_deref() == Some("new"));
-            prop_assert_eq!(digests, Some(true));
-        }
-        prop_assert_eq!(step == Step::Uninstall, deleting && finalizer);
-        if let Some(latest) = state.history.last()
-            && latest.status == Status::Failed
-            && latest.attempts > 0
-            && latest.digest.as_deref() == Some("new")
-        {
-            prop_assert!(
-                !matches!(step, Step::Install | Step::Upgrade | Step::Retry { .. }),
-                "{step:?}"
-            );
-        }
     }
 }
 

@@ -32,17 +32,6 @@ fn attempts_back_off_unless_the_obstacle_has_changed() {
 }
 
 #[test]
-fn failure_is_reported_before_it_is_rolled_back() {
-    let mut state = observed(vec![record(1, Status::Deployed, Some("old")), failed(2, 1)]);
-    state.unreported = true;
-    let revision = revision(2);
-    assert_eq!(next_step(&state, &desired()), Step::Report { revision });
-    state.unreported = false;
-    let to = Revision(1);
-    assert_eq!(next_step(&state, &desired()), Step::Rollback { to });
-}
-
-#[test]
 fn release_stalls_only_if_another_attempt_could_cause_damage() {
     let hook = |attempts| RecordFacts {
         hook_failed: true,

@@ -71,6 +71,7 @@ mod traces;
 mod transcript;
 mod tutorial;
 mod unready;
+mod unready_releases;
 mod visitors;
 mod webhooks;
 mod world;

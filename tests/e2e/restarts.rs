@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
@@ -43,16 +44,42 @@ struct Fixture {
 }
 
 /// A running operator, its requests and its reconcile count.
-struct Running {
-    faults: Faults,
+pub(crate) struct Running {
+    pub(crate) faults: Faults,
     metrics: String,
     _operator: InProcessOperator,
 }
 
 impl Running {
-    /// Returns how many reconciles have completed.
-    async fn reconciles(&self) -> u64 {
-        let mut connection = tokio::net::TcpStream::connect(&self.metrics).await.unwrap();
+    /// Starts an operator of a project, with this name, which watches a namespace.
+    pub(crate) async fn start(
+        project: &Project,
+        plane: &ControlPlane,
+        namespace: &str,
+        faults: Faults,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
+        let client = plane.client_with(&faults).await.unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let metrics = free.local_addr().unwrap().to_string();
+        drop(free);
+        let change = |options: &mut Options| {
+            options.metrics_bind_address.clone_from(&metrics);
+            change(options);
+        };
+        let operator = InProcessOperator::with(project, client, namespace, |chart| chart, change);
+        Self {
+            faults,
+            metrics,
+            _operator: operator,
+        }
+    }
+
+    /// Returns how many reconciles have completed; none before the metrics are served.
+    pub(crate) async fn reconciles(&self) -> u64 {
+        let Ok(mut connection) = tokio::net::TcpStream::connect(&self.metrics).await else {
+            return 0;
+        };
         let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         connection.write_all(request).await.unwrap();
         let mut text = String::new();
@@ -64,7 +91,7 @@ impl Running {
     }
 
     /// Waits for this many more reconciles.
-    async fn more_reconciles(&self, count: u64) {
+    pub(crate) async fn more_reconciles(&self, count: u64) {
         let end = self.reconciles().await + count;
         let enough = async || self.reconciles().await >= end;
         wait::until(LIMIT, "further reconciles", enough)
@@ -97,25 +124,11 @@ impl Fixture {
 
     /// Starts an operator with this name.
     async fn start_as(&self, name: &str, faults: Faults) -> Running {
-        let client = self.plane.client_with(&faults).await.unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let metrics = free.local_addr().unwrap().to_string();
-        drop(free);
-        let operator = InProcessOperator::with(
-            &self.project,
-            client,
-            self.namespace.name(),
-            |chart| chart,
-            |options| {
-                options.metrics_bind_address.clone_from(&metrics);
-                name.clone_into(&mut options.operator_name);
-            },
-        );
-        Running {
-            faults,
-            metrics,
-            _operator: operator,
-        }
+        let watched = self.namespace.name();
+        Running::start(&self.project, self.plane, watched, faults, |options| {
+            name.clone_into(&mut options.operator_name);
+        })
+        .await
     }
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {

@@ -16,9 +16,7 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hybrid_operator_test::{ControlPlane, Options, wait};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, PostParams};
+use hybrid_operator_test::{ControlPlane, Options};
 
 use program::{Program, Start};
 
@@ -61,7 +59,8 @@ async fn main() {
     }
     plane.stop();
     let section = report::section(&programs, &starts);
-    report::write(&root.join("docs/benchmarks.md"), &section);
+    let path = root.join("docs/benchmarks.md");
+    start_benchmark::write_section(&path, report::HEADING, &section);
     eprintln!("{section}");
 }
 
@@ -117,26 +116,6 @@ fn path_of(variable: &str) -> Option<PathBuf> {
 /// Creates the definition of the kind, and waits until it is served.
 async fn define(plane: &ControlPlane, path: &Path) {
     let text = std::fs::read_to_string(path).expect("the definition");
-    let definition: CustomResourceDefinition = go_yaml::from_str(&text).expect("a definition");
-    let client = plane.client().await.expect("a client");
-    let definitions: Api<CustomResourceDefinition> = Api::all(client);
-    let created = definitions
-        .create(&PostParams::default(), &definition)
-        .await;
-    let name = created
-        .expect("the definition is new")
-        .metadata
-        .name
-        .expect("a name");
-    let established = |object: Option<&CustomResourceDefinition>| {
-        let status = object.and_then(|object| object.status.as_ref());
-        let mut conditions = status
-            .into_iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
-    };
-    let limit = Duration::from_secs(30);
-    wait::object(&definitions, &name, "Established", limit, established)
-        .await
-        .expect("Established");
+    let definition = go_yaml::from_str(&text).expect("a definition");
+    start_benchmark::define(plane.client().await.expect("a client"), &definition).await;
 }

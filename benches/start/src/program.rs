@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use start_benchmark::cpu;
+
 /// Time between two requests to `/readyz`.
 const POLL: Duration = Duration::from_micros(500);
 
@@ -117,16 +119,6 @@ fn is_ready(address: SocketAddr) -> bool {
     connection.write_all(request.as_bytes()).is_ok()
         && connection.read_exact(&mut answer).is_ok()
         && &answer == b"HTTP/1.1 200"
-}
-
-/// Returns the processor time of all threads.
-fn cpu(id: u32) -> Duration {
-    let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
-    let times = threads.filter_map(|thread| {
-        let times = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        times.split_whitespace().next()?.parse().ok()
-    });
-    times.map(Duration::from_nanos).sum()
 }
 
 /// Returns the number of page faults, minor and major.

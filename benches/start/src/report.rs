@@ -1,14 +1,12 @@
 //! Writes the section about starts into `docs/benchmarks.md`.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::program::{Program, Start};
 
-/// Where the section begins; it ends with the file. `benches/corpus` writes what is before it.
-const HEADING: &str = "## Start and memory";
+/// Where the section begins.
+pub(crate) const HEADING: &str = "## Start and memory";
 
 /// Returns the section.
 pub(crate) fn section(programs: &[Program], starts: &[Vec<Start>]) -> String {
@@ -53,13 +51,6 @@ pub(crate) fn section(programs: &[Program], starts: &[Vec<Start>]) -> String {
         );
     }
     text
-}
-
-/// Replaces the section in the file.
-pub(crate) fn write(path: &Path, section: &str) {
-    let text = fs::read_to_string(path).expect("the report of benches/corpus");
-    let before = text.split(HEADING).next().expect("a text").trim_end();
-    fs::write(path, format!("{before}\n\n{section}")).expect("a writable report");
 }
 
 fn milliseconds(time: Duration) -> f64 {

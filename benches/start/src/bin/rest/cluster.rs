@@ -1,0 +1,116 @@
+//! Custom resources, and what the kubelet and a registry that is down would write.
+
+use futures::{StreamExt, stream};
+use hybrid_operator_test::ControlPlane;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::Case;
+
+/// Number of requests at a time.
+const AT_ONCE: usize = 10;
+
+/// Defines the kind, and creates the namespaces of a case.
+pub(crate) async fn prepare(plane: &ControlPlane, case: &Case) -> Client {
+    let client = plane.client().await.unwrap();
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "widgets.bench.example.com"},
+        "spec": {
+            "group": "bench.example.com", "scope": "Namespaced",
+            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
+            }],
+        },
+    });
+    let definition = serde_json::from_value(definition).unwrap();
+    start_benchmark::define(client.clone(), &definition).await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    for number in 0..case.namespaces {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(case.namespace(number));
+        let created = namespaces.create(&PostParams::default(), &namespace).await;
+        drop(created.unwrap());
+    }
+    client
+}
+
+/// Creates the custom resources of a case.
+pub(crate) async fn create(client: &Client, case: &Case) {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("bench.example.com", "v1", "Widget"));
+    let created = (0..case.releases).map(|number| {
+        let widgets: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), &case.namespace(number), &kind);
+        let mut widget = DynamicObject::new(&format!("w{number}"), &kind);
+        let pod = if case.is_unready(number) {
+            json!("pending")
+        } else {
+            Value::Null
+        };
+        widget.data = json!({"spec": {"pod": pod}});
+        async move {
+            let created = widgets.create(&PostParams::default(), &widget).await;
+            drop(created.unwrap());
+        }
+    });
+    stream::iter(created)
+        .buffer_unordered(AT_ONCE)
+        .collect::<()>()
+        .await;
+}
+
+/// Says of each Pod that its image cannot be pulled, as a kubelet does.
+pub(crate) async fn refuse_images(client: &Client) {
+    let all: Api<Pod> = Api::all(client.clone());
+    let pods = all.list(&ListParams::default()).await.unwrap().items;
+    let ours = pods
+        .into_iter()
+        .filter(|pod| pod.namespace().is_some_and(|it| it.starts_with("tenant-")));
+    let told = ours.map(|pod| async move {
+        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap());
+        let image = "registry.example.com/main:1";
+        let status = json!({"status": {"phase": "Pending", "containerStatuses": [{
+            "name": "main", "image": image, "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {
+                "reason": "ImagePullBackOff",
+                "message": format!("Back-off pulling image \"{image}\""),
+            }},
+        }]}});
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let patch = Patch::Merge(&status);
+        let patched = pods
+            .patch_status(&name, &PatchParams::default(), &patch)
+            .await;
+        drop(patched.unwrap());
+        let event = json!({
+            "metadata": {"name": format!("{name}.1"), "namespace": namespace},
+            "involvedObject": {
+                "kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name,
+                "uid": pod.metadata.uid,
+            },
+            "type": "Warning", "reason": "Failed", "count": 12, "source": {"component": "kubelet"},
+            "message": format!("Failed to pull image \"{image}\": dial tcp 192.0.2.1:443: connect: connection refused"),
+            "lastTimestamp": "2025-01-01T00:00:00Z",
+        });
+        let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let event = serde_json::from_value(event).unwrap();
+        drop(events.create(&PostParams::default(), &event).await.unwrap());
+    });
+    stream::iter(told)
+        .buffer_unordered(AT_ONCE)
+        .collect::<()>()
+        .await;
+}
+
+/// Returns the number of Pods of the releases.
+pub(crate) async fn pods(client: &Client) -> usize {
+    let all: Api<Pod> = Api::all(client.clone());
+    let pods = all.list(&ListParams::default()).await.unwrap().items;
+    let ours = |pod: &&Pod| pod.namespace().is_some_and(|it| it.starts_with("tenant-"));
+    pods.iter().filter(ours).count()
+}

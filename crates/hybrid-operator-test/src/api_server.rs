@@ -24,7 +24,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `request`, `status` | requests, and failures in the words of the server |
-//! | `kinds`, `schema`, `names`, `metadata`, `typed` | kinds, and what is valid |
+//! | `kinds`, `schema`, `list_types`, `names`, `metadata`, `typed` | kinds, and what is valid |
 //! | `store` | objects, and the log of their changes |
 //! | `server` | the way of a request |
 //! | `reading`, `writing`, `deleting`, `scale`, `watching` | verbs |
@@ -44,6 +44,7 @@ mod discovery;
 mod fields;
 mod garbage;
 mod kinds;
+mod list_types;
 mod managed;
 mod metadata;
 mod names;
@@ -297,6 +298,7 @@ fn response(
             }
             (code, whole(body.to_string()))
         }
+        Ok(Reply::Json { code, text }) => (code, whole(text)),
         Ok(Reply::Text(text)) => {
             media_type = "text/plain";
             (200, whole(text))

@@ -162,7 +162,7 @@ impl Server {
             resource: Arc::clone(&change.resource),
             key: key_of(&last),
         };
-        let (before, after) = (change.before.as_deref(), change.after.as_deref());
+        let (before, after) = (change.before(), change.after());
         self.controllers.index(&object, before, after);
         match (
             change.resource.group.as_str(),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::definitions;
+use super::fields::{kind_text, object_text};
 use super::kinds::{Kind, Version};
 use super::metadata;
 use super::object::set;
 use super::status::{Cause, Failure, Named};
+use super::store::{Read, Stored};
 use super::typed;
 
 /// An object of a request, in the version of the request.
@@ -26,9 +28,36 @@ pub(super) fn body(kind: &Kind, version: &Version, object: Value) -> Result<Deco
 }
 
 /// Decodes an object that a patch has changed.
-pub(super) fn patched(kind: &Kind, version: &Version, object: Value) -> Result<Decoded, Failure> {
-    let text = object.to_string();
-    object_of(kind, version, object).map_err(|why| invalid_patch(text, &why))
+pub(super) fn patched(
+    kind: &Kind,
+    version: &Version,
+    object: Value,
+    text: impl FnOnce() -> String,
+) -> Result<Decoded, Failure> {
+    object_of(kind, version, object).map_err(|why| invalid_patch(text(), &why))
+}
+
+/// Sets the defaults of an object that a server-side apply has merged. Nothing is removed from custom resources until
+/// they are read from the store.
+pub(super) fn applied(
+    kind: &Kind,
+    version: &Version,
+    applied: &Value,
+    mut object: Value,
+) -> Result<Value, Failure> {
+    if !kind.rules.custom {
+        let decoded = object_of(kind, version, object).map_err(|why| {
+            let (object, kind) = (object_text(applied), kind_text(applied));
+            Failure::internal(format!(
+                "failed to convert new object ({object}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}"
+            ))
+        })?;
+        return Ok(decoded.object);
+    }
+    if let Some(schema) = &version.schema {
+        schema.fill_defaults(&mut object);
+    }
+    Ok(object)
 }
 
 /// The patched object cannot be decoded.
@@ -127,38 +156,59 @@ fn object_of(kind: &Kind, version: &Version, mut object: Value) -> Result<Decode
 
 /// Converts a stored object to a version. The conversion of custom resources is `None`: only the
 /// version changes, and what the other version does not have is dropped.
-pub(super) fn to_version(kind: &Kind, version: &Version, object: &Arc<Value>) -> Arc<Value> {
+pub(super) fn to_version(kind: &Kind, version: &Version, object: &Arc<Stored>) -> Arc<Stored> {
     if !kind.rules.custom {
         return Arc::clone(object);
     }
-    let mut converted = (**object).clone();
-    if let Some(schema) = &kind.stored_schema {
+    let shown = |read: &Read| match &read.object {
+        Some(shown) => Arc::clone(shown),
+        None => Arc::clone(object),
+    };
+    let is_same = |read: &Read| read.since == kind.since && read.api_version == version.api_version;
+    if let Some(read) = object.read.get().filter(|read| is_same(read)) {
+        return shown(read);
+    }
+    let converted = converted(kind, version, object);
+    let read = Read {
+        since: kind.since,
+        api_version: version.api_version.clone(),
+        object: (converted != ***object).then(|| Arc::new(Stored::new(converted))),
+    };
+    let result = shown(&read);
+    // Only the first reading is remembered.
+    drop(object.read.set(read));
+    result
+}
+
+fn converted(kind: &Kind, version: &Version, object: &Value) -> Value {
+    let mut converted = object.clone();
+    // What is stored has metadata of the right types.
+    drop(metadata::decode(kind, &mut converted));
+    let stored = object.get("apiVersion").and_then(Value::as_str);
+    let stored = stored.unwrap_or_default();
+    if let Some(schema) = kind.schemas.get(stored) {
         schema.prune(&mut converted);
         schema.drop_nulls(&mut converted);
         schema.fill_defaults(&mut converted);
     }
-    if version.name != kind.stored {
-        set(
-            &mut converted,
-            "apiVersion",
-            kind.api_version(&version.name),
-        );
+    if version.api_version != stored {
+        set(&mut converted, "apiVersion", version.api_version.clone());
         if let Some(schema) = &version.schema {
             schema.prune(&mut converted);
             schema.drop_nulls(&mut converted);
         }
     }
-    Arc::new(converted)
+    converted
 }
 
 /// Converts an object of a request to the version in which it is stored.
 pub(super) fn to_stored(kind: &Kind, mut object: Value) -> Value {
     if kind.rules.custom {
-        set(&mut object, "apiVersion", kind.api_version(&kind.stored));
-        if let Some(schema) = &kind.stored_schema {
+        if let Some(schema) = &kind.stored.schema {
             schema.prune(&mut object);
             schema.drop_nulls(&mut object);
         }
+        set(&mut object, "apiVersion", kind.stored.api_version.clone());
     }
     object
 }

@@ -37,7 +37,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
         return;
     }
     let stored = stored_version(object);
-    let stored = stored.map_or(Value::Null, |version| json!([version]));
+    let stored = stored.map_or(Value::Null, |version| json!([text(version, "/name")]));
     let names = json!({"plural": "", "kind": ""});
     let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": stored});
     set(object, "status", status);
@@ -68,7 +68,7 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
     if !is_definition(kind) {
         return;
     }
-    let stored = stored_version(object).map(Value::from);
+    let stored = stored_version(object).map(|version| Value::from(text(version, "/name")));
     let mut versions = items(at(object, &["status", "storedVersions"])).to_vec();
     if let Some(stored) = stored
         && !versions.contains(&stored)
@@ -78,10 +78,10 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
     }
 }
 
-fn stored_version(object: &Value) -> Option<String> {
+/// Returns the version in which objects are stored.
+fn stored_version(object: &Value) -> Option<&Value> {
     let mut versions = items(at(object, &["spec", "versions"])).iter();
-    let stored = versions.find(|version| version.get("storage") == Some(&Value::Bool(true)))?;
-    Some(text(stored, "/name"))
+    versions.find(|version| version.get("storage") == Some(&Value::Bool(true)))
 }
 
 /// Returns what is invalid in a definition.
@@ -122,6 +122,7 @@ pub(super) fn validate(
             detail,
         ));
     }
+    causes.extend(stored_versions(object, versions));
     for version in versions {
         if let Some(schema) = version.pointer("/schema/openAPIV3Schema") {
             Schema::parse(schema).map_err(Failure::unmodelled)?;
@@ -139,6 +140,22 @@ pub(super) fn validate(
         causes.extend(unchanged(object, before, "/spec/names/kind"));
     }
     Ok(causes)
+}
+
+/// Returns what is wrong with the record of the versions in which objects may be stored.
+fn stored_versions(object: &Value, versions: &[Value]) -> Vec<Cause> {
+    let stored = items(at(object, &["status", "storedVersions"])).iter();
+    let missing = stored.enumerate().filter_map(|(index, stored)| {
+        let name = stored.as_str().unwrap_or_default();
+        if versions.iter().any(|version| text(version, "/name") == name) {
+            return None;
+        }
+        let detail = format!(
+            "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+        );
+        Some(Cause::invalid(format!("status.storedVersions[{index}]"), stored, &detail))
+    });
+    missing.collect()
 }
 
 fn unchanged(object: &Value, before: &Value, path: &str) -> Option<Cause> {
@@ -211,7 +228,14 @@ pub(super) fn react(server: &mut Server, change: &Change) {
             {
                 let former = server.kinds.of(&resource).cloned();
                 let versions = kind.versions.clone();
-                server.kinds.add(kind);
+                let before = change.before().and_then(|before| before.get("spec"));
+                let same = before == after.get("spec");
+                let since = match &former {
+                    // Only another specification closes watches.
+                    Some(former) if same => former.since,
+                    _ => change.version,
+                };
+                server.kinds.add(Kind { since, ..kind });
                 register(server, &resource.group, &versions, former.as_ref());
             }
             server.schedule(Task::Definition(meta(after, "name").to_owned()));
@@ -312,22 +336,8 @@ pub(super) fn advance(server: &mut Server, name: &str) {
     );
     write_status(server, &live, &changed);
     let resource = resource_of(&live);
-    let mut namespaces: Vec<String> = server
-        .objects(&resource, None)
-        .into_iter()
-        .filter(|(_, object)| !is_deleting(object))
-        .map(|(key, _)| key.namespace)
-        .collect();
-    namespaces.dedup();
     if let Some(kind) = server.kinds.of(&resource).cloned() {
-        for namespace in namespaces {
-            drop(server.act_as(
-                PROGRAM,
-                Method::DELETE,
-                kind.path_in(&kind.stored, &namespace, ""),
-                "",
-            ));
-        }
+        server.delete_all(&kind);
     }
     if server.objects(&resource, None).is_empty()
         && let Some(live) = server.store.get(&definitions(), &cluster_key(name))
@@ -425,6 +435,7 @@ fn kind_of(definition: &Value) -> Option<Kind> {
             .collect()
     };
     let terminating = is_true(definition, "Terminating");
+    let stored = stored_version(definition)?;
     let all = items(at(definition, &["spec", "versions"]));
     let served = all
         .iter()
@@ -437,10 +448,10 @@ fn kind_of(definition: &Value) -> Option<Kind> {
     let versions = served.map(|version| version_of(&group, version, &types));
     let mut versions: Vec<Version> = versions.collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
-    let stored = stored_version(definition)?;
-    let stored_version = all
-        .iter()
-        .find(|version| text(version, "/name") == stored)?;
+    let schemas = all.iter().filter_map(|version| {
+        let version = version_of(&group, version, &types);
+        Some((version.api_version, version.schema?))
+    });
     let verbs = [
         "delete",
         "deletecollection",
@@ -464,8 +475,9 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         categories: texts("/status/acceptedNames/categories"),
         verbs: verbs.map(|verb| (*verb).to_owned()).collect(),
         versions,
-        stored,
-        stored_schema: version_of(&group, stored_version, &types).schema,
+        stored: version_of(&group, stored, &types),
+        schemas: schemas.collect(),
+        since: 0,
         replicas: replicas_of(definition),
         rules: Rules {
             custom: true,

@@ -15,7 +15,7 @@ use super::request::Call;
 use super::selectors::Selector;
 use super::server::{Place, Reply, Server};
 use super::status::{Cause, Failure};
-use super::store::{Change, Key, key_of};
+use super::store::{Change, Key, Stored, key_of};
 use super::writing::answer;
 use super::{definitions, namespaces};
 
@@ -154,11 +154,29 @@ impl Server {
         Ok(listed)
     }
 
+    /// Deletes all objects of a kind that are not being deleted yet, also of one that is not served.
+    pub(super) fn delete_all(&mut self, kind: &Arc<Kind>) {
+        for (key, object) in self.objects(&kind.resource, None) {
+            if is_deleting(&object) {
+                continue;
+            }
+            let place = Place {
+                kind: Arc::clone(kind),
+                version: kind.stored.clone(),
+                namespace: Some(key.namespace.clone()).filter(|name| !name.is_empty()),
+                name: None,
+            };
+            // Without preconditions it does not fail.
+            drop(self.delete_object(&place, &key, &object, &Wanted::default()));
+        }
+        self.observe();
+    }
+
     fn delete_object(
         &mut self,
         place: &Place,
         key: &Key,
-        existing: &Arc<Value>,
+        existing: &Arc<Stored>,
         wanted: &Wanted,
     ) -> Result<Deleted, Failure> {
         let kind = &place.kind;
@@ -203,18 +221,18 @@ impl Server {
     fn store_marked(
         &mut self,
         kind: &Kind,
-        existing: &Arc<Value>,
+        existing: &Arc<Stored>,
         marked: Value,
         dry_run: bool,
-    ) -> Arc<Value> {
+    ) -> Arc<Stored> {
         let marked = to_stored(kind, marked);
-        if marked == **existing {
+        if marked == ***existing {
             return Arc::clone(existing);
         }
         if dry_run {
-            return Arc::new(marked);
+            return Arc::new(Stored::new(marked));
         }
-        self.store.put(&kind.resource, &marked)
+        self.store.put(&kind.resource, marked)
     }
 }
 
@@ -243,7 +261,7 @@ fn check_preconditions(kind: &Kind, existing: &Value, wanted: &Wanted) -> Result
 
 enum Deleted {
     Now,
-    Later(Arc<Value>),
+    Later(Arc<Stored>),
 }
 
 /// Returns the finalizers that hold an object when it is deleted.

@@ -4,7 +4,7 @@
 //! the server:
 //!
 //! 1. The store decodes the request and sets defaults.
-//! 2. [`update`], or [`apply`], after which the store sets defaults again (those of definitions also remove nulls).
+//! 2. [`update`], or [`apply`], after which the store sets defaults again if the object has changed.
 //! 3. [`keep_times`], just before the store decides whether the object changed.
 //!
 //! Values that the server sets later, such as `spec.clusterIP` of a Service, are nobody's, so that they must not be in
@@ -83,9 +83,16 @@ pub(crate) struct Writer<'a> {
     pub(crate) now: &'a str,
 }
 
-/// Applies an object.
-///
-/// Returns the merged object with its entries. Without a `live` object it is created.
+/// An applied object.
+#[derive(Debug, Clone)]
+pub(crate) struct Applied {
+    /// The merged object, with its entries.
+    pub(crate) object: Value,
+    /// Whether the merge changed the object. The server sets defaults then.
+    pub(crate) is_changed: bool,
+}
+
+/// Applies an object. Without a `live` object it is created.
 ///
 /// # Errors
 ///
@@ -96,7 +103,7 @@ pub(crate) fn apply(
     type_: &TypeRef,
     writer: &Writer<'_>,
     force: bool,
-) -> Result<Value, ApplyError> {
+) -> Result<Applied, ApplyError> {
     let reset = reset_fields(type_, writer)?;
     let stored = live;
     let live = &live
@@ -166,10 +173,11 @@ pub(crate) fn apply(
     if merged.is_some() {
         managed.times.insert(id, writer.now.to_owned());
     }
+    let is_changed = merged.is_some();
     let mut object = merged.unwrap_or_else(|| live.clone());
     managed.write(&mut object);
     type_.reset.restore(stored, &mut object, writer.subresource);
-    Ok(object)
+    Ok(Applied { object, is_changed })
 }
 
 /// Returns a created, updated or otherwise patched object with its entries.
@@ -214,19 +222,48 @@ pub(crate) fn update(
 
 /// Gives a written object the times of the stored one if there is no other difference, so that nothing is written.
 pub(crate) fn keep_times(live: &Value, new: Value) -> Value {
-    let timeless = |object: &Value| {
-        let mut object = object.clone();
-        let entries = object.pointer_mut("/metadata/managedFields");
-        for entry in entries.and_then(Value::as_array_mut).into_iter().flatten() {
-            entry.as_object_mut().map(|entry| entry.remove("time"));
-        }
-        object
+    let (Some(one), Some(two)) = (live.as_object(), new.as_object()) else {
+        return new;
     };
-    if path::equal(&timeless(live), &timeless(&new)) {
-        live.clone()
-    } else {
-        new
-    }
+    let same = same_fields(one, two, "metadata", |one, two| {
+        let (Some(one), Some(two)) = (one.as_object(), two.as_object()) else {
+            return path::equal(one, two);
+        };
+        same_fields(one, two, "managedFields", |one, two| {
+            let (Some(one), Some(two)) = (one.as_array(), two.as_array()) else {
+                return path::equal(one, two);
+            };
+            let mut entries = one.iter().zip(two);
+            one.len() == two.len()
+                && entries.all(|(one, two)| match (one.as_object(), two.as_object()) {
+                    (Some(one), Some(two)) => same_fields(one, two, "time", |_, _| true),
+                    _ => false,
+                })
+        })
+    });
+    if same { live.clone() } else { new }
+}
+
+/// Returns whether two objects have the same fields, of which one is compared in another way.
+fn same_fields(
+    one: &serde_json::Map<String, Value>,
+    two: &serde_json::Map<String, Value>,
+    other: &str,
+    same: impl Fn(&Value, &Value) -> bool,
+) -> bool {
+    let null = Value::Null;
+    let rest = |fields: &serde_json::Map<String, Value>| {
+        fields.len() - usize::from(fields.contains_key(other))
+    };
+    rest(one) == rest(two)
+        && one
+            .iter()
+            .filter(|(name, _)| *name != other)
+            .all(|(name, value)| two.get(name).is_some_and(|with| path::equal(value, with)))
+        && same(
+            one.get(other).unwrap_or(&null),
+            two.get(other).unwrap_or(&null),
+        )
 }
 
 fn name<'a>(writer: &Writer<'a>) -> &'a str {
@@ -384,7 +421,7 @@ fn cap(managed: &mut Managed) {
 }
 
 /// Returns the group, version and kind of an object as Go prints them.
-fn kind_text(object: &Value) -> String {
+pub(super) fn kind_text(object: &Value) -> String {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let kind = object["kind"].as_str().unwrap_or_default();
@@ -397,7 +434,7 @@ fn text_of_metadata<'a>(object: &'a Value, name: &str) -> &'a str {
 }
 
 /// Returns the namespace, name and kind of an object as messages have them.
-fn object_text(object: &Value) -> String {
+pub(super) fn object_text(object: &Value) -> String {
     let namespace = text_of_metadata(object, "namespace");
     let name = text_of_metadata(object, "name");
     format!("{namespace}/{name}; {}", kind_text(object))

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::controllers::{Object, Task, owner_uids};
 use super::object::{finalizers, is_deleting, items, meta, meta_field};
 use super::server::Server;
-use super::store::{Change, Key};
+use super::store::{Change, Key, Stored};
 
 /// Makes the tasks that follow from a change.
 pub(super) fn react(server: &mut Server, change: &Change, object: &Object, uid: &str) {
-    let owners = owner_uids(change.after.as_deref());
-    if !owners.is_empty() && owners != owner_uids(change.before.as_deref()) {
+    let owners = owner_uids(change.after());
+    if !owners.is_empty() && owners != owner_uids(change.before()) {
         server.schedule(Task::Collect(object.clone()));
     }
     let Some(after) = &change.after else {
@@ -23,7 +23,7 @@ pub(super) fn react(server: &mut Server, change: &Change, object: &Object, uid: 
         for dependent in dependents.into_iter().flatten() {
             server.schedule(Task::Collect(dependent));
         }
-        let owners: Vec<Object> = waiting_owners(server, change.before.as_deref(), object);
+        let owners: Vec<Object> = waiting_owners(server, change.before(), object);
         for owner in owners {
             server.schedule(Task::Foreground(owner));
         }
@@ -63,7 +63,7 @@ fn is_waiting(object: &Value) -> bool {
 
 /// Returns the owner that a reference names, if it exists with the uid of the reference. An owner is in
 /// the namespace of its dependent, or in none.
-fn owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Object, Arc<Value>)> {
+fn owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Object, Arc<Stored>)> {
     let text = |field: &str| {
         reference
             .get(field)
@@ -148,7 +148,7 @@ pub(super) fn delete_dependents(server: &mut Server, object: &Object) {
     }
     let uid = meta(&live, "uid").to_owned();
     let dependents = server.dependents_of(&uid);
-    let blocks = |dependent: &Arc<Value>| {
+    let blocks = |dependent: &Arc<Stored>| {
         let references = items(meta_field(dependent, "ownerReferences"));
         references.iter().any(|reference| {
             reference.get("uid") == Some(&json!(uid))
@@ -205,7 +205,7 @@ impl Server {
         self.kinds.named(group, text("kind")).is_some()
     }
 
-    fn dependents_of(&self, uid: &str) -> Vec<(Object, Arc<Value>)> {
+    fn dependents_of(&self, uid: &str) -> Vec<(Object, Arc<Stored>)> {
         let dependents = self.controllers.dependents.get(uid).into_iter().flatten();
         dependents
             .filter_map(|object| {

@@ -36,9 +36,11 @@ pub(super) struct Kind {
     /// The versions that are served, the preferred one first.
     pub(super) versions: Vec<Version>,
     /// The version in which objects are stored.
-    pub(super) stored: String,
-    /// The schema of that version.
-    pub(super) stored_schema: Option<Arc<Schema>>,
+    pub(super) stored: Version,
+    /// The schemas of all versions of a definition, by `apiVersion`.
+    pub(super) schemas: BTreeMap<String, Arc<Schema>>,
+    /// The version of the store from which on the kind is served as it is.
+    pub(super) since: u64,
     /// Where objects have their number of replicas.
     pub(super) replicas: Replicas,
     pub(super) rules: Rules,
@@ -132,12 +134,7 @@ impl Kind {
     /// of the server use it, also where another version has more fields, which they then drop.
     pub(super) fn path(&self, namespace: &str, name: &str) -> String {
         let preferred = self.versions.first();
-        let version = preferred.map_or(&self.stored, |version| &version.name);
-        self.path_in(version, namespace, name)
-    }
-
-    /// Returns the path in a version.
-    pub(super) fn path_in(&self, version: &str, namespace: &str, name: &str) -> String {
+        let version = &preferred.unwrap_or(&self.stored).name;
         let mut path = if self.resource.group.is_empty() {
             format!("/api/{version}")
         } else {
@@ -319,8 +316,9 @@ fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
         short_names: texts("shortNames"),
         categories: texts("categories"),
         verbs: texts("verbs"),
-        stored: version.name.clone(),
-        stored_schema: version.schema.clone(),
+        stored: version.clone(),
+        schemas: BTreeMap::new(),
+        since: 0,
         replicas: Replicas::from([(
             version.api_version.clone(),
             version

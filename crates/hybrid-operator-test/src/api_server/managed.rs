@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{self, ApplyError, TypeRef};
+use super::fields::{self, Applied, ApplyError, TypeRef};
 use super::request::Call;
 use super::server::Place;
 use super::status::Failure;
@@ -60,7 +60,7 @@ pub(super) fn apply(
     applied: &Value,
     writer: Writer<'_>,
     force: bool,
-) -> Result<Value, Failure> {
+) -> Result<Applied, Failure> {
     let writer = writer.in_version(&place.version.api_version);
     Ok(fields::apply(
         live,

@@ -9,7 +9,7 @@ use super::controllers::{Object, Task};
 use super::kinds::Kind;
 use super::object::{at, finalizers, is_deleting, items, meta, set_at, set_meta};
 use super::server::Server;
-use super::store::{Change, Key, Resource};
+use super::store::{Change, Key, Resource, Stored};
 
 /// Returns whether a namespace still waits for its contents.
 pub(super) fn is_held(kind: &Kind, object: &Value) -> bool {
@@ -62,7 +62,7 @@ pub(super) fn react_to_content(server: &mut Server, change: &Change, object: &Ob
     }
 }
 
-fn namespace(server: &Server, name: &str) -> Option<Arc<Value>> {
+fn namespace(server: &Server, name: &str) -> Option<Arc<Stored>> {
     let resource = Resource {
         group: String::new(),
         plural: "namespaces".to_owned(),
@@ -102,7 +102,8 @@ pub(super) fn empty(server: &mut Server, name: &str) {
     let kinds: Vec<_> = server
         .kinds
         .all()
-        .filter(|kind| kind.namespaced)
+        // Objects of a kind that is not served stay.
+        .filter(|kind| kind.namespaced && !kind.versions.is_empty())
         .cloned()
         .collect();
     let mut left: Vec<(String, usize, Vec<String>)> = Vec::new();

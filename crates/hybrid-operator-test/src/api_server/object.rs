@@ -9,9 +9,10 @@ pub(super) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
     text.unwrap_or_default()
 }
 
-/// Returns a field of the metadata.
+/// Returns a field of the metadata, unless it is null.
 pub(super) fn meta_field<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
-    object.get("metadata")?.get(field)
+    let value = object.get("metadata")?.get(field)?;
+    (!value.is_null()).then_some(value)
 }
 
 /// Sets a field of the metadata.
@@ -119,4 +120,17 @@ pub(super) fn set_at(object: &mut Value, path: &[&str], value: Value) {
             }
         }
     }
+}
+
+/// Returns whether two objects have the same fields, apart from these.
+pub(super) fn same_except(one: &Value, two: &Value, except: &[&str]) -> bool {
+    let (Some(one), Some(two)) = (one.as_object(), two.as_object()) else {
+        return one == two;
+    };
+    let counts = |name: &&String| !except.contains(&name.as_str());
+    one.keys().filter(counts).count() == two.keys().filter(counts).count()
+        && one
+            .iter()
+            .filter(|(name, _)| counts(name))
+            .all(|(name, value)| two.get(name) == Some(value))
 }

@@ -6,20 +6,16 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::decode::to_version;
-use super::object::{remove, set};
+use super::object::set;
 use super::request::{Call, Form};
 use super::selectors::Selector;
 use super::server::{Place, Reply, Server, formed};
 use super::status::{Cause, Failure};
-use super::store::Key;
+use super::store::{Key, Stored};
+use super::writing::answer;
 
-/// Objects of a resource at a version.
-struct State {
-    shown: u64,
-    /// The last object of the page before.
-    after: Option<Key>,
-    objects: BTreeMap<Key, Arc<Value>>,
-}
+/// A version, the last object of the page before, and the objects of the resource if they are not the present ones.
+type State = (u64, Option<Key>, Option<BTreeMap<Key, Arc<Stored>>>);
 
 impl Server {
     pub(super) fn get(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
@@ -27,9 +23,8 @@ impl Server {
         self.check_not_too_new(call.parameter("resourceVersion"))?;
         let object = self.store.get(&place.kind.resource, &key);
         let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let form = call.form().unwrap_or(Form::Whole);
         let object = to_version(&place.kind, &place.version, &object);
-        Ok(Reply::ok(formed(form, &object)))
+        Ok(answer(call, 200, &object))
     }
 
     /// Returns the log of a Pod, which says nothing but its name.
@@ -59,18 +54,16 @@ impl Server {
             call.parameter("fieldSelector"),
         )?;
         let limit: usize = call.parameter("limit").parse().unwrap_or_default();
-        let State {
-            shown,
-            after,
-            objects,
-        } = self.state(call, place, limit)?;
-        let matching: Vec<(&Key, &Arc<Value>)> = objects
-            .iter()
+        let (shown, after, former) = self.state(call, place, limit)?;
+        let namespace = place.namespace.as_deref();
+        let resource = &place.kind.resource;
+        let objects: Box<dyn Iterator<Item = (&Key, &Arc<Stored>)>> = match &former {
+            Some(objects) => Box::new(objects.iter()),
+            None => Box::new(self.store.list(resource, namespace, None)),
+        };
+        let matching: Vec<(&Key, &Arc<Stored>)> = objects
             .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after))
-            .filter(|(key, _)| {
-                let wanted = place.namespace.as_deref();
-                wanted.is_none_or(|wanted| key.namespace == wanted)
-            })
+            .filter(|(key, _)| namespace.is_none_or(|wanted| key.namespace == wanted))
             .filter(|(_, object)| selector.matches(object))
             .collect();
         let page = if limit == 0 { matching.len() } else { limit };
@@ -87,37 +80,29 @@ impl Server {
             set(&mut metadata, "continue", "");
         }
         let form = call.form().unwrap_or(Form::Whole);
-        let items: Vec<Value> = matching
-            .iter()
-            .take(page)
-            .map(|(_, object)| {
-                let object = to_version(&place.kind, &place.version, object);
-                let mut object = formed(form, &object);
-                if !place.kind.rules.custom && form == Form::Whole {
-                    remove(&mut object, "apiVersion");
-                    remove(&mut object, "kind");
-                }
-                object
-            })
-            .collect();
+        let mut items = Vec::new();
+        for (_, object) in matching.into_iter().take(page) {
+            let object = to_version(&place.kind, &place.version, object);
+            items.push(match form {
+                Form::Metadata => formed(form, &object).to_string(),
+                Form::Whole if place.kind.rules.custom => object.text().to_owned(),
+                Form::Whole => object.item().to_owned(),
+            });
+        }
         let (api_version, kind) = match form {
-            Form::Whole => (
-                place.kind.api_version(&place.version.name),
-                place.kind.list_kind.clone(),
-            ),
-            Form::Metadata => (
-                "meta.k8s.io/v1".to_owned(),
-                "PartialObjectMetadataList".to_owned(),
-            ),
+            Form::Whole => (&*place.version.api_version, &*place.kind.list_kind),
+            Form::Metadata => ("meta.k8s.io/v1", "PartialObjectMetadataList"),
         };
         let items = if items.is_empty() && form == Form::Metadata {
-            Value::Null
+            "null".to_owned()
         } else {
-            items.into()
+            format!("[{}]", items.join(","))
         };
-        Ok(Reply::ok(json!({
-            "apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items,
-        })))
+        let (api_version, kind) = (Value::from(api_version), Value::from(kind));
+        let text = format!(
+            r#"{{"apiVersion":{api_version},"kind":{kind},"metadata":{metadata},"items":{items}}}"#
+        );
+        Ok(Reply::Json { code: 200, text })
     }
 
     /// Returns the objects as the request asks to see them.
@@ -134,11 +119,7 @@ impl Server {
             }
             let (shown, key) = parse_token(token)?;
             let objects = self.store.list_at(resource, shown);
-            return Ok(State {
-                shown,
-                after: Some(key),
-                objects: objects.ok_or_else(expired_token)?,
-            });
+            return Ok((shown, Some(key), Some(objects.ok_or_else(expired_token)?)));
         }
         if version.parse::<u64>().is_err() && !version.is_empty() {
             return Err(Failure::bad_request(format!(
@@ -154,12 +135,11 @@ impl Server {
             _ if exact => wanted,
             _ => self.store.version(),
         };
+        if shown == self.store.version() {
+            return Ok((shown, None, None));
+        }
         let objects = self.store.list_at(resource, shown);
-        Ok(State {
-            shown,
-            after: None,
-            objects: objects.ok_or_else(expired)?,
-        })
+        Ok((shown, None, Some(objects.ok_or_else(expired)?)))
     }
 
     /// Fails for a resource version that the server has not reached.

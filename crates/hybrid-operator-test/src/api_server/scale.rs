@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::decode::to_version;
 use super::fields::scale::{merge, share};
 use super::kinds;
-use super::object::{at, meta, meta_field, set_at, set_meta};
+use super::object::{at, meta, meta_field, remove_meta, set_at, set_meta};
 use super::request::Call;
 use super::server::{Place, Reply, Server};
 use super::status::{Cause, Failure, Named};
@@ -46,7 +46,12 @@ impl Server {
             set_at(&mut live, &["spec", "replicas"], NONE.into());
         }
         share(&object, &mut live, &place.kind.replicas)?;
+        check_first_apply(place, &method, &live)?;
+        let applies = matches!(method, Method::Apply(_));
         let new = self.written(call, &scales, method, Some(&live), Some("scale"))?;
+        if applies {
+            check_conversion(place, &live, &new)?;
+        }
         let wanted = at(&new, &["spec", "replicas"]).and_then(Value::as_i64);
         let wanted = wanted.unwrap_or_default();
         check(place, &object, &new, wanted)?;
@@ -64,6 +69,38 @@ impl Server {
         let updated = self.replace(call, place, &existing, object, None)?;
         Ok(Reply::ok(scale(place, &updated)))
     }
+}
+
+/// Fails for the first apply to the scale of a custom resource, which the server cannot convert.
+fn check_first_apply(place: &Place, method: &Method, live: &Value) -> Result<(), Failure> {
+    let Method::Apply(applied) = method else {
+        return Ok(());
+    };
+    let is_scale = ["apiVersion", "kind"]
+        .iter()
+        .all(|field| applied.get(*field) == live.get(*field));
+    if !place.kind.rules.custom || !is_scale || meta_field(live, "managedFields").is_some() {
+        return Ok(());
+    }
+    Err(Failure::internal(
+        "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1",
+    ))
+}
+
+/// Fails for an apply that changes the scale of a custom resource, which the server cannot convert.
+fn check_conversion(place: &Place, live: &Value, new: &Value) -> Result<(), Failure> {
+    let content = |object: &Value| {
+        let mut content = object.clone();
+        remove_meta(&mut content, "managedFields");
+        content
+    };
+    if !place.kind.rules.custom || content(live) == content(new) {
+        return Ok(());
+    }
+    Err(Failure::internal(format!(
+        "failed to convert new object (/{}; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1",
+        meta(new, "name")
+    )))
 }
 
 /// Fails if a scale is invalid or names another object.

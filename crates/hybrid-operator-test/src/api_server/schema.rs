@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use regex_automata::meta::Regex;
 use serde_json::{Map, Value};
 
+use super::list_types::ListType;
 use super::status::Cause;
 
 /// A schema of custom resources, or of a built-in kind.
@@ -14,10 +15,11 @@ use super::status::Cause;
 #[allow(clippy::struct_excessive_bools, reason = "each is a keyword")]
 pub(super) struct Schema {
     type_: String,
-    properties: BTreeMap<String, Schema>,
+    pub(super) properties: BTreeMap<String, Schema>,
     /// Schema of the values of other fields.
-    additional: Option<Box<Schema>>,
-    items: Option<Box<Schema>>,
+    pub(super) additional: Option<Box<Schema>>,
+    pub(super) items: Option<Box<Schema>>,
+    pub(super) list_type: ListType,
     required: Vec<String>,
     allowed: Vec<Value>,
     default: Option<Value>,
@@ -77,6 +79,7 @@ impl Schema {
             type_: text(schema, "type"),
             additional: one("additionalProperties").transpose()?.map(Box::new),
             items: one("items").transpose()?.map(Box::new),
+            list_type: ListType::parse(schema),
             default: schema.get("default").cloned(),
             nullable: flag("nullable"),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
@@ -230,7 +233,8 @@ impl Schema {
         else {
             return Vec::new();
         };
-        let before = before.and_then(|before| before.get("status"));
+        // A status that was absent was null.
+        let before = before.map(|before| before.get("status").unwrap_or(&Value::Null));
         let causes = schema.validate(status, before).into_iter();
         causes.map(|cause| cause.inside("status")).collect()
     }
@@ -422,7 +426,7 @@ fn text(schema: &Value, key: &str) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {

@@ -13,7 +13,7 @@ use super::controllers::Controllers;
 use super::kinds::{Kind, Kinds, Version, is_built_in_group};
 use super::request::{Call, Form, Target};
 use super::status::Failure;
-use super::store::{Key, Resource, Store};
+use super::store::{Key, Resource, Store, Stored};
 use super::{Denial, Options, discovery, reviews, watching};
 
 /// Everything that the server knows.
@@ -49,6 +49,7 @@ pub(super) struct Signal {
 #[derive(Debug)]
 pub(super) enum Reply {
     Object { code: u16, body: Value },
+    Json { code: u16, text: String },
     Text(String),
     Watch(Box<watching::Watch>),
 }
@@ -341,7 +342,7 @@ impl Server {
         &self,
         resource: &Resource,
         namespace: Option<&str>,
-    ) -> Vec<(Key, Arc<Value>)> {
+    ) -> Vec<(Key, Arc<Stored>)> {
         let objects = self.store.list(resource, namespace, None);
         objects
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
@@ -358,6 +359,14 @@ fn unknown_path(path: &str) -> Failure {
         Failure::no_resource()
     } else {
         Failure::no_page()
+    }
+}
+
+/// Returns an object as the text that a client asks for.
+pub(super) fn text(form: Form, object: &Stored) -> String {
+    match form {
+        Form::Whole => object.text().to_owned(),
+        Form::Metadata => formed(form, object).to_string(),
     }
 }
 

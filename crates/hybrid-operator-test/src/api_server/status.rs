@@ -86,6 +86,14 @@ impl Cause {
         Self::new("FieldValueNotSupported", field, message)
     }
 
+    pub(super) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::new(
+            "FieldValueDuplicate",
+            field,
+            format!("Duplicate value: {value}"),
+        )
+    }
+
     pub(super) fn too_long(field: impl Into<String>, most: u64) -> Self {
         Self::new(
             "FieldValueTooLong",

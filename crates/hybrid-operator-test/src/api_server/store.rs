@@ -1,8 +1,8 @@
 //! Objects, and the log of their changes that watches read.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::Arc;
+use std::ops::{Bound, Deref};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -23,6 +23,60 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
+/// An object as it is stored, and the texts of it that were sent.
+#[derive(Debug)]
+pub(super) struct Stored {
+    value: Value,
+    text: OnceLock<String>,
+    item: OnceLock<String>,
+    pub(super) read: OnceLock<Read>,
+}
+
+/// An object as its kind showed it.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// Since when the kind is served as it is.
+    pub(super) since: u64,
+    pub(super) api_version: String,
+    /// The object if it is shown differently than it is stored.
+    pub(super) object: Option<Arc<Stored>>,
+}
+
+impl Stored {
+    pub(super) fn new(value: Value) -> Self {
+        Self {
+            value,
+            text: OnceLock::new(),
+            item: OnceLock::new(),
+            read: OnceLock::new(),
+        }
+    }
+
+    /// Returns the object as JSON.
+    pub(super) fn text(&self) -> &str {
+        self.text.get_or_init(|| self.value.to_string())
+    }
+
+    /// Returns the object as JSON without its version and kind, which lists of built-in kinds name once.
+    pub(super) fn item(&self) -> &str {
+        self.item.get_or_init(|| {
+            let fields = self.value.as_object().into_iter().flatten();
+            let fields = fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"));
+            let fields =
+                fields.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        })
+    }
+}
+
+impl Deref for Stored {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
 /// A change of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
@@ -31,17 +85,28 @@ pub(super) struct Change {
     pub(super) at: Duration,
     pub(super) resource: Arc<Resource>,
     /// The object before; `None` if it was created.
-    pub(super) before: Option<Arc<Value>>,
+    pub(super) before: Option<Arc<Stored>>,
     /// The object after; `None` if it was deleted.
-    pub(super) after: Option<Arc<Value>>,
+    pub(super) after: Option<Arc<Stored>>,
 }
 
 impl Change {
+    pub(super) fn before(&self) -> Option<&Value> {
+        self.before.as_ref().map(|object| &***object)
+    }
+
+    pub(super) fn after(&self) -> Option<&Value> {
+        self.after.as_ref().map(|object| &***object)
+    }
+
     /// Returns the object after the change; a deleted one as it was, with the version of its deletion.
-    pub(super) fn last(&self) -> Option<Arc<Value>> {
+    pub(super) fn last(&self) -> Option<Arc<Stored>> {
         match (&self.after, &self.before) {
             (Some(after), _) => Some(Arc::clone(after)),
-            (None, Some(before)) => Some(Arc::new(versioned(before, self.version))),
+            (None, Some(before)) => {
+                let deleted = versioned((**before).clone(), self.version);
+                Some(Arc::new(Stored::new(deleted)))
+            }
             (None, None) => None,
         }
     }
@@ -55,7 +120,7 @@ pub(super) struct Store {
     now: Duration,
     /// Changes up to this version are forgotten.
     compacted: u64,
-    objects: BTreeMap<Arc<Resource>, BTreeMap<Key, Arc<Value>>>,
+    objects: BTreeMap<Arc<Resource>, BTreeMap<Key, Arc<Stored>>>,
     log: VecDeque<Change>,
 }
 
@@ -96,7 +161,7 @@ impl Store {
         self.compacted
     }
 
-    pub(super) fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Value>> {
+    pub(super) fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
         self.objects.get(resource)?.get(key).cloned()
     }
 
@@ -107,7 +172,7 @@ impl Store {
         resource: &Resource,
         namespace: Option<&'a str>,
         after: Option<&Key>,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
         let from = match (after, namespace) {
             (Some(key), _) => Bound::Excluded(key.clone()),
             (None, Some(namespace)) => Bound::Included(Key {
@@ -128,7 +193,7 @@ impl Store {
         &self,
         resource: &Resource,
         version: u64,
-    ) -> Option<BTreeMap<Key, Arc<Value>>> {
+    ) -> Option<BTreeMap<Key, Arc<Stored>>> {
         if version < self.compacted {
             return None;
         }
@@ -156,9 +221,9 @@ impl Store {
     }
 
     /// Stores an object under its name and namespace, with a new version.
-    pub(super) fn put(&mut self, resource: &Resource, object: &Value) -> Arc<Value> {
+    pub(super) fn put(&mut self, resource: &Resource, object: Value) -> Arc<Stored> {
         self.version += 1;
-        let object = Arc::new(versioned(object, self.version));
+        let object = Arc::new(Stored::new(versioned(object, self.version)));
         let resource = self.interned(resource);
         let key = key_of(&object);
         let objects = self.objects.entry(Arc::clone(&resource)).or_default();
@@ -223,8 +288,7 @@ pub(super) fn key_of(object: &Value) -> Key {
     }
 }
 
-fn versioned(object: &Value, version: u64) -> Value {
-    let mut object = object.clone();
+fn versioned(mut object: Value, version: u64) -> Value {
     set_meta(&mut object, "resourceVersion", version.to_string());
     object
 }

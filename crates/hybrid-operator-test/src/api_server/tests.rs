@@ -1,5 +1,6 @@
 //! Tests of the server through kube's client, under paused time.
 
+mod applies;
 mod findings;
 
 use std::pin::pin;

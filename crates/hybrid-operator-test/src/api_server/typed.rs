@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::object::{at, copy, items, meta, remove, set, set_at, set_meta};
+use super::object::{at, copy, items, meta, remove, same_except, set, set_at, set_meta};
 use super::status::Cause;
 
 const KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -194,18 +194,14 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, before: &Value) {
         copy(before, object, "type");
     }
     if kind.rules.generation && kind.kind != "PriorityClass" {
-        let content = |object: &Value| {
-            let mut content = object.clone();
-            for field in ["metadata", "status", "apiVersion", "kind"] {
-                remove(&mut content, field);
-            }
-            if kind.kind == "Deployment" {
-                let annotations = at(object, &["metadata", "annotations"]).cloned();
-                set(&mut content, "annotations", annotations.unwrap_or_default());
-            }
-            content
-        };
-        if content(object) != content(before) {
+        let annotations = |object| at(object, &["metadata", "annotations"]);
+        let has_annotations = kind.kind == "Deployment";
+        if !same_except(
+            object,
+            before,
+            &["metadata", "status", "apiVersion", "kind"],
+        ) || (has_annotations && annotations(object) != annotations(before))
+        {
             set_meta(object, "generation", super::object::generation(before) + 1);
         }
     }

@@ -18,9 +18,9 @@ use super::object::{meta, set_meta};
 use super::reading::unparsable;
 use super::request::{Call, Form};
 use super::selectors::Selector;
-use super::server::{Place, Reply, Server, Signal, formed};
+use super::server::{Place, Reply, Server, Signal, formed, text};
 use super::status::{Cause, Failure};
-use super::store::Change;
+use super::store::{Change, Stored};
 use crate::fault::AnswerBody;
 
 /// Time between two bookmarks of a watch without events.
@@ -39,7 +39,7 @@ pub(super) struct Watch {
     seen: u64,
     /// How late the next changes are shown.
     lag: Duration,
-    queue: VecDeque<Value>,
+    queue: VecDeque<String>,
     bookmarks: Option<Instant>,
     deadline: Instant,
     signal: watch::Receiver<Signal>,
@@ -112,26 +112,25 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
         if initial && bookmarks.is_some() {
             watch.push_bookmark(true);
         }
-    } else if from < server.store.compacted() {
-        let message = format!(
-            "too old resource version: {from} ({})",
-            server.store.compacted()
-        );
+    } else if let oldest = server.store.compacted().max(place.kind.since)
+        && from < oldest
+    {
+        let message = format!("too old resource version: {from} ({oldest})");
         let status = Failure::expired(&message).status();
         watch
             .queue
-            .push_back(json!({"type": "ERROR", "object": status}));
+            .push_back(json!({"type": "ERROR", "object": status}).to_string());
         watch.over = true;
     }
     Ok(Reply::Watch(Box::new(watch)))
 }
 
 impl Watch {
-    fn push(&mut self, event: &str, object: &Arc<Value>) {
+    fn push(&mut self, event: &str, object: &Arc<Stored>) {
         let object = to_version(&self.place.kind, &self.place.version, object);
-        let object = formed(self.form, &object);
+        let object = text(self.form, &object);
         self.queue
-            .push_back(json!({"type": event, "object": object}));
+            .push_back(format!(r#"{{"type":"{event}","object":{object}}}"#));
     }
 
     fn push_bookmark(&mut self, is_initial: bool) {
@@ -149,7 +148,7 @@ impl Watch {
         }
         let object = formed(self.form, &object);
         self.queue
-            .push_back(json!({"type": "BOOKMARK", "object": object}));
+            .push_back(json!({"type": "BOOKMARK", "object": object}).to_string());
     }
 
     fn selects(&self, object: &Value) -> bool {
@@ -160,7 +159,7 @@ impl Watch {
 
     /// Queues what a change means for this watch.
     fn show(&mut self, change: &Change) {
-        let selected = |object: &Option<Arc<Value>>| {
+        let selected = |object: &Option<Arc<Stored>>| {
             object.as_ref().is_some_and(|object| self.selects(object))
         };
         let (before, after) = (selected(&change.before), selected(&change.after));
@@ -206,8 +205,8 @@ impl Watch {
             self.lag = server.draw_lag();
         }
         let present = server.kinds.of(&self.place.kind.resource);
-        let version = &self.place.version.name;
-        if present.is_none_or(|kind| kind.version(version).is_none()) || now >= self.deadline {
+        let closed = present.is_none_or(|kind| kind.since != self.place.kind.since);
+        if closed || now >= self.deadline {
             self.over = true;
         }
         if !changes.is_empty() {

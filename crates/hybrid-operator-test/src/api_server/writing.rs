@@ -15,13 +15,13 @@ use super::kinds::Kind;
 use super::managed::{self, Writer};
 use super::object::{
     copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
-    set_meta,
+    same_except, set_meta,
 };
 use super::patches::{json_patch, merge};
 use super::request::{Call, Form};
-use super::server::{Place, Reply, Server, formed};
+use super::server::{Place, Reply, Server, text};
 use super::status::{Cause, Failure};
-use super::store::Key;
+use super::store::{Key, Stored};
 use super::{definitions, metadata, namespaces, typed};
 
 /// Letters of generated names.
@@ -47,7 +47,7 @@ impl Server {
         }
         let now = self.now();
         let mut object = managed::update(place, None, object, Writer::of(call, None, &now))?;
-        let reply = |object: &Value| answer(call, 201, object);
+        let reply = |object: &Stored| answer(call, 201, object);
         if !meta(&object, "name").is_empty() {
             return self
                 .create_named(call, place, object)
@@ -73,7 +73,7 @@ impl Server {
         call: &Call,
         place: &Place,
         mut object: Value,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Stored>, Failure> {
         let kind = &place.kind;
         let name = meta(&object, "name").to_owned();
         self.admit(place, &name)?;
@@ -115,9 +115,10 @@ impl Server {
             if !is_posted && !version.is_empty() {
                 set_meta(&mut object, "resourceVersion", version);
             }
-            return Ok(Arc::new(object));
+            let stored = Arc::new(Stored::new(to_stored(kind, object)));
+            return Ok(to_version(kind, &place.version, &stored));
         }
-        let stored = self.store.put(&kind.resource, &to_stored(kind, object));
+        let stored = self.store.put(&kind.resource, to_stored(kind, object));
         Ok(to_version(kind, &place.version, &stored))
     }
 
@@ -178,6 +179,9 @@ impl Server {
                 } else {
                     schema.validate(object, before)
                 });
+                if before.is_none_or(|before| schema.duplicates(before).is_empty()) {
+                    causes.extend(schema.duplicates(object));
+                }
             }
         } else {
             causes.extend(typed::validate(kind, object, before));
@@ -205,6 +209,7 @@ impl Server {
         let live = existing
             .as_ref()
             .map(|live| to_version(&place.kind, &place.version, live));
+        let live = live.as_ref().map(|live| &***live);
         let may_create = match method {
             Method::Apply(_) => subresource.is_none(),
             Method::Replace(_) => place.kind.rules.creates_on_update && subresource.is_none(),
@@ -215,19 +220,13 @@ impl Server {
         if live.is_none() && !may_create && !is_put {
             return Err(missing());
         }
-        let object = self.written(call, place, method, live.as_deref(), subresource)?;
+        let object = self.written(call, place, method, live, subresource)?;
         let Some(existing) = existing else {
             if !may_create {
                 return Err(missing());
             }
             if is_put {
                 check_uid(place, &object, None)?;
-            } else if !meta(&object, "uid").is_empty() {
-                let uid = meta(&object, "uid");
-                let why = format!(
-                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                );
-                return Err(Failure::conflict(place.kind.named(), &key.name, &why));
             }
             parse_version(meta(&object, "resourceVersion"))?;
             let created = self.create_named(call, place, object)?;
@@ -254,9 +253,19 @@ impl Server {
         let decoded = match method {
             Method::Apply(applied) => {
                 let force = call.flag("force");
-                let object = managed::apply(place, live, &applied, writer, force)?;
-                let decoded = decode::patched(&place.kind, &place.version, object)?;
-                let mut object = decoded.object;
+                let merged = managed::apply(place, live, &applied, writer, force)?;
+                let mut object = merged.object;
+                if merged.is_changed {
+                    object = decode::applied(&place.kind, &place.version, &applied, object)?;
+                }
+                if live.is_none() && !meta(&object, "uid").is_empty() {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                        meta(&object, "uid")
+                    );
+                    let name = place.key().name;
+                    return Err(Failure::conflict(place.kind.named(), &name, &why));
+                }
                 take_namespace(place, &mut object)?;
                 check_name(&object, &place.key().name)?;
                 return Ok(object);
@@ -265,7 +274,12 @@ impl Server {
             Method::Patch(change) => {
                 let mut object = live.cloned().unwrap_or_default();
                 change(&mut object, &call.body)?;
-                decode::patched(&place.kind, &place.version, object)?
+                decode::patched(&place.kind, &place.version, object, || {
+                    let mut object = live.cloned().unwrap_or_default();
+                    // It has succeeded before.
+                    drop(change(&mut object, &call.body));
+                    object.to_string()
+                })?
             }
         };
         let mut object = self.check_unknown(call, place, decoded)?;
@@ -279,10 +293,10 @@ impl Server {
         &mut self,
         call: &Call,
         place: &Place,
-        existing: &Arc<Value>,
+        existing: &Arc<Stored>,
         mut object: Value,
         subresource: Option<&str>,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Stored>, Failure> {
         let kind = &place.kind;
         let key = place.key();
         let version = meta(&object, "resourceVersion").to_owned();
@@ -323,16 +337,20 @@ impl Server {
             if !call.is_dry_run() {
                 self.store.delete(&kind.resource, &key);
             }
-            return Ok(Arc::new(object));
+            return Ok(Arc::new(Stored::new(object)));
         }
         let stored = to_stored(kind, object);
-        if stored == **existing {
+        if stored == ***existing {
             return Ok(to_version(kind, &place.version, existing));
         }
         if call.is_dry_run() {
-            return Ok(to_version(kind, &place.version, &Arc::new(stored)));
+            return Ok(to_version(
+                kind,
+                &place.version,
+                &Arc::new(Stored::new(stored)),
+            ));
         }
-        let stored = self.store.put(&kind.resource, &stored);
+        let stored = self.store.put(&kind.resource, stored);
         Ok(to_version(kind, &place.version, &stored))
     }
 
@@ -397,12 +415,7 @@ fn prepare_update(place: &Place, object: &mut Value, before: &Value) {
     if place.version.has("status") {
         copy(before, object, "status");
     }
-    let content = |object: &Value| {
-        let mut content = object.clone();
-        remove(&mut content, "metadata");
-        content
-    };
-    if content(object) != content(before) {
+    if !same_except(object, before, &["metadata"]) {
         set_meta(object, "generation", generation(before) + 1);
     }
 }
@@ -487,8 +500,7 @@ fn unknown_patch(place: &Place) -> Failure {
 }
 
 /// Returns the answer with an object.
-pub(super) fn answer(call: &Call, code: u16, object: &Value) -> Reply {
-    let form = call.form().unwrap_or(Form::Whole);
-    let body = formed(form, object);
-    Reply::Object { code, body }
+pub(super) fn answer(call: &Call, code: u16, object: &Stored) -> Reply {
+    let text = text(call.form().unwrap_or(Form::Whole), object);
+    Reply::Json { code, text }
 }

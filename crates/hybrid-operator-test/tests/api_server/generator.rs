@@ -1,5 +1,8 @@
 //! Generates requests from a seed.
 
+mod definitions;
+mod ownership;
+
 use fastrand::Rng;
 use http::Method;
 use serde_json::{Value, json};
@@ -13,12 +16,16 @@ pub(crate) enum Event {
     Request(Step),
     /// Both servers' controllers come to rest.
     Rest,
+    /// Both servers serve a changed definition: a dry run shows this number.
+    Served(Step, u32),
 }
 
 pub(crate) struct Generator {
     random: Rng,
     /// Number of prefixes of generated names so far. Each is another, so that lists have one order.
     generated: u32,
+    /// Number of the present definition.
+    edition: u32,
     pub(crate) prefix: String,
 }
 
@@ -26,40 +33,50 @@ pub(crate) struct Generator {
 struct Kind {
     api: &'static str,
     plural: &'static str,
+    name: &'static str,
 }
 
 const KINDS: [Kind; 6] = [
     Kind {
         api: "/api/v1",
         plural: "configmaps",
+        name: "ConfigMap",
     },
     Kind {
         api: "/api/v1",
         plural: "secrets",
+        name: "Secret",
     },
     Kind {
         api: "/api/v1",
         plural: "serviceaccounts",
+        name: "ServiceAccount",
     },
     Kind {
         api: "/apis/rbac.authorization.k8s.io/v1",
         plural: "roles",
+        name: "Role",
     },
     Kind {
         api: "/apis/coordination.k8s.io/v1",
         plural: "leases",
+        name: "Lease",
     },
     Kind {
         api: "",
         plural: "things",
+        name: "Thing",
     },
 ];
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 impl Generator {
     pub(crate) fn new(seed: u64, run: &str) -> Self {
         Self {
             random: Rng::with_seed(seed),
             generated: 0,
+            edition: 0,
             prefix: format!("c{run}-{seed}"),
         }
     }
@@ -94,9 +111,23 @@ impl Generator {
         let passing = self.passing();
         paths.push(format!("/api/v1/namespaces/{passing}"));
         paths.push(format!("/api/v1/namespaces/{passing}/configmaps"));
-        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        paths.push(format!("{definitions}/things.{}", self.group()));
+        for namespace in self.namespaces() {
+            let things = self.things("v2", &namespace);
+            paths.push(things);
+        }
+        paths.push(self.definition_path());
         paths
+    }
+
+    pub(crate) fn definition_path(&self) -> String {
+        format!("{DEFINITIONS}/things.{}", self.group())
+    }
+
+    fn things(&self, version: &str, namespace: &str) -> String {
+        format!(
+            "/apis/{}/{version}/namespaces/{namespace}/things",
+            self.group()
+        )
     }
 
     fn collection(&self, kind: &Kind, namespace: &str) -> String {
@@ -119,48 +150,13 @@ impl Generator {
                 Some(namespace),
             )));
         }
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         events.push(Event::Request(Step::new(
             Method::POST,
-            path,
+            DEFINITIONS,
             Some(self.definition()),
         )));
         events.push(Event::Rest);
         events
-    }
-
-    fn definition(&self) -> Value {
-        let group = self.group();
-        let spec = json!({
-            "type": "object", "required": ["size"], "properties": {
-                "size": {"type": "integer", "minimum": 1, "maximum": 5},
-                "color": {"type": "string", "enum": ["red", "blue"], "default": "red"},
-                "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 4, "minLength": 1},
-                "list": {"type": "array", "maxItems": 2, "items": {"type": "object", "properties": {
-                    "k": {"type": "string", "default": "kk"}, "n": {"type": "number"}}}},
-                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                "port": {"x-kubernetes-int-or-string": true},
-                "map": {"type": "object", "additionalProperties": {"type": "string"}},
-                "null": {"type": "string", "nullable": true},
-                "flag": {"type": "boolean"},
-            },
-        });
-        let status = json!({"type": "object", "properties": {"phase": {"type": "string"}, "n": {"type": "integer"}}});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("things.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]},
-                "versions": [
-                    {"name": "v1", "served": true, "storage": true,
-                     "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.n"}},
-                     "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}}},
-                    {"name": "v2", "served": true, "storage": false,
-                     "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                        "spec": {"type": "object", "properties": {"size": {"type": "integer"}, "color": {"type": "string"}}}}}}},
-                ],
-            },
-        })
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> T {
@@ -182,7 +178,8 @@ impl Generator {
         let other = format!("{}/{name}", collection.replace("/v1/", "/v2/"));
         let request = |step: Step| vec![Event::Request(step)];
         let settled = |step: Step| vec![Event::Request(step), Event::Rest];
-        match self.random.u8(..100) {
+        match self.random.u8(..140) {
+            100.. => self.ownership(kind, &namespace, name),
             0..20 => {
                 let (object, rests) = self.object(kind, &namespace, name);
                 let query = self.query();
@@ -325,8 +322,8 @@ impl Generator {
             "",
             "",
             "",
-            "",
-            "",
+            "?fieldManager=m1",
+            "?fieldManager=m2",
             "?dryRun=All",
             "?fieldValidation=Strict",
             "?fieldValidation=Ignore",
@@ -398,7 +395,7 @@ impl Generator {
         vec![Event::Request(step)]
     }
 
-    fn metadata(&mut self, namespace: &str, name: &str) -> (Value, bool) {
+    fn metadata(&mut self, kind: &Kind, namespace: &str, name: &str) -> (Value, bool) {
         let mut metadata = json!({"name": name});
         let mut rests = false;
         if self.chance(60) {
@@ -424,7 +421,8 @@ impl Generator {
                 json!(["example.com/f", "example.com/g"]),
             ]);
         }
-        if self.chance(10) {
+        // The real garbage collector knows a new kind after half a minute only.
+        if self.chance(if kind.api.is_empty() { 1 } else { 10 }) {
             let (owner, uid) = self.pick(&[("x", "uid"), ("y", "uid"), ("z", "old-uid")]);
             let path = format!("/api/v1/namespaces/{namespace}/configmaps/{owner}");
             let mut reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": format!("{{{{{uid} {path}}}}}")});
@@ -450,7 +448,7 @@ impl Generator {
     }
 
     fn object(&mut self, kind: &Kind, namespace: &str, name: &str) -> (Value, bool) {
-        let (metadata, rests) = self.metadata(namespace, name);
+        let (metadata, rests) = self.metadata(kind, namespace, name);
         let mut object = self.content(kind);
         object["metadata"] = metadata;
         if kind.api.is_empty() {
@@ -479,6 +477,7 @@ impl Generator {
                 json!({}),
                 json!({"data": {"a": "YQ=="}}),
                 json!({"stringData": {"a": "text"}}),
+                json!({"data": {"a": "???"}}),
                 json!({"data": {"a": "YQ=="}, "stringData": {"a": "b", "c": "d"}}),
                 json!({"type": "example.com/t", "data": {"a": "YQ=="}}),
                 json!({"type": "Opaque", "immutable": true, "data": {"i": "YQ=="}}),
@@ -526,6 +525,8 @@ impl Generator {
                 vec![
                     json!([{}]),
                     json!([{"z": 1}, {"k": "v"}]),
+                    json!([{"k": "v", "n": 2}]),
+                    json!([{"k": "w"}]),
                     json!([{}, {}, {}]),
                     json!([{"k": null, "n": 1.5}]),
                 ],
@@ -534,6 +535,16 @@ impl Generator {
             (20, "port", vec![json!(80), json!("http"), json!(true)]),
             (20, "map", vec![json!({"a": "b"}), json!({"a": 1})]),
             (20, "null", vec![Value::Null, json!("n")]),
+            (
+                15,
+                "tags",
+                vec![
+                    json!(["a"]),
+                    json!(["a", "b"]),
+                    json!(["b", "b"]),
+                    json!([]),
+                ],
+            ),
             (20, "flag", vec![json!(true), json!("true"), Value::Null]),
             (10, "unknown", vec![json!(1), json!({"a": 1})]),
             (

@@ -10,8 +10,10 @@
 )]
 
 mod generator;
+mod replay;
 mod sides;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,7 @@ use sides::{Side, Step};
 const REQUESTS: usize = 60;
 
 /// Time limit for the controllers to come to rest.
-const REST: Duration = Duration::from_mins(1);
+const REST: Duration = Duration::from_mins(3);
 
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;
@@ -64,7 +66,7 @@ fn seeds() -> std::ops::Range<u64> {
     let text = std::env::var("API_SERVER_SEEDS").unwrap_or_default();
     match text.split_once("..") {
         Some((from, to)) => from.parse().unwrap()..to.parse().unwrap(),
-        None => 0..8,
+        None => 0..6,
     }
 }
 
@@ -83,7 +85,7 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
     let mut real = Side::new(client);
     let mut history = String::new();
     let mut sent = 0;
-    let mut versions = Vec::new();
+    let mut versions = Versions::new();
     let mut events: std::collections::VecDeque<Event> = generator.first().into();
     loop {
         let Some(event) = events.pop_front() else {
@@ -97,6 +99,9 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
             Event::Request(step) => {
                 sent += 1;
                 let _ = writeln!(history, "  {step}");
+                if step.changes(&generator.definition_path()) {
+                    versions.retain(|path, _| !path.ends_with("/things"));
+                }
                 let (expected, found) = (real.send(&step).await, ours.send(&step).await);
                 if expected != found {
                     return Err(format!(
@@ -109,10 +114,21 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
                 rest(&server, &generator, &mut ours, &mut real)
                     .await
                     .map_err(|why| format!("{why}\n{history}"))?;
-                if versions.is_empty() {
-                    for path in generator.collections() {
-                        versions.push((real.version(&path).await, ours.version(&path).await, path));
+                for path in generator.collections() {
+                    // A changed definition begins anew.
+                    if !versions.contains_key(&path)
+                        && let (Some(their), Some(own)) =
+                            (real.version(&path).await, ours.version(&path).await)
+                    {
+                        versions.insert(path, (their, own));
                     }
+                }
+            }
+            Event::Served(probe, edition) => {
+                if ours.edition(&probe).await == Some(edition.into()) {
+                    served(&real, &probe, edition)
+                        .await
+                        .map_err(|why| format!("{why}\n{history}"))?;
                 }
             }
         }
@@ -128,12 +144,7 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
         );
         real.send(&step).await;
     }
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let step = Step::new(
-        Method::DELETE,
-        format!("{path}/things.{}", generator.group()),
-        None,
-    );
+    let step = Step::new(Method::DELETE, generator.definition_path(), None);
     real.send(&step).await;
     let unmodelled = server.unmodelled();
     if !unmodelled.is_empty() {
@@ -167,8 +178,23 @@ async fn rest(
     }
 }
 
+/// Waits until the real server serves a changed definition.
+async fn served(real: &Side, probe: &Step, edition: u32) -> Result<(), String> {
+    let deadline = Instant::now() + REST;
+    while real.edition(probe).await != Some(edition.into()) {
+        if Instant::now() > deadline {
+            return Err(format!("edition {edition} is not served\n{probe}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// The resource versions of both servers at which the watches of a path begin.
+type Versions = BTreeMap<String, (String, String)>;
+
 async fn compare_watches(
-    versions: &[(String, String, String)],
+    versions: &Versions,
     ours: &mut Side,
     real: &mut Side,
 ) -> Result<(), String> {
@@ -177,16 +203,18 @@ async fn compare_watches(
     };
     let theirs: Vec<String> = versions
         .iter()
-        .map(|(their, _, path)| uri(path, their))
+        .map(|(path, (their, _))| uri(path, their))
         .collect();
     let own: Vec<String> = versions
         .iter()
-        .map(|(_, own, path)| uri(path, own))
+        .map(|(path, (_, own))| uri(path, own))
         .collect();
     let expected = real.watch(&theirs).await;
     let found = ours.watch(&own).await;
-    for ((expected, found), (_, _, path)) in expected.iter().zip(&found).zip(versions) {
-        if expected != found {
+    for ((expected, found), path) in expected.iter().zip(&found).zip(versions.keys()) {
+        // The real server remembers some hundred changes of a kind, which other seeds make, too.
+        let has_forgotten = expected.contains_key("") && !path.ends_with("/things");
+        if expected != found && !has_forgotten {
             return Err(format!("events of {path}\n{}", difference(expected, found)));
         }
     }

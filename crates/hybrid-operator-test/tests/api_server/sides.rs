@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -27,6 +27,7 @@ pub(crate) struct Step {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 pub(crate) const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 pub(crate) const METADATA_LIST: &str =
@@ -41,6 +42,11 @@ impl Step {
             accept: JSON,
             body,
         }
+    }
+
+    /// Returns whether this is a write of the object at a path.
+    pub(crate) fn changes(&self, path: &str) -> bool {
+        self.method != Method::GET && self.uri.split('?').next() == Some(path)
     }
 
     pub(crate) fn patch(uri: impl Into<String>, content_type: &'static str, body: Value) -> Self {
@@ -97,6 +103,19 @@ impl Side {
 
     /// Sends a request and returns the answer as the server gave it.
     async fn raw(&self, step: &Step) -> (u16, Value, Vec<String>) {
+        let response = self.response(step).await;
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter();
+        let mut warnings: Vec<String> = warnings
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect();
+        warnings.sort();
+        let text = text(response).await;
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (code, body, warnings)
+    }
+
+    async fn response(&self, step: &Step) -> Response<Body> {
         let body = step
             .body
             .as_ref()
@@ -109,28 +128,24 @@ impl Side {
             .header("user-agent", "compare")
             .body(Body::from(body.unwrap_or_default().into_bytes()))
             .unwrap();
-        let response = self.client.send(request).await.unwrap();
+        self.client.send(request).await.unwrap()
+    }
+
+    /// Sends a request and returns the code and the text of the answer, with its headers.
+    pub(crate) async fn exact(&mut self, step: &Step) -> (u16, String) {
+        let response = self.response(step).await;
         let code = response.status().as_u16();
-        let warnings = response.headers().get_all("warning").iter();
-        let mut warnings: Vec<String> = warnings
-            .map(|value| value.to_str().unwrap().to_owned())
-            .collect();
-        warnings.sort();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (code, body, warnings)
+        let headers = format!("{:?}", response.headers());
+        let text = text(response).await;
+        let body: Value = serde_json::from_str(&text).unwrap_or_default();
+        self.learn_from(step, code, &body);
+        (code, format!("{headers} {text}"))
     }
 
     /// Sends a request and returns the answer without what differs.
     pub(crate) async fn send(&mut self, step: &Step) -> Answer {
         let (code, body, warnings) = self.raw(step).await;
-        let path = step.uri.split('?').next().unwrap_or_default();
-        self.learn(path, &body);
-        if code < 300 && step.method == Method::POST {
-            let name = body.pointer("/metadata/name").and_then(Value::as_str);
-            self.learn(&format!("{path}/{}", name.unwrap_or_default()), &body);
-        }
+        self.learn_from(step, code, &body);
         let body = self.normal(body);
         Answer {
             code,
@@ -198,13 +213,25 @@ impl Side {
         events
     }
 
-    /// Returns the resource version of a list.
-    pub(crate) async fn version(&self, uri: &str) -> String {
+    /// Returns the resource version of a list; `None` if there is no such path.
+    pub(crate) async fn version(&self, uri: &str) -> Option<String> {
         let (_, body, _) = self.raw(&Step::new(Method::GET, uri, None)).await;
-        body["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        Some(body["metadata"]["resourceVersion"].as_str()?.to_owned())
+    }
+
+    /// Returns the edition of the definition that the answer to a request shows.
+    pub(crate) async fn edition(&self, step: &Step) -> Option<u64> {
+        let (_, body, _) = self.raw(step).await;
+        body["spec"]["edition"].as_u64()
+    }
+
+    fn learn_from(&mut self, step: &Step, code: u16, body: &Value) {
+        let path = step.uri.split('?').next().unwrap_or_default();
+        self.learn(path, body);
+        if code < 300 && step.method == Method::POST {
+            let name = body.pointer("/metadata/name").and_then(Value::as_str);
+            self.learn(&format!("{path}/{}", name.unwrap_or_default()), body);
+        }
     }
 
     fn learn(&mut self, path: &str, object: &Value) {
@@ -266,7 +293,8 @@ impl Side {
                     // The server names some causes twice, and those that follow from other causes.
                     causes.retain(|cause| {
                         let field = cause["field"].as_str().unwrap_or_default();
-                        !field.starts_with('.') && field != "<nil>"
+                        cause["reason"] == "FieldManagerConflict"
+                            || (!field.starts_with('.') && field != "<nil>")
                     });
                     for cause in causes.iter_mut().filter(|cause| cause["field"] == "patch") {
                         cause["message"] = json!("…");
@@ -384,6 +412,17 @@ impl Side {
                 words = format!("{before}{mark} …");
             }
         }
+        // The server looks at fields in any order, and ends at one that is not declared.
+        if words.contains("field not declared in schema")
+            && let Some((before, _)) = words.split_once("): ")
+        {
+            words = format!("{before}): field not declared in schema …");
+        }
+        if let Some((before, list)) = words.split_once("errors:\n") {
+            let mut list: Vec<&str> = list.lines().collect();
+            list.sort_unstable();
+            words = format!("{before}errors: {list:?}");
+        }
         // The causes follow.
         if let Some((before, _)) = words.split_once("is invalid: ") {
             words = format!("{}is invalid: …", masked(before));
@@ -395,6 +434,11 @@ impl Side {
         }
         words
     }
+}
+
+async fn text(response: Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Replaces the ends of generated names, such as `g1-abcde`.

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -11,9 +12,9 @@ use super::go_text;
 #[derive(Debug, Clone)]
 pub(super) enum PathElement {
     /// A field of an object or a key of a map: `f:`.
-    Field(String),
+    Field(Arc<str>),
     /// The item of a list that has these values, sorted by name: `k:`.
-    Key(Vec<(String, Value)>),
+    Key(Arc<[(String, Value)]>),
     /// The item of a set: `v:`.
     Value(Value),
     /// The item of a list by its position: `i:`.
@@ -25,7 +26,7 @@ pub(super) type Path = Vec<PathElement>;
 
 impl PathElement {
     pub(super) fn field(name: &str) -> Self {
-        Self::Field(name.to_owned())
+        Self::Field(name.into())
     }
 
     fn rank(&self) -> u8 {

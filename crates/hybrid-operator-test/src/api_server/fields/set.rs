@@ -1,6 +1,7 @@
 //! Sets of fields, as trees of path elements: `fieldpath.Set` of structured-merge-diff.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use super::schema::{Ref, Schema};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
     members: BTreeSet<PathElement>,
-    children: BTreeMap<PathElement, FieldSet>,
+    children: BTreeMap<PathElement, Arc<FieldSet>>,
 }
 
 impl FieldSet {
@@ -32,12 +33,15 @@ impl FieldSet {
             [last] => {
                 self.members.insert(last.clone());
             }
-            [first, rest @ ..] => self.children.entry(first.clone()).or_default().insert(rest),
+            [first, rest @ ..] => {
+                let child = self.children.entry(first.clone()).or_default();
+                Arc::make_mut(child).insert(rest);
+            }
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.children.values().all(Self::is_empty)
+        self.members.is_empty() && self.children.values().all(|child| child.is_empty())
     }
 
     /// Returns whether a field is a member.
@@ -56,7 +60,7 @@ impl FieldSet {
 
     /// Returns what is below a child of the root.
     pub(super) fn child(&self, element: &PathElement) -> Option<&Self> {
-        self.children.get(element)
+        self.children.get(element).map(|child| &**child)
     }
 
     /// Returns the children of the root that are members or have members below.
@@ -69,8 +73,8 @@ impl FieldSet {
         for (element, theirs) in &other.children {
             children
                 .entry(element.clone())
-                .and_modify(|ours| *ours = ours.union(theirs))
-                .or_insert_with(|| theirs.clone());
+                .and_modify(|ours| *ours = Arc::new(ours.union(theirs)))
+                .or_insert_with(|| Arc::clone(theirs));
         }
         Self {
             members: self.members.union(&other.members).cloned().collect(),
@@ -81,7 +85,7 @@ impl FieldSet {
     pub(super) fn intersection(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, ours)| {
             let both = ours.intersection(other.children.get(element)?);
-            (!both.is_empty()).then(|| (element.clone(), both))
+            (!both.is_empty()).then(|| (element.clone(), Arc::new(both)))
         });
         Self {
             members: self.members.intersection(&other.members).cloned().collect(),
@@ -94,10 +98,10 @@ impl FieldSet {
     pub(super) fn difference(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, ours)| {
             let Some(theirs) = other.children.get(element) else {
-                return Some((element.clone(), ours.clone()));
+                return Some((element.clone(), Arc::clone(ours)));
             };
             let rest = ours.difference(theirs);
-            (!rest.is_empty()).then(|| (element.clone(), rest))
+            (!rest.is_empty()).then(|| (element.clone(), Arc::new(rest)))
         });
         Self {
             members: self.members.difference(&other.members).cloned().collect(),
@@ -112,10 +116,10 @@ impl FieldSet {
                 return None;
             }
             let Some(theirs) = other.children.get(element) else {
-                return Some((element.clone(), ours.clone()));
+                return Some((element.clone(), Arc::clone(ours)));
             };
             let rest = ours.without_subtrees(theirs);
-            (!rest.is_empty()).then(|| (element.clone(), rest))
+            (!rest.is_empty()).then(|| (element.clone(), Arc::new(rest)))
         });
         Self {
             members: self.members.difference(&other.members).cloned().collect(),
@@ -136,14 +140,15 @@ impl FieldSet {
             match (element, atom.map, atom.list) {
                 (PathElement::Field(name), Some((map, _)), _) => {
                     below = map.field_type(name);
-                    if map.fields.contains_key(name) {
+                    if map.fields.contains_key(&**name) {
                         members.insert(element.clone());
                     }
                 }
                 (PathElement::Key(_), _, Some((list, _))) => below = Some(&list.of),
                 _ => {}
             }
-            children.insert(element.clone(), set.with_named_fields(schema, below));
+            let set = set.with_named_fields(schema, below);
+            children.insert(element.clone(), Arc::new(set));
         }
         Self { members, children }
     }
@@ -216,7 +221,7 @@ impl FieldSet {
                 set.members.insert(element.clone());
             }
             if let Some(children) = children {
-                set.children.insert(element, children);
+                set.children.insert(element, Arc::new(children));
             }
         }
         is_member |= set.is_none();

@@ -83,10 +83,16 @@ impl Updater<'_> {
             })?;
         let last = owners.remove(manager);
         let set = self.field_set(root, applied).without_subtrees(self.reset);
+        // Nothing goes if the manager applies all that it applied last.
+        let drops = |last: &Owned| {
+            !last.set.is_empty()
+                && (last.api_version != self.api_version || !last.set.difference(&set).is_empty())
+        };
+        let last = last.filter(drops);
         owners.insert(manager.clone(), self.owned(set, true));
         let new = match last {
-            Some(last) if !last.set.is_empty() => self.pruned(merged, &owners, &last)?,
-            _ => merged,
+            Some(last) => self.pruned(merged, &owners, &last)?,
+            None => merged,
         };
         let (owners, _) = self.transfer(live, &new, owners, manager, force)?;
         Ok(((!equal(live, &new)).then_some(new), owners))

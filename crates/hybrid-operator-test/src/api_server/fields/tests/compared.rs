@@ -12,10 +12,11 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::apply;
 use super::samples::{Random, SAMPLES, Sample, widget_schema};
 use super::server::{Answer, path, send};
 use crate::TestNamespace;
-use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, apply, keep_times, update};
+use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, keep_times, update};
 use crate::api_server::status::Failure;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;

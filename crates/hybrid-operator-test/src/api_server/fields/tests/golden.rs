@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::apply;
 use crate::api_server::fields::error::Cause;
-use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, apply, keep_times, update};
+use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, keep_times, update};
 use crate::api_server::status::Failure;
 
 const NOW: &str = "2026-01-02T03:04:05Z";

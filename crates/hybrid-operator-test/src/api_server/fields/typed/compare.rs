@@ -63,6 +63,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn value(&mut self, type_: &Ref, old: Option<&Value>, new: Option<&Value>) {
+        if old == new {
+            return;
+        }
         let Some(forms) = self.schema.resolve(type_) else {
             let message = format!("schema error: no type found matching: {type_:?}");
             return self.violations.add(&self.path, message);

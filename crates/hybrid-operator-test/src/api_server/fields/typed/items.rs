@@ -48,5 +48,5 @@ pub(super) fn element(schema: &Schema, list: &List, item: &Value) -> Result<Path
         ));
     }
     keys.sort_by(|one, two| one.0.cmp(&two.0));
-    Ok(PathElement::Key(keys))
+    Ok(PathElement::Key(keys.into()))
 }

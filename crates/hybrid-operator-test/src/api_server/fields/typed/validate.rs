@@ -23,7 +23,11 @@ pub(in crate::api_server::fields) struct Violations(Vec<(String, String)>);
 
 impl Violations {
     pub(super) fn add(&mut self, path: &Path, message: impl Into<String>) {
-        self.0.push((path::text(path), message.into()));
+        self.add_at(path::text(path), message);
+    }
+
+    fn add_at(&mut self, path: String, message: impl Into<String>) {
+        self.0.push((path, message.into()));
     }
 
     pub(in crate::api_server::fields) fn is_empty(&self) -> bool {
@@ -61,26 +65,37 @@ pub(in crate::api_server::fields) fn validate(
     let mut walk = Walk {
         schema,
         duplicates,
-        path: Path::new(),
+        path: Vec::new(),
         found: Violations::default(),
     };
     walk.value(type_, value);
     walk.found
 }
 
+/// A step of the path to the present value, which only violations need as a text.
+enum Step<'a> {
+    Field(&'a str),
+    Item(PathElement),
+}
+
 struct Walk<'a> {
     schema: &'a Schema,
     duplicates: Duplicates,
-    path: Path,
+    path: Vec<Step<'a>>,
     found: Violations,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn violation(&mut self, message: impl Into<String>) {
-        self.found.add(&self.path, message);
+        let steps = self.path.iter().map(|step| match step {
+            Step::Field(name) => PathElement::field(name).to_string(),
+            Step::Item(element) => element.to_string(),
+        });
+        let path = steps.collect();
+        self.found.add_at(path, message);
     }
 
-    fn value(&mut self, type_: &Ref, value: &Value) {
+    fn value(&mut self, type_: &Ref, value: &'a Value) {
         let form = self.schema.resolve(type_);
         match form.and_then(|forms| forms.of(Some(value)).form()) {
             None => self.violation(format!("schema error: no type found matching: {type_:?}")),
@@ -94,7 +109,7 @@ impl Walk<'_> {
         }
     }
 
-    fn map(&mut self, map: &Map, value: &Value) {
+    fn map(&mut self, map: &Map, value: &'a Value) {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => return,
@@ -103,7 +118,7 @@ impl Walk<'_> {
             }
         };
         for (name, value) in fields {
-            self.path.push(PathElement::field(name));
+            self.path.push(Step::Field(name));
             let Some(type_) = map.field_type(name) else {
                 self.violation("field not declared in schema");
                 self.path.pop();
@@ -114,7 +129,7 @@ impl Walk<'_> {
         }
     }
 
-    fn list(&mut self, list: &List, relationship: Relationship, value: &Value) {
+    fn list(&mut self, list: &List, relationship: Relationship, value: &'a Value) {
         let values = match value {
             Value::Array(values) => values,
             Value::Null => return,
@@ -136,7 +151,7 @@ impl Walk<'_> {
             if !seen.insert(element.clone()) && self.duplicates == Duplicates::Forbidden {
                 self.violation(format!("duplicate entries for key {element}"));
             }
-            self.path.push(element);
+            self.path.push(Step::Item(element));
             self.value(&list.of, value);
             self.path.pop();
         }

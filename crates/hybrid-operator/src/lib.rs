@@ -12,6 +12,7 @@ mod diagnosis;
 mod duration;
 pub mod helm;
 mod leader;
+mod machine;
 pub mod manager;
 mod naming;
 pub mod native;

@@ -479,7 +479,7 @@ impl Options {
             .ok_or(OptionsError::NoLeaseNamespace)?;
         // Two processes with the same Pod name must not both believe that they hold the lease.
         let mut noise = [0_u8; 4];
-        let _ = getrandom::fill(&mut noise);
+        let _ = host::fill(&mut noise);
         let identity = format!("{}_{:08x}", self.instance, u32::from_ne_bytes(noise));
         Ok(Some(LeaseOptions::new(
             namespace,

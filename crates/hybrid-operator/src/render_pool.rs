@@ -26,11 +26,12 @@
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use helm_core::engine::Cancel;
 use tokio::sync::Semaphore;
+
+use crate::machine;
 
 /// Maximum number of long-running jobs beside the others.
 pub(crate) const LONG_RUNNING: usize = 4;
@@ -62,7 +63,7 @@ pub(crate) struct RenderPool {
 impl Default for RenderPool {
     /// Uses one thread per CPU, minus one for the runtime; at least one.
     fn default() -> Self {
-        let cpus = available_parallelism().map_or(1, usize::from);
+        let cpus = machine::cpus();
         Self::new(cpus.saturating_sub(1))
     }
 }
@@ -95,7 +96,7 @@ impl RenderPool {
         let cancel = guard.0.clone();
         let permit = Arc::new(Mutex::new(permit));
         let held = Arc::clone(&permit);
-        let mut task = tokio::task::spawn_blocking(move || {
+        let mut task = machine::blocking(move || {
             // The permit is released when the job has ended, not when nobody awaits it any more.
             let _held = held;
             (!cancel.is_cancelled()).then(|| job(cancel))

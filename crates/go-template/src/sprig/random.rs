@@ -83,7 +83,7 @@ impl RandomBytes {
 /// Fills a buffer with random bytes.
 pub(super) fn fill(buffer: &mut [u8]) -> Result<(), FuncError> {
     crate::value::vary();
-    getrandom::fill(buffer).map_err(|error| {
+    host::fill(buffer).map_err(|error| {
         FuncError::new(format!(
             "cannot read random numbers from the system: {error}"
         ))

@@ -11,7 +11,8 @@
 //! This state is lost with the process. [`super::recognise`] restores it if the objects still match
 //! the hash in the status.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use host::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -605,7 +606,7 @@ impl Live {
     /// Returns the drifted objects to apply again while their revision is being deployed, and
     /// counts that. Objects that keep changing are left out after [`MAX_REAPPLIES`] times.
     pub(super) fn take_reapplicable(&mut self) -> HashSet<ObjectKey> {
-        let mut accepted = HashSet::new();
+        let mut accepted = HashSet::default();
         for key in self.drifted() {
             if let Some(object) = self.objects.get_mut(&key)
                 && object.reapplied < MAX_REAPPLIES

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use crate::cluster::Primary;
+use crate::machine;
 
 /// The name of the logger.
 const LOGGER: &str = "release";
@@ -73,7 +74,9 @@ impl Done<'_> {
 
     /// Returns the time since the beginning, in milliseconds.
     fn duration(&self) -> Option<String> {
-        let elapsed = Timestamp::now().duration_since(self.began?).unsigned_abs();
+        let elapsed = machine::timestamp()
+            .duration_since(self.began?)
+            .unsigned_abs();
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         Some(format!("{:?}", Duration::from_millis(millis)))
     }

@@ -26,7 +26,7 @@ pub(crate) mod uninstall;
 
 pub(crate) use hooks::{Interrupted, run as run_hooks};
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::time::Duration;
 
 use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey, replaced};

@@ -1,6 +1,6 @@
 //! Matches objects of a manifest with objects of the cluster, in linear time.
 
-use std::collections::HashSet;
+use host::HashSet;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
@@ -19,7 +19,7 @@ impl<'a> ManifestIndex<'a> {
         revision: u32,
         context: &'a ActionContext<'_>,
     ) -> ManifestIndex<'a> {
-        let (mut names, mut runs) = (HashSet::new(), HashSet::new());
+        let (mut names, mut runs) = (HashSet::default(), HashSet::default());
         for object in objects {
             if is_generated(object.object()) {
                 runs.insert(generated_run(&context.primary.uid, revision, object));

@@ -1,6 +1,6 @@
 //! Removes objects that a release no longer has.
 
-use std::collections::HashSet;
+use host::HashSet;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 

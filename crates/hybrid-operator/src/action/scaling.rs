@@ -5,7 +5,7 @@
 //! release has no autoscaler for an object any more, the chart's number counts again, although the
 //! autoscaler still owns the field: nobody takes the ownership from a field manager that is gone.
 
-use std::collections::HashSet;
+use host::HashSet;
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use serde_json::Value;

@@ -7,7 +7,7 @@
 //!
 //! The caller has verified with a fresh GET that the custom resource is being deleted.
 
-use std::collections::HashSet;
+use host::HashSet;
 
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
@@ -117,7 +117,7 @@ async fn remove_but(
         all.extend(objects.into_iter().map(|object| (revision, object)));
     }
     let scopes = context.scopes(all.iter().map(|(_, object)| object)).await?;
-    let mut known = HashSet::new();
+    let mut known = HashSet::default();
     // The newest record that has an object says whether it is to be kept.
     let is_first: Vec<bool> = all
         .iter()

@@ -15,11 +15,11 @@ mod retry;
 use std::path::Path;
 use std::time::Duration;
 
-use http::{HeaderValue, Uri};
-use kube::client::{ClientBuilder, ConfigExt};
+use http::{HeaderValue, Request, Uri};
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tower::ServiceBuilder;
+use tower::{ServiceBuilder, service_fn};
 
 use connections::Connections;
 use connector::{Connector, Protocol};
@@ -127,6 +127,27 @@ fn connect_by(
         .layer(config.extra_headers_layer().map_err(setup)?)
         .service(Connections::new(connector));
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Creates the client of a process over one that stands for the network.
+pub(crate) fn over(
+    network: Client,
+    counts: &Counts,
+    gate: &LeaderGate,
+    deadlines: Deadlines,
+) -> Client {
+    let namespace = network.default_namespace().to_owned();
+    let base = service_fn(move |request: Request<Body>| {
+        let network = network.clone();
+        async move { network.send(request).await }
+    });
+    let service = ServiceBuilder::new()
+        .layer(CountLayer::new(counts.clone()))
+        .layer(RetryLayer::default())
+        .layer(LeaderGateLayer::new(gate.clone()))
+        .layer(DeadlineLayer(deadlines))
+        .service(base);
+    ClientBuilder::new(service, namespace).build()
 }
 
 /// Returns whether a request is a watch.

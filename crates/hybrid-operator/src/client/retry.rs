@@ -63,7 +63,7 @@ fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> D
     );
     // Jitter, so that clients that were rejected together do not retry together.
     let mut noise = [0_u8];
-    let _ = getrandom::fill(&mut noise);
+    let _ = host::fill(&mut noise);
     let jitter = wait / 4 * u32::from(noise[0]) / 256;
     wait.min(bounds.longest_wait) + jitter
 }

@@ -7,7 +7,7 @@
 //! RBAC: `get` on custom resource definitions; `list` on their kinds, and on all kinds in a namespace
 //! that a chart creates.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::fmt;
 
 use futures::StreamExt;
@@ -249,7 +249,7 @@ async fn others_of_kind(
         cluster,
         claimant,
         checked: namespace,
-        known: HashMap::new(),
+        known: HashMap::default(),
     };
     for live in &objects {
         if let Whose::Owner(owner) = whose(live, claimant)

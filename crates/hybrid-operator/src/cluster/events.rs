@@ -19,6 +19,8 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::json;
 use tracing::{debug, info, warn};
 
+use crate::machine;
+
 /// Number of core events whose repetitions are counted.
 const MAX_COUNTED: usize = 256;
 /// How long a repetition is counted in the first event, as in client-go.
@@ -100,7 +102,7 @@ impl EventSender {
     ) -> Result<(), kube::Error> {
         let namespace = reference.namespace.as_deref().unwrap_or("default");
         let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
-        let (hash, now) = (hash(event, reference), Timestamp::now());
+        let (hash, now) = (hash(event, reference), machine::timestamp());
         let is_recent =
             |known: &Counted| now.duration_since(known.last).unsigned_abs() < COUNTED_FOR;
         let known = {

@@ -40,7 +40,7 @@ mod prepare;
 pub(crate) mod read;
 pub(crate) mod request;
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ impl Cluster {
     ) -> Result<Scopes, DiscoveryError> {
         let objects: Vec<&ManifestObject> = objects.into_iter().collect();
         let mut scopes = Scopes::default();
-        let mut asked = HashSet::new();
+        let mut asked = HashSet::default();
         for key in objects.iter().map(|object| object.key()) {
             let name = (key.group.clone(), key.kind.clone());
             if !asked.insert(name.clone()) {

@@ -1,6 +1,6 @@
 //! Exponential backoff of failing keys. Pure: randomness is an argument.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::time::Duration;
 
 use super::Key;
@@ -26,7 +26,7 @@ impl Backoff {
         Self {
             first,
             longest,
-            failures: HashMap::new(),
+            failures: HashMap::default(),
         }
     }
 

@@ -115,6 +115,7 @@ async fn refresh_on_changes(cluster: &Cluster, mut summary: watch::Receiver<Watc
     loop {
         let unavailable = summary.borrow().unavailable;
         tokio::select! {
+            biased;
             changed = summary.changed() => if changed.is_err() {
                 return;
             },

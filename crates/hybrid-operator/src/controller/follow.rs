@@ -288,7 +288,7 @@ impl Health {
             self.recovered(target);
         }
         let mut noise = [0_u8];
-        let _ = getrandom::fill(&mut noise);
+        let _ = host::fill(&mut noise);
         self.retry.failed(noise[0])
     }
 

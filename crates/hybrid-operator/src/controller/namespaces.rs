@@ -3,7 +3,7 @@
 //! A key whose namespace is not selected is set aside when its turn comes, and put back into its queue
 //! when the namespace is selected.
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Key, ObjectCache};

@@ -15,8 +15,9 @@
 //! * Objects lack their managed fields.
 //! * Before its first list is complete a cache holds only a part; see [`ObjectCache::synced`].
 
+use host::{HashMap, HashSet};
 use std::any::{Any, TypeId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::StreamExt;
@@ -174,7 +175,7 @@ impl ObjectCaches {
             let reader = ScopeReader {
                 cache: cache.clone(),
                 scope,
-                listed: HashSet::new(),
+                listed: HashSet::default(),
                 first: true,
             };
             let metrics = self.0.metrics.clone();
@@ -315,8 +316,8 @@ impl<O> ObjectCache<O> {
     fn new(scopes: usize) -> Self {
         Self(Arc::new(Inner {
             objects: RwLock::new(Objects {
-                known: HashMap::new(),
-                indices: HashMap::new(),
+                known: HashMap::default(),
+                indices: HashMap::default(),
             }),
             subscribers: Mutex::default(),
             progress: watch::Sender::new((0, 0)),
@@ -387,7 +388,7 @@ impl<O> ObjectCache<O> {
         }
         let mut index = Index {
             values_of,
-            keys: HashMap::new(),
+            keys: HashMap::default(),
         };
         for (key, cached) in &objects.known {
             if let Some(object) = cached.object() {
@@ -642,7 +643,7 @@ mod tests {
         let mut reader = ScopeReader {
             cache: cache.clone(),
             scope: None,
-            listed: std::collections::HashSet::new(),
+            listed: host::HashSet::default(),
             first: true,
         };
         let events = [

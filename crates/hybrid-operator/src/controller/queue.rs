@@ -3,8 +3,11 @@
 //! The rules are those of client-go: a waiting key is not added twice, a key that is added while it
 //! is processed is queued again when that is done, and the earlier of two delays counts.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use host::HashMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Key;
 
@@ -177,8 +180,10 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-    use std::time::{Duration, Instant};
+    use host::HashSet;
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use proptest::prelude::*;
 
@@ -274,8 +279,8 @@ mod tests {
             let start = Instant::now();
             let mut clock = 0;
             let mut queue = Queue::default();
-            let mut owed: HashSet<Key> = HashSet::new();
-            let mut working: HashSet<Key> = HashSet::new();
+            let mut owed: HashSet<Key> = HashSet::default();
+            let mut working: HashSet<Key> = HashSet::default();
             for op in ops {
                 match op {
                     Op::Add(k, event) => {

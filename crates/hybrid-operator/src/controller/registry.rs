@@ -5,7 +5,7 @@
 //! once to a [`DependentState`], and only objects with the operator's label are watched, so that
 //! memory use only depends on the operator's own objects.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -536,7 +536,7 @@ impl SharedWatch {
         let reported = if std::mem::take(all) || read_early {
             listing.owners
         } else if first {
-            HashSet::new()
+            HashSet::default()
         } else {
             listing.changed
         };

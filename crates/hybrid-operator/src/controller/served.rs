@@ -1,6 +1,6 @@
 //! Wakes custom resources when the cluster starts or stops serving a kind that they depend on.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::core::GroupVersionKind;
@@ -186,7 +186,7 @@ mod tests {
         dependencies.forget(&key("reads-all"));
         assert_eq!(
             dependencies.changed(|_| fixture(Scope::Namespaced)),
-            HashSet::from([key("waits"), key("other")])
+            HashSet::from_iter([key("waits"), key("other")])
         );
         dependencies.forget(&key("other"));
         assert!(!dependencies.kinds.contains_key(&gvk("Gadget")));

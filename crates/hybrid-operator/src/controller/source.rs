@@ -3,7 +3,7 @@
 //! A controller is triggered only by a new generation, changed labels, annotations or finalizers,
 //! the deletion, or another object of the same name. Its own status writes do not trigger it.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -312,7 +312,7 @@ impl SourceWatches {
                 inner: Arc::clone(&self.inner),
                 scope,
                 queue: self.queue.clone(),
-                listed: HashSet::new(),
+                listed: HashSet::default(),
                 first: true,
                 missing: self.missing.clone(),
             };

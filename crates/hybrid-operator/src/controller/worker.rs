@@ -3,7 +3,7 @@
 //! A reconcile that panics or takes too long is an error of its key alone. Workers do not sleep: a
 //! delay is a delayed key in the queue.
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::namespaces::NamespaceFilter;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
+use crate::machine;
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 use crate::telemetry::queues::QueueState;
 use crate::telemetry::resources::ResourceAges;
@@ -33,7 +34,7 @@ pub(crate) struct WorkerOptions {
 impl Default for WorkerOptions {
     fn default() -> Self {
         // No less than two: one key whose reconcile takes long must not hold up all others.
-        let concurrency = std::thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
+        let concurrency = machine::cpus().max(2);
         Self {
             concurrency,
             deadline: Duration::from_mins(5),
@@ -85,7 +86,7 @@ impl QueueInner {
         loop {
             let (key, waited, added) = {
                 let mut queue = self.queue();
-                let key = queue.take(Instant::now().into_std())?;
+                let key = queue.take(Instant::now())?;
                 let waited = queue.waited(&key);
                 (key, waited, queue.take_added())
             };
@@ -98,7 +99,7 @@ impl QueueInner {
             self.queue().done(&key);
             // The namespace may have been selected in between.
             if self.filter.accepts(&key) && self.set_aside().remove(&key) {
-                let now = Instant::now().into_std();
+                let now = Instant::now();
                 self.queue().add(key, Priority::Event, now);
             }
         }
@@ -111,7 +112,7 @@ impl QueueInner {
             depth: queue.len(),
             ..QueueState::default()
         };
-        for running in queue.running(Instant::now().into_std()) {
+        for running in queue.running(Instant::now()) {
             state.unfinished += running;
             state.longest = state.longest.max(running);
         }
@@ -172,7 +173,7 @@ impl QueueHandle {
     /// Makes a key ready.
     pub(crate) fn add(&self, key: Key, priority: Priority) {
         let mut queue = self.0.queue();
-        queue.add(key, priority, Instant::now().into_std());
+        queue.add(key, priority, Instant::now());
         let added = queue.take_added();
         drop(queue);
         self.0.metrics.added(added);
@@ -232,7 +233,7 @@ impl Workers {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
             self.start_ready(&mut running);
-            let due = self.shared.queue().next_due().map(Instant::from_std);
+            let due = self.shared.queue().next_due();
             let due = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -240,10 +241,11 @@ impl Workers {
                 }
             };
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
+                Some(finished) = running.join_next() => self.finished(finished),
                 () = self.shared.wake.notified() => {}
                 () = due => {}
-                Some(finished) = running.join_next() => self.finished(finished),
             }
         }
         while let Some(finished) = running.join_next().await {
@@ -327,7 +329,7 @@ impl QueueInner {
             }
             Err(error) => {
                 let mut noise = [0_u8];
-                let _ = getrandom::fill(&mut noise);
+                let _ = host::fill(&mut noise);
                 let delay = self.backoff().failed(key, noise[0]);
                 let error: &dyn std::error::Error = error.as_ref();
                 if error.to_string().starts_with("panicked") {
@@ -343,8 +345,7 @@ impl QueueInner {
             if !delay.is_zero() {
                 self.metrics.retried();
             }
-            self.queue()
-                .add_at(key.clone(), (Instant::now() + delay).into_std());
+            self.queue().add_at(key.clone(), Instant::now() + delay);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! logs of at most MAX_LOGS containers that have crashed since
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use host::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helm_core::manifest::ObjectKey;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};

@@ -13,7 +13,8 @@
 //!   more, and the last one of a namespace ends its task.
 //! * Numbers that grow (restarts, events) change a cause only when they have doubled.
 
-use std::collections::{BTreeMap, HashMap};
+use host::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ impl Patient {
             state: Mutex::new(State {
                 objects: Vec::new(),
                 logs: false,
-                cases: HashMap::new(),
+                cases: HashMap::default(),
                 told: Told {
                     cause: earlier,
                     finding: None,
@@ -246,6 +247,7 @@ impl Rounds {
         loop {
             let next = group.times().next;
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 () = group.changed.notified() => continue,
                 () = tokio::time::sleep_until(next) => {}

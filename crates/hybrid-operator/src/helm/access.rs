@@ -1,7 +1,7 @@
 //! Cluster connections and caches of a chart controller.
 
+use host::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kube::Client;
@@ -73,7 +73,7 @@ impl Impersonated {
         }
         let (account, users) = match self.accounts.entry(name.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert((connect()?, HashSet::new())),
+            Entry::Vacant(entry) => entry.insert((connect()?, HashSet::default())),
         };
         if users.insert(key.clone()) {
             self.used.insert(key.clone(), name);

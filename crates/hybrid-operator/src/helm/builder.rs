@@ -494,6 +494,7 @@ impl HelmController {
         let workers = Workers::new(&queue, Arc::new(reconciler), options).run(context.stop.clone());
         // Turns are given only while the workers run.
         tokio::select! {
+            biased;
             () = workers => {}
             () = rollout.run(&queue) => {}
         }

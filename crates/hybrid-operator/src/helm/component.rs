@@ -5,11 +5,10 @@
 //! release, its history, retries, repairs and crash safety are therefore the same; the state is
 //! returned to the caller instead of being written as a status.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, TypeMeta};
@@ -29,6 +28,7 @@ use crate::controller::{
     Backoff, Change, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route,
     TypedObject,
 };
+use crate::machine;
 use crate::manager::ControllerContext;
 use crate::native::{self, Context, Readers};
 use crate::release::{RecordChange, RecordStore, Storage};
@@ -343,7 +343,7 @@ impl Components {
         lock(&self.owners).insert(primary.identity(), key.clone());
         let status = present.and_then(|component| component.data.get("status").cloned());
         let mut resource = self.made_up(owner, json!({"spec": {}, "status": status}), 0);
-        resource.metadata.deletion_timestamp = Some(Time(Timestamp::now()));
+        resource.metadata.deletion_timestamp = Some(Time(machine::timestamp()));
         known.access.resources.put_component(key.clone(), resource);
         let chart = lock(&known.wanted).get(&key).map(|wanted| wanted.0.clone());
         // Uninstalling needs the records alone.

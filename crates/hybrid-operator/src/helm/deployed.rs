@@ -1,6 +1,6 @@
 //! Finds the release of a chart's custom resource, for native controllers of the same operator.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use helm_core::Values;

@@ -5,7 +5,7 @@
 //! object there. Only referenced objects are kept in memory; a watch of readiness keeps all objects
 //! of its kind.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, TryStreamExt};
@@ -268,7 +268,7 @@ impl Interests {
             known: Arc::clone(&self.known),
             queue: self.queue.clone(),
             state,
-            listed: HashSet::new(),
+            listed: HashSet::default(),
             newest: 0,
         }
     }

@@ -4,7 +4,7 @@
 //! the operator may read. During such a call, and in the templates that it includes, only objects of
 //! the release's namespace are visible, and no Secrets.
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::sync::Arc;
 
 use helm_core::engine::{Lookup, LookupAnswer, LookupKey};
@@ -105,7 +105,7 @@ mod tests {
                 false,
             ),
         ];
-        let cluster_scoped = Arc::new(HashSet::from([key("Node", "prod", "a")]));
+        let cluster_scoped = Arc::new(HashSet::from_iter([key("Node", "prod", "a")]));
         for (what, key, visible) in table {
             let mut answers = Snapshot::default();
             answers.insert(key.clone(), LookupAnswer::Found("object".into()));

@@ -3,7 +3,8 @@
 //! The state belongs to a uid: a custom resource that replaces another one of its name starts with
 //! none.
 
-use std::collections::{BTreeSet, HashMap};
+use host::HashMap;
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

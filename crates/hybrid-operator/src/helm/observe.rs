@@ -260,7 +260,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
             .failures
             .map_or(u32::from(failed), |failures| failures.attempts),
         hook_failed: meta.failures.is_some_and(|failures| failures.hook),
-        unchanged_for: access.store.seen_for(meta, std::time::Instant::now()),
+        unchanged_for: access.store.seen_for(meta, tokio::time::Instant::now()),
         written,
     }
 }

@@ -1,7 +1,7 @@
 //! Computes what the operator deploys for a custom resource, with the objects, lookups and
 //! capabilities of a cluster. Changes nothing.
 
-use std::collections::HashSet;
+use host::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub async fn in_cluster(
     let capabilities = capabilities.map_err(DesiredError::Capabilities)?;
     let contents = referenced(input, &cluster).await?;
     let mut snapshot = Snapshot::default();
-    let mut cluster_scoped = HashSet::new();
+    let mut cluster_scoped = HashSet::default();
     for _ in 0..LOOKUP_ROUNDS {
         let prepared = prepare(input, &contents)?;
         let trusted = input.watch.lookup_is_trusted;

@@ -1,7 +1,7 @@
 //! Where the custom resources of a controller are kept: in the cluster, or, for a
 //! [component](super::component) of a native controller's custom resource, in memory.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;

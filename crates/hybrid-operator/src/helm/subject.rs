@@ -23,6 +23,7 @@ use super::status::{Status, chain};
 use crate::client::ImpersonateError;
 use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
+use crate::machine;
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::release_memory::Share;
 use crate::values::{self, ValuesError};
@@ -176,7 +177,7 @@ impl Subject {
             object: Arc::new(object),
             name: location.name,
             namespace: location.namespace,
-            now: Timestamp::now(),
+            now: machine::timestamp(),
             share: access.share(),
             error,
         })

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Client;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::client::LeaderGate;
+use crate::machine;
 
 /// The lease and its durations.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ impl Elector {
         let mut spec = lease.spec.take().unwrap_or_default();
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
-        spec.renew_time = Some(MicroTime(Timestamp::now()));
+        spec.renew_time = Some(MicroTime(machine::timestamp()));
         lease.spec = Some(spec);
         if let Err(error) = self
             .api
@@ -172,7 +172,7 @@ impl Elector {
     /// Tries once to take or renew the lease; returns whether this process holds it.
     async fn attempt(&mut self) -> Result<bool, LeaseError> {
         let started = Instant::now();
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(machine::timestamp());
         let name = self.options.name.clone();
         let params = PostParams::default();
         let current = self

@@ -4,7 +4,7 @@
 //! RBAC: `create` on `tokenreviews` of `authentication.k8s.io` and on `subjectaccessreviews` of
 //! `authorization.k8s.io`. Clients need the verb `get` on the non-resource URL `/metrics`.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -222,7 +222,7 @@ struct Kept<K, V>(HashMap<K, (Instant, V)>);
 
 impl<K, V> Default for Kept<K, V> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

@@ -44,6 +44,7 @@ use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
 use crate::diagnosis::Rounds;
 use crate::leader::{Election, Elector, LifeElector};
+use crate::machine;
 use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
 use crate::release_memory::ReleaseMemory;
@@ -270,13 +271,21 @@ pub enum ManagerError {
 /// Loads controllers.
 type Load = Box<dyn FnOnce() -> Result<Vec<Box<dyn Controller>>, ControllerError> + Send>;
 
+/// A client that is used instead of one created from the options.
+enum Given {
+    /// For all requests, as it is.
+    Client(Client),
+    /// In place of connections, below what the client of a process does.
+    Network(Client),
+}
+
 /// Runs controllers in one process.
 pub struct Manager {
     options: Options,
     loads: Vec<Load>,
     controllers: Vec<Box<dyn Controller>>,
     webhooks: Webhooks,
-    client: Option<Client>,
+    given: Option<Given>,
     probes: Probes,
     /// Whether the API server has answered and everything is loaded.
     reached: Arc<AtomicBool>,
@@ -294,7 +303,7 @@ impl Manager {
             loads: Vec::new(),
             controllers: Vec::new(),
             webhooks: Webhooks::default(),
-            client: None,
+            given: None,
             probes: own_checks(&reached),
             reached,
             certified: Arc::default(),
@@ -307,7 +316,16 @@ impl Manager {
     /// writes.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
-        self.client = Some(client);
+        self.given = Some(Given::Client(client));
+        self
+    }
+
+    /// Sends all requests through this client instead of connections made from the options. What the
+    /// client of a process does is done as with real connections: requests are counted and repeated,
+    /// they have deadlines, and a lost lease stops writes.
+    #[must_use]
+    pub fn network(mut self, client: Client) -> Self {
+        self.given = Some(Given::Network(client));
         self
     }
 
@@ -401,7 +419,7 @@ impl Manager {
             options,
             loads,
             controllers,
-            client,
+            given,
             webhooks,
             probes,
             reached,
@@ -413,7 +431,7 @@ impl Manager {
         let loading = load_all(loads);
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let clients = match Clients::connect(client, &options, &counts, &gate).await {
+        let clients = match Clients::connect(given, &options, &counts, &gate).await {
             Ok(clients) => clients,
             Err(error) => {
                 // Mistakes in the files are found without a cluster, too.
@@ -514,19 +532,29 @@ struct Clients {
 
 impl Clients {
     async fn connect(
-        given: Option<Client>,
+        given: Option<Given>,
         options: &Options,
         counts: &Counts,
         gate: &LeaderGate,
     ) -> Result<Self, ConnectError> {
         let deadlines = options.deadlines;
-        if let Some(client) = given {
-            let client = deadlines.apply_to(client);
-            return Ok(Self {
-                leading: client.clone(),
-                always: client,
-                server: "the given client".to_owned(),
-            });
+        match given {
+            None => {}
+            Some(Given::Client(client)) => {
+                let client = deadlines.apply_to(client);
+                return Ok(Self {
+                    leading: client.clone(),
+                    always: client,
+                    server: "the given client".to_owned(),
+                });
+            }
+            Some(Given::Network(network)) => {
+                return Ok(Self {
+                    leading: client::over(network.clone(), counts, gate, deadlines),
+                    always: client::over(network, counts, &LeaderGate::default(), deadlines),
+                    server: "the given network".to_owned(),
+                });
+            }
         }
         let config = client::config(options.kubeconfig.as_deref()).await?;
         Ok(Self {
@@ -568,7 +596,7 @@ fn election(
 fn load_all(
     loads: Vec<Load>,
 ) -> impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>> {
-    let loading: Vec<_> = loads.into_iter().map(tokio::task::spawn_blocking).collect();
+    let loading: Vec<_> = loads.into_iter().map(machine::blocking).collect();
     async {
         let mut controllers = Vec::new();
         for loaded in loading {

@@ -54,6 +54,7 @@ impl Process {
     ) -> Result<(), ManagerError> {
         if let Some(election) = election {
             tokio::select! {
+                biased;
                 elected = election.acquire(&self.stop) => if !elected {
                     return Ok(());
                 },
@@ -71,6 +72,7 @@ impl Process {
             Term::Stopped
         };
         tokio::select! {
+            biased;
             term = term => match term {
                 Term::Stopped => Ok(()),
                 Term::Lost => Err(ManagerError::LeaseLost),

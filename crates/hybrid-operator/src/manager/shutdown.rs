@@ -20,12 +20,14 @@ pub(super) fn on_signal() -> CancellationToken {
             return;
         };
         tokio::select! {
+            biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         info!("stopping; send the signal again to exit at once");
         token.cancel();
         tokio::select! {
+            biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }

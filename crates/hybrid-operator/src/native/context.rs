@@ -1,6 +1,6 @@
 //! What a reconcile function works with.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
 //! Runs the functions of a native controller.
 
-use std::collections::{HashMap, HashSet};
+use host::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -28,6 +30,7 @@ use crate::controller::{
     Request, Terminal, TypedObject, WorkerOptions, Workers,
 };
 use crate::helm::{Components, Releases, UNINSTALL};
+use crate::machine;
 use crate::manager::{Controller, ControllerContext, ControllerError};
 
 /// Pauses of a function that returns [`Action::Now`] again and again.
@@ -326,16 +329,16 @@ impl<K: TypedObject> NativeReconciler<K> {
         let deadline = self.deadline;
         let bounded = async move { tokio::time::timeout(deadline, watched).await };
         let bounded = bounded.instrument(Span::current());
-        let runtime = tokio::runtime::Handle::current();
         let cancel = CancelOnDrop::default();
         let cancelled = cancel.0.clone();
-        let mut task = tokio::task::spawn_blocking(move || {
+        let mut task = machine::blocking_future(async move {
             let _busy = busy;
-            runtime.block_on(cancelled.run_until_cancelled_owned(bounded))
+            cancelled.run_until_cancelled_owned(bounded).await
         });
         let mut reported = false;
         let result = loop {
             tokio::select! {
+                biased;
                 result = &mut task => break result,
                 () = tokio::time::sleep(Duration::from_secs(1)) => {
                     if !reported && polls.blocked_for() > BLOCKED {

@@ -1,6 +1,6 @@
 //! A [`Context`] without an operator, for tests of reconcile functions.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::sync::{Arc, Mutex};
 
 use kube::runtime::events::Reporter;
@@ -41,7 +41,7 @@ impl<K: TypedObject> Fixture<K> {
             object,
             client,
             readers: Readers::default(),
-            releases: HashMap::new(),
+            releases: HashMap::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a reconcile function reads from the caches of its controller.
 
+use host::HashMap;
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

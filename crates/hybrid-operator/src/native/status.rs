@@ -1,7 +1,8 @@
 //! Conditions of a status, as the API conventions of Kubernetes define them.
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::machine;
 
 /// Conditions that are being updated. Made by [`Context::conditions`](super::Context::conditions).
 ///
@@ -65,7 +66,7 @@ impl Conditions {
             reason: reason.to_owned(),
             message,
             observed_generation: self.generation,
-            last_transition_time: since.unwrap_or_else(|| Time(Timestamp::now())),
+            last_transition_time: since.unwrap_or_else(|| Time(machine::timestamp())),
         };
         match present {
             Some(present) => *present = condition,

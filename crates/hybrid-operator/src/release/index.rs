@@ -14,7 +14,9 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use helm_core::release::ReleaseName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

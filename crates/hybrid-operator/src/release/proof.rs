@@ -216,7 +216,7 @@ fn secrets() -> ApiKind {
 
 fn random_key() -> Result<ProofKey, StoreError> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).map_err(|_| StoreError::NoRandomness)?;
+    host::fill(&mut bytes).map_err(|_| StoreError::NoRandomness)?;
     Ok(ProofKey(bytes.as_slice().into()))
 }
 

@@ -1,6 +1,6 @@
 //! The indices of release records of a process, one for each storage.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Client;

@@ -22,7 +22,9 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use data_encoding::BASE64;
 use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
@@ -42,6 +44,7 @@ use crate::cluster::discovery::Verbs;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::request::{self, Answer, Call};
 use crate::cluster::{ApiError, ApiKind, CrIdentity, Scope};
+use crate::machine;
 
 /// Size limit of the cache of encoded records.
 const CACHE_BYTES: usize = 4 << 20;
@@ -367,7 +370,7 @@ impl RecordStore {
 /// Runs work that takes long for a large record off the runtime's threads, which serve watches and
 /// leases.
 async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    match machine::blocking(work).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

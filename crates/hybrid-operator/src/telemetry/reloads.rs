@@ -1,6 +1,6 @@
 //! Metrics of reloads of the watches file and its charts.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -62,7 +62,7 @@ impl ReloadMetrics {
 
     /// Records that the files were loaded at the start.
     pub(crate) fn started(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = host::now().duration_since(UNIX_EPOCH);
         let seconds = now.map_or(0, |now| now.as_secs());
         self.last_success
             .set(i64::try_from(seconds).unwrap_or(i64::MAX));

@@ -1,6 +1,6 @@
 //! Metrics of webhooks, with the names that controller-runtime uses.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

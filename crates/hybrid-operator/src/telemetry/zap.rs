@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
+use crate::machine;
 use crate::telemetry::causes::with_causes;
 
 /// The name of the field with the text of an event.
@@ -160,7 +161,7 @@ where
         let level = *event.metadata().level();
         let line = Line {
             level,
-            time: self.options.time.encode(Timestamp::now()),
+            time: self.options.time.encode(machine::timestamp()),
             logger: logger(event.metadata().target()),
             stacktrace: self.options.stacktrace.admits(level).then(|| {
                 let places: Vec<String> = places.iter().map(ToString::to_string).collect();

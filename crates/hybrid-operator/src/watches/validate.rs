@@ -1,6 +1,6 @@
 //! Checks for duplicate kinds and missing charts.
 
-use std::collections::HashMap;
+use host::HashMap;
 use std::path::Path;
 
 use super::{Entry, Problem};
@@ -8,7 +8,7 @@ use super::{Entry, Problem};
 /// Returns the mistakes that only show in comparison with other entries and the file system.
 pub fn validate(entries: &[Entry]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut first: HashMap<String, &Entry> = HashMap::new();
+    let mut first: HashMap<String, &Entry> = HashMap::default();
     for entry in entries {
         let gvk = &entry.watch.gvk;
         let kind = format!("{}/{}, kind {}", gvk.group, gvk.version, gvk.kind);

@@ -33,6 +33,8 @@ use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 use x509_cert::{Certificate, builder};
 
+use crate::machine;
+
 /// How long a self-signed certificate is valid; each process makes a new one.
 const SELF_SIGNED: Duration = Duration::from_hours(10 * 365 * 24);
 
@@ -213,7 +215,7 @@ fn sign(
 
 fn random<const N: usize>() -> Result<[u8; N], CertificateError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| CertificateError::Key)?;
+    host::fill(&mut bytes).map_err(|_| CertificateError::Key)?;
     Ok(bytes)
 }
 
@@ -317,7 +319,7 @@ fn described(certificate: &Certificate) -> Result<Described, CertificateError> {
 /// Makes the files of a certificate and its key.
 #[cfg(test)]
 pub(crate) fn generated_files() -> (String, String) {
-    let now = Timestamp::now();
+    let now = machine::timestamp();
     let period = Period {
         from: now - Duration::from_hours(1),
         until: now + Duration::from_hours(1),
@@ -328,7 +330,7 @@ pub(crate) fn generated_files() -> (String, String) {
 
 /// Makes a certificate for `names` that clients have no reason to trust, for servers that only encrypt.
 pub(crate) fn self_signed(names: &[&str]) -> Result<Arc<CertifiedKey>, CertificateError> {
-    let now = Timestamp::now();
+    let now = machine::timestamp();
     let period = Period {
         from: now - Duration::from_hours(1),
         until: now + SELF_SIGNED,

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use futures::StreamExt;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -28,6 +27,7 @@ use super::configuration::{MANAGED_BY, Trust, is_current};
 use super::rotation::{Policy, Step, Stored};
 use super::tls::Served;
 use crate::cluster::ApiError;
+use crate::machine;
 
 /// How often unchanged configurations are compared, in case somebody has changed them.
 const COMPARE: Duration = Duration::from_secs(30);
@@ -157,6 +157,7 @@ impl Upkeep {
     async fn rest(&mut self, wait: Duration, changes: &mut Changes) {
         let calm = Instant::now() + CALM.min(wait);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(wait) => {}
             Some(()) = changes.next() => {
                 tokio::time::sleep_until(calm).await;
@@ -194,7 +195,7 @@ impl Upkeep {
                 policy,
             } => (secret.clone(), name.clone(), policy.clone()),
         };
-        let now = Timestamp::now();
+        let now = machine::timestamp();
         let Some(mut found) = secret.get().await? else {
             let first = policy.first(now)?;
             let mut body = json!({
@@ -239,7 +240,7 @@ impl Upkeep {
         let all = certificate::describe("tls.crt", certificate)?;
         if let Some(first) = all.first() {
             let until = first.period.until;
-            if until <= Timestamp::now() {
+            if until <= machine::timestamp() {
                 warn!(%until, "the certificate of the webhooks has expired");
             } else {
                 info!(%until, "serving webhooks with a certificate");

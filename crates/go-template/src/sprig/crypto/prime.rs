@@ -47,7 +47,11 @@ pub(super) fn search<T: Width>(count: usize) -> Result<Vec<T>, FuncError> {
         found: Mutex::default(),
         done: AtomicBool::new(false),
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = if host::is_simulated() {
+        1
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    };
     std::thread::scope(|scope| {
         for _ in 1..workers.min(MAX_WORKERS) {
             // Without other threads it only takes longer.

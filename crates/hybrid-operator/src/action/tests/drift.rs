@@ -1,6 +1,7 @@
 //! Tests of objects that change during an action, with watches that the test controls.
 
-use std::collections::{BTreeMap, HashMap};
+use host::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;

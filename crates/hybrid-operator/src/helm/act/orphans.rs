@@ -2,7 +2,7 @@
 //! Secrets before the operator runs, and the release's objects outside of the namespace would never
 //! be deleted.
 
-use std::collections::HashSet;
+use host::HashSet;
 
 use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
@@ -58,7 +58,7 @@ async fn places_outside(
         let objects = objects.unwrap_or_default();
         keys.extend(objects.iter().map(|object| object.key().clone()));
     }
-    let mut places = HashSet::new();
+    let mut places = HashSet::default();
     for key in keys {
         let Some(key) = locate(&access.cluster, &key, &subject.namespace).await? else {
             continue;

@@ -1,7 +1,6 @@
 //! Applies changed or deleted objects again, from the record.
 
 use helm_core::release::Revision;
-use jiff::Timestamp;
 
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
@@ -10,6 +9,7 @@ use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::log::{Details, Done};
 use crate::action::repair::repair;
+use crate::machine;
 use crate::reasons::EventReason;
 
 pub(super) async fn run(
@@ -32,7 +32,7 @@ pub(super) async fn run(
     let Some(stored) = context.load_proven(revision).await? else {
         return Ok(Report::replan());
     };
-    let began = Timestamp::now();
+    let began = machine::timestamp();
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.contains(key)

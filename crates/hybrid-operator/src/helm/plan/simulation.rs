@@ -1,7 +1,9 @@
 //! Simulates queue, backoff and plan for hours of virtual time with faults: requests fail,
 //! responses are lost, the process crashes, specs and objects change. Checks that all releases
 //! converge and that writes stay rate-limited.
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use helm_core::release::{Revision, Status};
 

@@ -61,6 +61,7 @@ impl Controller for Entries {
             let stop = context.stop.clone();
             loop {
                 let loaded = tokio::select! {
+                    biased;
                     () = stop.cancelled() => break,
                     loaded = self.mailbox.take() => Some(loaded),
                     _ = missing.changed() => None,

@@ -11,6 +11,7 @@ use super::super::credentials;
 use super::super::remote::ChartReader;
 use super::super::status::chain;
 use crate::cluster::Cluster;
+use crate::machine;
 use crate::manager::{ControllerContext, ControllerError};
 use crate::watches::{RemoteChart, Watch};
 
@@ -174,6 +175,7 @@ impl Fetches {
                 continue;
             }
             tokio::select! {
+                biased;
                 () = pause => {}
                 ended = self.running.join_next() => {
                     let fetched = match ended {
@@ -259,7 +261,7 @@ async fn fetch(
     let credentials = credentials.map_err(|error| chain(&error))?;
     let chart = chart.clone();
     let fetched = move || reader.fetch(&chart, &credentials).map(drop);
-    match tokio::task::spawn_blocking(fetched).await {
+    match machine::blocking(fetched).await {
         Ok(fetched) => fetched.map_err(|error| chain(&error)),
         Err(panic) => Err(panic.to_string()),
     }

@@ -106,6 +106,7 @@ impl Rollout {
                 }
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = tokio::time::sleep(HELD_UP), if !is_told => {
                     is_told = true;

@@ -29,6 +29,7 @@ use crate::controller::{
     Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, Source, WorkerOptions,
     Workers,
 };
+use crate::machine;
 use crate::manager::ControllerContext;
 use crate::watches::Watch;
 
@@ -131,6 +132,7 @@ async fn tell(
         std::future::pending::<()>().await;
     };
     tokio::select! {
+        biased;
         () = workers => {}
         () = wake => {}
     }
@@ -169,7 +171,7 @@ impl Teller {
         if annotations.paused {
             return Ok(());
         }
-        let Some(patch) = status_of(&resource, missing, Timestamp::now()) else {
+        let Some(patch) = status_of(&resource, missing, machine::timestamp()) else {
             return Ok(());
         };
         let primary = Primary {

@@ -1,8 +1,9 @@
 //! State of the index, and its changes by watch events and own writes. Times are passed in;
 //! listeners are called by the parent module.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Instant;
+use host::{HashMap, HashSet};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
 
 use helm_core::release::ReleaseName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -89,7 +90,7 @@ impl Inner {
         let change = match event {
             watcher::Event::Init => {
                 self.clock += 1;
-                self.scope(scope).listing = Some((self.clock, HashSet::new()));
+                self.scope(scope).listing = Some((self.clock, HashSet::default()));
                 None
             }
             watcher::Event::InitApply(secret) => {

@@ -1,6 +1,7 @@
 //! Deletes records, and parts that no record refers to.
 
-use std::collections::{BTreeSet, HashSet};
+use host::HashSet;
+use std::collections::BTreeSet;
 
 use helm_core::release::{ReleaseName, name};
 use http::Method;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use helm_core::release::Release;
 use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
 use http::Method;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{ObjectMetadata, RecordStore, on_blocking_thread};
 use crate::cluster::ApiError;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
+use crate::machine;
 use crate::release::StoreError;
 use crate::release::meta::{
     DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags, WRITER_MANAGER,
@@ -35,7 +35,7 @@ impl RecordStore {
         let mut labels = labels_of(release, tags, &stored, proof);
         labels.insert(
             "createdAt".to_owned(),
-            Timestamp::now().as_second().to_string(),
+            machine::timestamp().as_second().to_string(),
         );
         let name = release.secret_name();
         let body = self.body(
@@ -108,7 +108,7 @@ impl RecordStore {
         }
         labels.insert(
             "modifiedAt".to_owned(),
-            Timestamp::now().as_second().to_string(),
+            machine::timestamp().as_second().to_string(),
         );
         let mut body = self.body(
             &meta.secret,

@@ -3,7 +3,7 @@
 //! Stacks are walked by frame pointers. The standard library has them, other code if it is compiled with
 //! `-C force-frame-pointers=yes`; without them a stack ends early.
 
-use std::collections::HashMap;
+use host::HashMap;
 
 use jemalloc_pprof::{StackProfile, WeightedStack};
 use mappings::MAPPINGS;
@@ -62,7 +62,7 @@ impl CpuProfile {
     pub(crate) fn finish(self) -> Result<Vec<u8>, CpuProfileError> {
         let report = self.0.report().build_unresolved()?;
         drop(self);
-        let mut stacks: HashMap<Vec<usize>, u32> = HashMap::new();
+        let mut stacks: HashMap<Vec<usize>, u32> = HashMap::default();
         for (sample, count) in &report.data {
             // Code without frame pointers may leave anything in their place.
             let frames = sample.frames.iter().map(|frame| frame.ip);

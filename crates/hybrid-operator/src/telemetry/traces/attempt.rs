@@ -60,7 +60,7 @@ impl Tracer {
             sink: Arc::clone(sink),
             recording: Recording::new(trace),
             id: random_id(),
-            start: SystemTime::now(),
+            start: host::now(),
             is_over: false,
         };
         let recording = Arc::clone(&attempt.recording);
@@ -84,7 +84,7 @@ impl Attempt {
     fn end(mut self, history: &mut History, failed: bool) {
         self.is_over = true;
         let mut state = std::mem::take(&mut *self.recording.state());
-        let now = SystemTime::now();
+        let now = host::now();
         let trace = self.recording.trace;
         let (step, end) = ending(state.end, failed);
         if history.trace != Some(trace) {
@@ -150,7 +150,7 @@ impl Drop for Attempt {
         if !self.is_over {
             let state = std::mem::take(&mut *self.recording.state());
             let step = state.end.map_or("unknown", |(step, _)| step);
-            self.send(state, step, Some("Cancelled"), SystemTime::now());
+            self.send(state, step, Some("Cancelled"), host::now());
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Destination, TraceError, Tracer};
+use crate::machine;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::metrics::RegisterMetrics;
 
@@ -156,7 +157,7 @@ async fn exporter(
     };
     let is_https = destination.url.starts_with("https:");
     // Reads files.
-    let connector = tokio::task::spawn_blocking(move || connector(is_https)).await;
+    let connector = machine::blocking(move || connector(is_https)).await;
     let connector = connector.map_err(|error| wrong(error.to_string()))?;
     let connector = connector.map_err(|error| wrong(error.to_string()))?;
     let mut exporter = SpanExporter::builder()
@@ -270,6 +271,7 @@ impl Worker {
         let mut batch = Vec::with_capacity(BATCH);
         while !closing.is_cancelled() {
             tokio::select! {
+                biased;
                 received = spans.recv_many(&mut batch, BATCH) => if received == 0 {
                     return;
                 },

@@ -168,7 +168,7 @@ impl Span {
             let Some(parent) = current() else {
                 return future.await;
             };
-            let (id, start) = (random_id(), SystemTime::now());
+            let (id, start) = (random_id(), host::now());
             let scope = Scope {
                 recording: Arc::clone(&parent.recording),
                 span: id,
@@ -177,7 +177,7 @@ impl Span {
             let error = Arc::clone(&scope.error);
             let result = CURRENT.scope(scope, future).await;
             let reason = result.as_ref().err().map(Reason::reason);
-            let timing = (start, SystemTime::now());
+            let timing = (start, host::now());
             parent.recording.end(data(
                 parent.recording.trace,
                 (id, parent.span),
@@ -231,7 +231,7 @@ pub(super) fn data(
 /// Returns the id of a new span, which is never zero.
 pub(super) fn random_id() -> SpanId {
     let mut bytes = [0_u8; 8];
-    let _ = getrandom::fill(&mut bytes);
+    let _ = host::fill(&mut bytes);
     SpanId::from_bytes((u64::from_ne_bytes(bytes) | 1).to_ne_bytes())
 }
 

@@ -12,6 +12,8 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::webhook::certificate::HostName;
 use crate::webhook::changes::of_definitions;

@@ -240,6 +240,29 @@ impl ApiServer {
         objects.map(|(_, object)| (*object).clone()).collect()
     }
 
+    /// Returns the version of the last change of an object that is neither a lease nor an event.
+    pub(crate) fn last_change(&self) -> u64 {
+        let mut server = self.lock();
+        server.catch_up();
+        server.last_change()
+    }
+
+    /// Returns the path of an object, or `None` if its kind is not served.
+    pub(crate) fn path(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<String> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let server = self.lock();
+        let kind = server.kinds.named(group, kind)?;
+        let version = kind.version(version)?;
+        let namespace = if kind.namespaced { namespace } else { "" };
+        Some(kind.path_in(version, namespace, name))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }

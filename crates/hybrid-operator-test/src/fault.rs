@@ -17,12 +17,14 @@ use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use kube::client::Body;
+use serde::{Deserialize, Serialize};
 use tower::{BoxError, Layer, Service};
 
 use crate::request::Recorded;
 
 /// A fault to inject into a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Fault {
     /// The request does not reach the server; the client gets a connection error.
     Unreachable,
@@ -46,7 +48,8 @@ pub enum Fault {
 }
 
 /// The response of a proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Page {
     /// A line of text.
     Text,

@@ -15,6 +15,7 @@ pub mod registry;
 pub mod request;
 pub mod scripted;
 pub mod shared;
+pub mod simulation;
 pub mod storage;
 pub mod wait;
 

@@ -134,7 +134,12 @@ impl Kind {
     /// of the server use it, also where another version has more fields, which they then drop.
     pub(super) fn path(&self, namespace: &str, name: &str) -> String {
         let preferred = self.versions.first();
-        let version = &preferred.unwrap_or(&self.stored).name;
+        self.path_in(preferred.unwrap_or(&self.stored), namespace, name)
+    }
+
+    /// Returns the path in a version.
+    pub(super) fn path_in(&self, version: &Version, namespace: &str, name: &str) -> String {
+        let version = &version.name;
         let mut path = if self.resource.group.is_empty() {
             format!("/api/{version}")
         } else {

@@ -34,6 +34,8 @@ pub(super) struct Server {
     changed: watch::Sender<Signal>,
     /// Version up to which the controllers have seen the changes.
     observed: u64,
+    /// Version of the last change of an object that is neither a lease nor an event.
+    last_change: u64,
     time: Duration,
 }
 
@@ -96,6 +98,7 @@ impl Server {
             lag: options.lag.clone(),
             changed: watch::Sender::new(Signal::default()),
             observed: 0,
+            last_change: 0,
             time: Duration::ZERO,
         };
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -172,6 +175,9 @@ impl Server {
         let changes: Vec<_> = self.store.changes_after(self.observed).cloned().collect();
         self.observed = self.store.version();
         for change in changes {
+            if !matches!(change.resource.plural.as_str(), "leases" | "events") {
+                self.last_change = change.version;
+            }
             self.react(&change);
         }
         let version = self.store.version();
@@ -211,6 +217,10 @@ impl Server {
 
     pub(super) fn cut_watches(&self) {
         self.changed.send_modify(|signal| signal.cuts += 1);
+    }
+
+    pub(super) fn last_change(&self) -> u64 {
+        self.last_change
     }
 
     pub(super) fn unmodelled(&self) -> &[String] {
@@ -276,16 +286,6 @@ impl Server {
                 missing()
             });
         }
-        let is_first = kind
-            .versions
-            .first()
-            .is_some_and(|first| first.name == version.name);
-        if !kind.rules.custom && !is_first {
-            return Err(Failure::unmodelled(format!(
-                "conversion of {} to {}",
-                kind.kind, version.name
-            )));
-        }
         Ok(Place {
             kind,
             version,
@@ -296,6 +296,15 @@ impl Server {
 
     fn dispatch(&mut self, call: &Call, target: &Target, place: &Place) -> Result<Reply, Failure> {
         let verb = target.verb(call);
+        let preferred = place.kind.versions.first();
+        let is_preferred = preferred.is_some_and(|first| first.name == place.version.name);
+        let is_converted = !place.kind.rules.custom && !is_preferred;
+        if is_converted && (verb != "list" || !self.is_form_of_all_versions(call, place)) {
+            return Err(Failure::unmodelled(format!(
+                "conversion of {} to {}",
+                place.kind.kind, place.version.name
+            )));
+        }
         let everywhere = place.kind.namespaced && place.namespace.is_none();
         let listing = matches!(verb, "list" | "watch");
         let permitted = match (verb, target.subresource.as_deref()) {
@@ -335,6 +344,12 @@ impl Server {
             ("deletecollection", _) => self.delete_collection(call, place),
             _ => Err(Failure::method_not_allowed()),
         }
+    }
+
+    /// Returns whether a list is the same in all versions of a kind.
+    fn is_form_of_all_versions(&self, call: &Call, place: &Place) -> bool {
+        let is_metadata = matches!(call.form(), Some(Form::Metadata));
+        is_metadata || self.objects(&place.kind.resource, None).is_empty()
     }
 
     /// Returns the objects of a resource with their keys.

@@ -1,0 +1,258 @@
+//! Runs a program against an API server in memory, in virtual time, through histories of what people,
+//! faults and deployments do, and compares the result with a fresh install.
+
+mod generator;
+mod history;
+mod network;
+mod oracle;
+mod project;
+mod snapshot;
+mod time;
+mod world;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tower::BoxError;
+
+pub use history::{Action, After, History, Named, Propagation, Requests, Step};
+pub use network::Transport;
+pub use project::{Custom, Field, Project};
+pub use world::Process;
+
+use oracle::Oracle;
+use time::Time;
+use world::{Program, World};
+
+/// How long nothing changes at the end of a history.
+const REST: Duration = Duration::from_mins(1);
+/// How long a history may take to come to rest after the last fault.
+const LIMIT: Duration = Duration::from_mins(45);
+/// How long rest is silent.
+const SILENCE: Duration = Duration::from_mins(3);
+
+/// A program, and what happens to it.
+pub struct Simulation {
+    program: Program,
+    project: Arc<Project>,
+    oracle: Oracle,
+    targets: Vec<Named>,
+}
+
+/// A history whose result is not that of a fresh install.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The history.
+    pub history: History,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+    /// The end of the log of requests.
+    pub log: Vec<String>,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.history)?;
+        for line in &self.wrong {
+            writeln!(f, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulation").finish_non_exhaustive()
+    }
+}
+
+impl Simulation {
+    /// Prepares a simulation of a program.
+    ///
+    /// # Errors
+    /// If the program cannot be installed where nothing disturbs it.
+    pub fn new<F>(
+        program: impl Fn(Process) -> F + Send + Sync + 'static,
+        project: Project,
+    ) -> anyhow::Result<Self>
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let program: Program = Arc::new(move |process| program(process).boxed());
+        let project = Arc::new(project);
+        let oracle = Oracle::new(Arc::clone(&program), Arc::clone(&project));
+        let mut targets = Vec::new();
+        for custom in &project.resources {
+            let count = custom.fields.len();
+            let mut choices = vec![vec![0; count]];
+            for (varied, field) in custom.fields.iter().enumerate() {
+                for value in 1..field.values.len() {
+                    let chosen = |index| if index == varied { value } else { 0 };
+                    choices.push((0..count).map(chosen).collect());
+                }
+            }
+            for choice in choices {
+                for version in 0..project.versions.len() {
+                    let fresh = oracle.fresh(&vec![(version, custom.with(&choice))])?;
+                    let names = fresh.names.iter().filter(|named| {
+                        !matches!(named.kind.as_str(), "Event" | "Lease")
+                            && !project
+                                .resources
+                                .iter()
+                                .any(|custom| Named::of(&custom.object).kind == named.kind)
+                    });
+                    targets.extend(names.cloned());
+                }
+            }
+        }
+        for version in 0..project.versions.len() {
+            let own = oracle.left(version)?;
+            targets.retain(|named| !own.names.contains(named));
+        }
+        targets.sort();
+        targets.dedup();
+        Ok(Self {
+            program,
+            project,
+            oracle,
+            targets,
+        })
+    }
+
+    /// Draws the history of a seed.
+    pub fn history(&self, seed: u64) -> History {
+        generator::history(seed, &self.project, &self.targets)
+    }
+
+    /// Runs a history; returns what is wrong with its result.
+    ///
+    /// # Errors
+    /// If the history cannot be executed.
+    pub fn run(&self, history: &History) -> anyhow::Result<Option<Finding>> {
+        let time = Time::new(history.seed)?;
+        let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
+        let mut world = time.run(World::new(program, project, 0, history.seed))?;
+        let mut wrong = Vec::new();
+        let lived = time.run(live(&mut world, history));
+        match lived {
+            Err(error) => wrong.push(format!("{error:#}")),
+            Ok(()) => match self.judge(&time, &mut world) {
+                Ok(found) => wrong = found,
+                Err(error) => wrong.push(format!("{error:#}")),
+            },
+        }
+        Ok((!wrong.is_empty()).then(|| Finding {
+            history: history.clone(),
+            wrong,
+            log: world.network.log(),
+        }))
+    }
+
+    fn judge(&self, time: &Time, world: &mut World) -> anyhow::Result<Vec<String>> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let rests = time.run(world.rest(REST, LIMIT))?;
+            let differences = self.oracle.differences(world)?;
+            if differences.is_empty() && rests {
+                break;
+            }
+            if waited >= LIMIT || !rests {
+                let mut wrong: Vec<_> = differences.iter().map(ToString::to_string).collect();
+                if !rests {
+                    wrong.push(format!("it does not come to rest within {LIMIT:?}"));
+                }
+                return Ok(wrong);
+            }
+            let pause = Duration::from_mins(6);
+            time.run(async { tokio::time::sleep(pause).await });
+            waited += pause;
+        }
+        let writes = world.network.writes();
+        time.run(async {
+            tokio::time::sleep(SILENCE).await;
+            world.check().await
+        })?;
+        let more = world.network.writes() - writes;
+        if more > 0 {
+            return Ok(vec![format!("{more} writes within {SILENCE:?} of rest")]);
+        }
+        time.run(world.end())?;
+        Ok(Vec::new())
+    }
+
+    /// Runs the histories of a range of seeds on some threads. Returns what is wrong, each with the shortest
+    /// history that shows it.
+    ///
+    /// # Errors
+    /// If a history cannot be executed.
+    pub fn search(&self, seeds: Range<u64>, threads: usize) -> anyhow::Result<Vec<Finding>> {
+        let next = AtomicU64::new(seeds.start);
+        let work = || -> anyhow::Result<Vec<Finding>> {
+            let mut findings = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return Ok(findings);
+                }
+                if let Some(finding) = self.run(&self.history(seed))? {
+                    findings.push(self.shrink(&finding)?);
+                }
+            }
+        };
+        let mut findings = std::thread::scope(|scope| -> anyhow::Result<Vec<Finding>> {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let mut findings = Vec::new();
+            for thread in threads {
+                let found = thread.join();
+                findings.extend(found.map_err(|_| anyhow::anyhow!("a thread panicked"))??);
+            }
+            Ok(findings)
+        })?;
+        findings.sort_by_key(|finding| finding.history.seed);
+        Ok(findings)
+    }
+
+    /// Returns the shortest history that is found by leaving steps out and that still has a finding.
+    fn shrink(&self, finding: &Finding) -> anyhow::Result<Finding> {
+        let mut best = finding.clone();
+        let mut size = best.history.steps.len();
+        while size > 0 {
+            let mut begin = 0;
+            while begin < best.history.steps.len() {
+                let mut shorter = best.history.clone();
+                let end = (begin + size).min(shorter.steps.len());
+                shorter.steps.drain(begin..end);
+                match self.run(&shorter)? {
+                    Some(found) => best = found,
+                    None => begin += size,
+                }
+            }
+            size /= 2;
+        }
+        for index in 0..best.history.steps.len() {
+            let mut calmer = best.history.clone();
+            if let Some(step) = calmer.steps.get_mut(index)
+                && step.after != After::Rest
+            {
+                step.after = After::Rest;
+                if let Some(found) = self.run(&calmer)? {
+                    best = found;
+                }
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// Executes the steps of a history, and ends its faults.
+async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
+    world.start()?;
+    for step in &history.steps {
+        world.step(step).await?;
+    }
+    world.network.heal();
+    world.start()
+}

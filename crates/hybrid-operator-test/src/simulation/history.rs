@@ -1,0 +1,177 @@
+//! Histories: what people, faults and deployments do, and when.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::fault::Fault;
+
+/// A history. The same history leads to the same requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Seed of the delays and of the names and values that are drawn.
+    pub seed: u64,
+    /// What happens, in this order.
+    pub steps: Vec<Step>,
+}
+
+/// Something that happens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// When it happens.
+    pub after: After,
+    /// What happens.
+    #[serde(rename = "do")]
+    pub action: Action,
+}
+
+/// The time between two steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum After {
+    /// Until nothing has changed for some seconds, at most for some minutes.
+    Rest,
+    /// This number of requests of the program, at most half a minute.
+    Requests(u32),
+    /// Milliseconds.
+    Time(u64),
+}
+
+/// An object, as people name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Named {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for one of the cluster.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Named {
+    /// Returns the name of an object.
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer: &str| {
+            let text = object.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        Self {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        }
+    }
+}
+
+/// Whose dependents a deletion takes with it, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "they are the names of Kubernetes")]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// A class of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Requests {
+    /// Those that change something.
+    Writes,
+    /// Those that read once.
+    Reads,
+    /// Watches.
+    Watches,
+}
+
+/// What happens in a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Somebody creates an object, or changes its specification if it exists.
+    Apply(Value),
+    /// Somebody replaces an object by a PUT, with all of its metadata.
+    Put(Value),
+    /// Somebody deletes an object and creates it again as soon as its name is free.
+    Recreate(Value),
+    /// Somebody creates an object that no program manages.
+    Create(Value),
+    /// Somebody deletes an object.
+    Delete(Named, Propagation),
+    /// Somebody changes fields of an object, by a JSON merge patch.
+    Edit(Named, Value),
+    /// Somebody changes a text or a number in an object.
+    Spoil(Named, u64),
+    /// Somebody sets the number of replicas, as an autoscaler does.
+    Scale(Named, u32),
+    /// Another version of the program is deployed. The former one ends before.
+    Deploy(usize),
+    /// The program is killed, and started again.
+    Kill,
+    /// The program is asked to end, and started again.
+    Restart,
+    /// The program is killed, and started again by the next step that starts it, or at the end.
+    Crash,
+    /// For this number of milliseconds no request and no answer gets through.
+    Partition(u64),
+    /// The next requests of a class have faults: the one that comes after so many.
+    Fault(Requests, u32, Fault),
+    /// All connections of watches are closed.
+    CutWatches,
+    /// The server forgets the past.
+    Compact,
+    /// Nothing more than time passes.
+    Wait,
+}
+
+impl After {
+    /// Returns the time that this takes at most.
+    pub(super) fn limit(self) -> Duration {
+        match self {
+            Self::Rest => Duration::from_mins(10),
+            Self::Requests(_) => Duration::from_secs(30),
+            Self::Time(milliseconds) => Duration::from_millis(milliseconds),
+        }
+    }
+}
+
+impl History {
+    /// Reads a history as it is written: the seed, and a line of JSON per step.
+    ///
+    /// # Errors
+    /// If a line has another form; names it.
+    pub fn read(text: &str) -> anyhow::Result<Self> {
+        let mut seed = None;
+        let mut steps = Vec::new();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(text) = line.strip_prefix("seed ") {
+                seed = Some(text.trim().parse()?);
+                continue;
+            }
+            let step = serde_json::from_str(line);
+            steps.push(step.map_err(|error| anyhow::anyhow!("line {number}: {error}"))?);
+        }
+        let seed = seed.ok_or_else(|| anyhow::anyhow!("a line with the seed is missing"))?;
+        Ok(Self { seed, steps })
+    }
+}
+
+impl std::fmt::Display for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "seed {}", self.seed)?;
+        for step in &self.steps {
+            let line = serde_json::to_string(step).map_err(|_| std::fmt::Error)?;
+            writeln!(f, "{line}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The network between the programs of a history and the API server: delays, faults, and a log.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use super::history::Requests;
+use crate::api_server::{ApiServer, ApiService};
+use crate::fault::{AnswerBody, Fault, FaultService, Faults};
+use crate::request::Recorded;
+
+/// How long a request or its answer is under way at most.
+const LATENCY: Duration = Duration::from_millis(20);
+
+/// A network. Clones share it.
+#[derive(Clone)]
+pub(super) struct Network {
+    state: Arc<Mutex<State>>,
+    /// Number of requests so far.
+    requests: watch::Sender<u64>,
+    started: Instant,
+}
+
+struct State {
+    random: fastrand::Rng,
+    planned: Vec<Planned>,
+    /// Until when nothing gets through.
+    partition: Option<Instant>,
+    log: VecDeque<String>,
+    writes: u64,
+}
+
+/// A fault of a request that is still to come.
+struct Planned {
+    of: Requests,
+    after: u32,
+    fault: Fault,
+}
+
+/// How many requests the log keeps.
+const LOGGED: usize = 400;
+
+impl Network {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State {
+                random: fastrand::Rng::with_seed(seed),
+                planned: Vec::new(),
+                partition: None,
+                log: VecDeque::new(),
+                writes: 0,
+            })),
+            requests: watch::Sender::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    /// Connects a process.
+    pub(super) fn connect(&self, server: &ApiServer) -> Transport {
+        let faults = Faults::new();
+        let network = self.clone();
+        faults.inject_with(move |request| network.fault(request));
+        Transport {
+            inner: faults.layer().layer(server.service()),
+            faults,
+            network: self.clone(),
+            alive: watch::Sender::new(true),
+        }
+    }
+
+    /// Plans a fault.
+    pub(super) fn plan(&self, of: Requests, after: u32, fault: Fault) {
+        self.lock().planned.push(Planned { of, after, fault });
+    }
+
+    /// Lets nothing through for some time.
+    pub(super) fn partition(&self, time: Duration) {
+        self.lock().partition = Some(Instant::now() + time);
+    }
+
+    /// Ends all faults.
+    pub(super) fn heal(&self) {
+        let mut state = self.lock();
+        state.planned.clear();
+        state.partition = None;
+    }
+
+    /// Returns the number of requests so far, which changes.
+    pub(super) fn requests(&self) -> watch::Receiver<u64> {
+        self.requests.subscribe()
+    }
+
+    /// Returns the number of writes so far, without those of leases and events.
+    pub(super) fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// Adds a line to the log.
+    pub(super) fn note(&self, text: &str) {
+        let at = self.started.elapsed();
+        let mut state = self.lock();
+        if state.log.len() == LOGGED {
+            state.log.pop_front();
+        }
+        state
+            .log
+            .push_back(format!("{:>9.3} {text}", at.as_secs_f64()));
+    }
+
+    /// Returns the end of the log.
+    pub(super) fn log(&self) -> Vec<String> {
+        self.lock().log.iter().cloned().collect()
+    }
+
+    fn fault(&self, request: &Recorded) -> Option<Fault> {
+        let is_lease = matches!(request.resource.as_str(), "leases" | "events");
+        let mut state = self.lock();
+        if request.is_write() && !is_lease {
+            state.writes += 1;
+        }
+        let class = match request.verb.as_str() {
+            "watch" => Requests::Watches,
+            _ if request.is_write() => Requests::Writes,
+            _ => Requests::Reads,
+        };
+        let mut fault = None;
+        for planned in &mut state.planned {
+            if planned.of != class || is_lease {
+                continue;
+            }
+            match planned.after.checked_sub(1) {
+                Some(left) => planned.after = left,
+                None if fault.is_none() => {
+                    fault = Some(planned.fault);
+                    planned.after = u32::MAX;
+                }
+                None => {}
+            }
+        }
+        state.planned.retain(|planned| planned.after != u32::MAX);
+        drop(state);
+        if !is_lease {
+            let name = request.name.as_deref().unwrap_or_default();
+            let namespace = request.namespace.as_deref().unwrap_or_default();
+            let fault = fault.map(|fault| format!("  {fault:?}"));
+            let fault = fault.unwrap_or_default();
+            self.note(&format!("{} {namespace}/{name}{fault}", request.kind()));
+        }
+        self.requests.send_modify(|count| *count += 1);
+        fault
+    }
+
+    /// Draws how long a request or an answer is under way.
+    fn latency(&self) -> Duration {
+        let mut state = self.lock();
+        let drawn = state.random.f64();
+        let partition = state.partition;
+        drop(state);
+        let held = partition.map(|until| until.saturating_duration_since(Instant::now()));
+        LATENCY.mul_f64(drawn) + held.unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection of a process to the API server, to be the base of its client. Clones share it.
+#[derive(Clone)]
+pub struct Transport {
+    inner: FaultService<ApiService>,
+    faults: Faults,
+    network: Network,
+    alive: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    /// Lets nothing through any more, as if the process was gone.
+    pub(super) fn sever(&self) {
+        self.alive.send_replace(false);
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let transport = self.clone();
+        let mut alive = self.alive.subscribe();
+        let exchange = async move {
+            tokio::time::sleep(transport.network.latency()).await;
+            if !*transport.alive.borrow() {
+                return std::future::pending().await;
+            }
+            let answer = transport.inner.clone().call(request).await;
+            transport.faults.forget();
+            tokio::time::sleep(transport.network.latency()).await;
+            answer
+        };
+        let severed = async move {
+            // The value changes only when the process is gone.
+            drop(alive.wait_for(|alive| !*alive).await);
+        };
+        async move {
+            tokio::select! {
+                biased;
+                () = severed => std::future::pending().await,
+                answer = exchange => answer,
+            }
+        }
+        .boxed()
+    }
+}

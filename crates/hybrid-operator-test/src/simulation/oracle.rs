@@ -1,0 +1,364 @@
+//! What a cluster must be like at rest: as after a fresh install of the last state.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::history::{Action, After, Named, Propagation, Step};
+use super::project::Project;
+use super::snapshot::{Difference, Places, Snapshot, title};
+use super::time::Time;
+use super::world::{Program, World};
+
+/// States of a custom resource, each with the version of the program: the first one is installed, then the
+/// others follow, each after a rest.
+type Chain = Vec<(usize, Value)>;
+
+/// How long nothing changes when a fresh install is complete.
+const REST: Duration = Duration::from_mins(1);
+/// How long a fresh install may take.
+const LIMIT: Duration = Duration::from_hours(1);
+
+/// Makes fresh installs, and keeps their results.
+pub(super) struct Oracle {
+    program: Program,
+    project: Arc<Project>,
+    known: Mutex<HashMap<String, Arc<Fresh>>>,
+}
+
+/// What a fresh install leaves.
+#[derive(Debug, Default)]
+pub(super) struct Fresh {
+    pub(super) snapshot: Snapshot,
+    /// All objects, as people name them.
+    pub(super) names: Vec<Named>,
+    /// Where another fresh install differs, as the chart draws random values.
+    random: Mutex<Option<Places>>,
+}
+
+impl Oracle {
+    pub(super) fn new(program: Program, project: Arc<Project>) -> Self {
+        Self {
+            program,
+            project,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns what there is without custom resources.
+    fn without(&self, version: usize) -> anyhow::Result<Arc<Fresh>> {
+        self.fresh(&vec![(version, Value::Null)])
+    }
+
+    /// Returns what there may be once there has been a custom resource.
+    pub(super) fn left(&self, version: usize) -> anyhow::Result<Arc<Fresh>> {
+        let first = self
+            .project
+            .resources
+            .first()
+            .map_or(Value::Null, |custom| custom.with(&[]));
+        self.fresh(&vec![(version, first), (version, Value::Null)])
+    }
+
+    /// Returns what an install of these states leaves beside what there is without it.
+    pub(super) fn fresh(&self, chain: &Chain) -> anyhow::Result<Arc<Fresh>> {
+        let key = serde_json::to_string(chain)?;
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let mut fresh = self.install(chain, 1)?;
+        let is_something = chain.iter().any(|(_, object)| !object.is_null());
+        if is_something && let Some((version, _)) = chain.last() {
+            let without = self.without(*version)?;
+            fresh
+                .snapshot
+                .objects
+                .retain(|title, _| !without.snapshot.objects.contains_key(title));
+            fresh.names.retain(|name| !without.names.contains(name));
+        }
+        let fresh = Arc::new(fresh);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(key, Arc::clone(&fresh));
+        Ok(fresh)
+    }
+
+    fn install(&self, chain: &Chain, seed: u64) -> anyhow::Result<Fresh> {
+        let Some((version, _)) = chain.first() else {
+            return Ok(Fresh::default());
+        };
+        let time = Time::new(seed)?;
+        time.run(async {
+            let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
+            let mut world = World::new(program, project, *version, seed).await?;
+            world.start()?;
+            for (version, object) in chain {
+                if *version != world.version() {
+                    world
+                        .step(&Step {
+                            after: After::Rest,
+                            action: Action::Deploy(*version),
+                        })
+                        .await?;
+                }
+                if object.is_null() {
+                    let customs = world.server.objects();
+                    for object in customs.iter().filter(|object| self.is_custom(object)) {
+                        let action = Action::Delete(Named::of(object), Propagation::Background);
+                        world
+                            .step(&Step {
+                                after: After::Time(0),
+                                action,
+                            })
+                            .await?;
+                    }
+                } else {
+                    world
+                        .step(&Step {
+                            after: After::Time(1000),
+                            action: Action::Apply(object.clone()),
+                        })
+                        .await?;
+                }
+                if !world.rest(REST, LIMIT).await? {
+                    anyhow::bail!(
+                        "a fresh install does not come to rest within {LIMIT:?}: {chain:?}"
+                    );
+                }
+            }
+            let objects = world.server.objects();
+            let names = objects
+                .iter()
+                .filter(|object| is_nameable(object))
+                .map(Named::of)
+                .collect();
+            let snapshot = world.snapshot();
+            world.end().await?;
+            Ok(Fresh {
+                snapshot,
+                names,
+                random: Mutex::default(),
+            })
+        })
+    }
+
+    /// Returns how a cluster differs from what it must be like.
+    pub(super) fn differences(&self, world: &World) -> anyhow::Result<Vec<Difference>> {
+        let live = world.snapshot();
+        let objects = world.server.objects();
+        let without = self.without(world.version())?;
+        let mut found = Vec::new();
+        let mut rest = live.clone();
+        // What is there in any case, and what people have made.
+        let mut given = without.snapshot.clone();
+        given
+            .objects
+            .retain(|title, _| live.objects.contains_key(title) || !is_given_up(title, &objects));
+        let mut known = Places::new();
+        if given
+            .differences(&live.only(&given), &known)
+            .iter()
+            .any(|one| !one.object.is_empty())
+        {
+            known = self.random(&without, &vec![(world.version(), Value::Null)])?;
+        }
+        found.extend(given.differences(&live.only(&given), &known));
+        rest.remove(&given);
+        rest.remove(&self.left(world.version())?.snapshot);
+        for (title, object) in &world.others {
+            match rest.objects.remove(title) {
+                None => found.push(Difference::of(title, "", Some(object), None)),
+                Some(now) => {
+                    for field in ["spec", "data"] {
+                        if now.get(field) != object.get(field) {
+                            found.push(Difference::of(
+                                title,
+                                field,
+                                object.get(field),
+                                now.get(field),
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        for object in objects.iter().filter(|object| self.is_custom(object)) {
+            if object.pointer("/metadata/deletionTimestamp").is_some() {
+                found.push(Difference::of(
+                    &title(object),
+                    "/metadata/deletionTimestamp",
+                    None,
+                    Some(&json!("is still being deleted")),
+                ));
+            }
+            let mut best: Option<(Vec<Difference>, Arc<Fresh>)> = None;
+            for chain in self.chains(world, object)? {
+                let fresh = self.fresh(&chain)?;
+                let mut differences = fresh
+                    .snapshot
+                    .differences(&live.only(&fresh.snapshot), &Places::new());
+                if !differences.is_empty() {
+                    let random = self.random(&fresh, &chain)?;
+                    differences = fresh
+                        .snapshot
+                        .differences(&live.only(&fresh.snapshot), &random);
+                }
+                if best
+                    .as_ref()
+                    .is_none_or(|(least, _)| differences.len() < least.len())
+                {
+                    best = Some((differences, fresh));
+                }
+            }
+            if let Some((mut differences, fresh)) = best {
+                differences.retain(|difference| !is_permitted(world, &fresh, difference));
+                found.extend(differences);
+                rest.remove(&fresh.snapshot);
+            }
+        }
+        for (title, object) in &rest.objects {
+            found.push(Difference::of(title, "", None, Some(object)));
+        }
+        Ok(found)
+    }
+
+    /// Returns the sequences of states of which one must have led to the present one: the present state
+    /// alone, or, if that cannot be deployed, after any one that can.
+    fn chains(&self, world: &World, object: &Value) -> anyhow::Result<Vec<Chain>> {
+        let version = world.version();
+        let with = |spec: &Value| {
+            let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.retain(|field, _| {
+                    matches!(
+                        field.as_str(),
+                        "name" | "namespace" | "annotations" | "labels"
+                    )
+                });
+            }
+            json!({
+                "apiVersion": object.get("apiVersion"), "kind": object.get("kind"),
+                "metadata": metadata, "spec": spec,
+            })
+        };
+        let last = (version, with(object.get("spec").unwrap_or(&Value::Null)));
+        let alone = vec![last.clone()];
+        let mut chains = vec![alone.clone()];
+        if self.fresh(&alone)?.is_deployed() {
+            return Ok(chains);
+        }
+        for (version, spec) in world.past.get(&title(object)).into_iter().flatten() {
+            let first = (*version, with(spec));
+            let chain = vec![first.clone(), last.clone()];
+            if first != last && !chains.contains(&chain) && self.fresh(&vec![first])?.is_deployed()
+            {
+                chains.push(chain);
+            }
+        }
+        Ok(chains)
+    }
+
+    /// Returns where the result of another install differs.
+    fn random(&self, fresh: &Fresh, chain: &Chain) -> anyhow::Result<Places> {
+        let mut random = fresh.random.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*random {
+            return Ok(known.clone());
+        }
+        let other = self.install(chain, 2)?;
+        let places = fresh
+            .snapshot
+            .places_of_differences(&other.snapshot.only(&fresh.snapshot));
+        *random = Some(places.clone());
+        Ok(places)
+    }
+
+    fn is_custom(&self, object: &Value) -> bool {
+        self.project.resources.iter().any(|custom| {
+            custom.object.get("kind") == object.get("kind")
+                && custom.object.get("apiVersion") == object.get("apiVersion")
+        })
+    }
+}
+
+impl Fresh {
+    /// Returns whether the last state was deployed.
+    fn is_deployed(&self) -> bool {
+        let releases = self
+            .snapshot
+            .objects
+            .iter()
+            .filter(|(title, _)| title.starts_with("Release "));
+        let mut releases = releases.peekable();
+        releases.peek().is_some()
+            && releases.all(|(_, release)| release.get("last") == Some(&json!("deployed")))
+    }
+}
+
+/// Returns whether an object of a hook is not as it was made because people have changed or deleted it:
+/// repairs of drift run no hooks.
+fn is_permitted(world: &World, fresh: &Fresh, difference: &Difference) -> bool {
+    let object = fresh.snapshot.objects.get(&difference.object);
+    let annotations = object.and_then(|object| object.pointer("/metadata/annotations"));
+    let is_hook = annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some());
+    is_hook && world.touched.contains(&difference.object)
+}
+
+/// Returns whether people can know the name of an object, and the cluster itself does not make it.
+fn is_nameable(object: &Value) -> bool {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str);
+    object.pointer("/metadata/generateName").is_none()
+        && !matches!(name, Some("kube-root-ca.crt" | "default"))
+}
+
+/// Returns whether an object that is missing was in a namespace that people have deleted.
+fn is_given_up(title: &str, objects: &[Value]) -> bool {
+    let Some((kind, name)) = title.split_once(' ') else {
+        return false;
+    };
+    let namespace = name.split('/').next().unwrap_or_default();
+    let exists = |namespace: &str| {
+        objects.iter().any(|object| {
+            object.get("kind") == Some(&json!("Namespace"))
+                && object.pointer("/metadata/name") == Some(&json!(namespace))
+        })
+    };
+    kind == "Namespace" || (!namespace.is_empty() && !exists(namespace))
+}
+
+impl Snapshot {
+    /// Returns the objects that another snapshot has, too.
+    pub(super) fn only(&self, other: &Self) -> Self {
+        let objects = self
+            .objects
+            .iter()
+            .filter(|(title, _)| other.objects.contains_key(*title));
+        Self {
+            objects: objects
+                .map(|(title, object)| (title.clone(), object.clone()))
+                .collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn remove(&mut self, other: &Self) {
+        self.objects
+            .retain(|title, _| !other.objects.contains_key(title));
+    }
+}
+
+impl Difference {
+    fn of(object: &str, path: &str, expected: Option<&Value>, found: Option<&Value>) -> Self {
+        Self {
+            object: object.to_owned(),
+            path: path.to_owned(),
+            expected: expected.cloned(),
+            found: found.cloned(),
+        }
+    }
+}

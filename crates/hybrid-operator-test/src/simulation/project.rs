@@ -1,0 +1,78 @@
+//! Projects: what a history is about.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+/// A program, what is in the cluster before it starts, and what people may do with it.
+#[derive(Debug, Clone, Default)]
+pub struct Project {
+    /// Directories with the files of the program, one per version of it.
+    pub versions: Vec<PathBuf>,
+    /// What is in the cluster before.
+    pub objects: Vec<Value>,
+    /// Custom resources that people create, change and delete.
+    pub resources: Vec<Custom>,
+    /// Further objects that people create and delete.
+    pub others: Vec<Value>,
+}
+
+/// A custom resource that people create, change and delete.
+#[derive(Debug, Clone)]
+pub struct Custom {
+    /// API version, kind, namespace and name.
+    pub object: Value,
+    /// Fields of the specification that vary.
+    pub fields: Vec<Field>,
+    /// Annotations that come and go.
+    pub annotations: Vec<(String, String)>,
+}
+
+/// A field that varies.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// Name of the field.
+    pub name: String,
+    /// Values that it may have; null means that it is missing.
+    pub values: Vec<Value>,
+}
+
+impl Field {
+    /// Creates a field.
+    pub fn new(name: &str, values: impl IntoIterator<Item = Value>) -> Self {
+        Self {
+            name: name.to_owned(),
+            values: values.into_iter().collect(),
+        }
+    }
+}
+
+impl Custom {
+    /// Creates a custom resource without fields.
+    pub fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            object: json!({
+                "apiVersion": api_version, "kind": kind,
+                "metadata": {"namespace": namespace, "name": name},
+            }),
+            fields: Vec::new(),
+            annotations: Vec::new(),
+        }
+    }
+
+    /// Returns the object with a choice of values for its fields.
+    pub(super) fn with(&self, choice: &[usize]) -> Value {
+        let mut spec = Map::new();
+        for (field, chosen) in self.fields.iter().zip(choice) {
+            match field.values.get(*chosen) {
+                None | Some(Value::Null) => {}
+                Some(value) => drop(spec.insert(field.name.clone(), value.clone())),
+            }
+        }
+        let mut object = self.object.clone();
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("spec".to_owned(), Value::Object(spec));
+        }
+        object
+    }
+}

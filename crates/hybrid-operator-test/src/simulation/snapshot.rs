@@ -1,0 +1,344 @@
+//! What is in a cluster at rest, without what no two runs have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use data_encoding::BASE64;
+use flate2::read::GzDecoder;
+use serde_json::{Map, Value, json};
+
+use super::history::Named;
+
+/// Type of the Secrets in which Helm keeps a revision.
+pub(super) const RECORD: &str = "helm.sh/release.v1";
+
+/// Objects by kind, namespace and name, and releases by namespace and name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Snapshot {
+    pub(super) objects: BTreeMap<String, Value>,
+}
+
+/// Where two snapshots differ: an object, and a path in it.
+pub(super) type Places = BTreeSet<(String, String)>;
+
+impl Snapshot {
+    /// Reduces objects to what counts.
+    pub(super) fn of(objects: &[Value], customs: &BTreeSet<String>) -> Self {
+        let uids: BTreeMap<&str, String> = objects
+            .iter()
+            .filter_map(|object| Some((object.pointer("/metadata/uid")?.as_str()?, title(object))))
+            .collect();
+        let mut reduced = BTreeMap::new();
+        let mut generated: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        for object in objects {
+            let kind = text(object, "/kind");
+            if matches!(kind, "Event" | "Lease") {
+                continue;
+            }
+            if text(object, "/type") == RECORD {
+                let record = Record::of(object);
+                records
+                    .entry(record.title.clone())
+                    .or_default()
+                    .push(record);
+                continue;
+            }
+            let value = reduce(object, &uids, customs.contains(kind));
+            match object
+                .pointer("/metadata/generateName")
+                .and_then(Value::as_str)
+            {
+                Some(prefix) => {
+                    let mut named = Named::of(object);
+                    named.name = format!("{prefix}*");
+                    generated.entry(title_of(&named)).or_default().push(value);
+                }
+                None => drop(reduced.insert(title(object), value)),
+            }
+        }
+        for (title, mut values) in generated {
+            values.sort_by_key(Value::to_string);
+            for (number, value) in values.into_iter().enumerate() {
+                reduced.insert(format!("{title}{number}"), value);
+            }
+        }
+        for (title, revisions) in records {
+            reduced.insert(title, latest(revisions));
+        }
+        Self { objects: reduced }
+    }
+
+    /// Returns where another snapshot differs.
+    pub(super) fn places_of_differences(&self, other: &Self) -> Places {
+        self.differences(other, &Places::new())
+            .into_iter()
+            .map(|one| (one.object, one.path))
+            .collect()
+    }
+
+    /// Returns how another snapshot differs, without the differences at some places.
+    pub(super) fn differences(&self, other: &Self, except: &Places) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let titles: BTreeSet<_> = self.objects.keys().chain(other.objects.keys()).collect();
+        for title in titles {
+            let (left, right) = (self.objects.get(title), other.objects.get(title));
+            let mut report = |path: &str, left: Option<&Value>, right: Option<&Value>| {
+                let place = (title.clone(), path.to_owned());
+                if !except.contains(&place) {
+                    found.push(Difference {
+                        object: place.0,
+                        path: place.1,
+                        expected: left.cloned(),
+                        found: right.cloned(),
+                    });
+                }
+            };
+            compare("", left, right, &mut report);
+        }
+        found
+    }
+}
+
+/// A difference between what is and what should be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Difference {
+    pub(super) object: String,
+    pub(super) path: String,
+    pub(super) expected: Option<Value>,
+    pub(super) found: Option<Value>,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let short = |value: &Option<Value>| {
+            let text = value
+                .as_ref()
+                .map_or("nothing".to_owned(), Value::to_string);
+            let cut: String = text.chars().take(300).collect();
+            if cut.len() < text.len() {
+                format!("{cut}…")
+            } else {
+                cut
+            }
+        };
+        let Self {
+            object,
+            path,
+            expected,
+            found,
+        } = self;
+        write!(
+            f,
+            "{object}{path}: expected {}, found {}",
+            short(expected),
+            short(found)
+        )
+    }
+}
+
+/// Called with a path and the values that differ there.
+type Report<'a> = dyn FnMut(&str, Option<&Value>, Option<&Value>) + 'a;
+
+fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, report: &mut Report<'_>) {
+    match (left, right) {
+        (Some(Value::Object(one)), Some(Value::Object(other))) => {
+            let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+            for name in names {
+                compare(
+                    &format!("{path}/{name}"),
+                    one.get(name),
+                    other.get(name),
+                    report,
+                );
+            }
+        }
+        (Some(Value::Array(one)), Some(Value::Array(other))) if one.len() == other.len() => {
+            for (index, pair) in one.iter().zip(other).enumerate() {
+                compare(
+                    &format!("{path}/{index}"),
+                    Some(pair.0),
+                    Some(pair.1),
+                    report,
+                );
+            }
+        }
+        (left, right) if left != right => report(path, left, right),
+        _ => {}
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Returns kind, namespace and name.
+pub(super) fn title(object: &Value) -> String {
+    title_of(&Named::of(object))
+}
+
+pub(super) fn title_of(named: &Named) -> String {
+    let group = named
+        .api_version
+        .rsplit_once('/')
+        .map_or(String::new(), |(group, _)| format!(".{group}"));
+    format!("{}{group} {}/{}", named.kind, named.namespace, named.name)
+}
+
+/// Drops times, numbers of versions, and what the cluster's own controllers say.
+fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Value {
+    let mut object = object.clone();
+    let generation = object.pointer("/metadata/generation").cloned();
+    if let Some(metadata) = object
+        .pointer_mut("/metadata")
+        .and_then(Value::as_object_mut)
+    {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "name",
+        ] {
+            metadata.remove(field);
+        }
+        for owner in metadata
+            .get_mut("ownerReferences")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if let Some(uid) = owner.get_mut("uid") {
+                let owned_by = uid.as_str().and_then(|uid| uids.get(uid)).cloned();
+                *uid = owned_by.unwrap_or_else(|| "nobody".to_owned()).into();
+            }
+        }
+    }
+    let Some(fields) = object.as_object_mut() else {
+        return object;
+    };
+    if !is_custom {
+        fields.remove("status");
+        return object;
+    }
+    if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
+        for field in ["history", "release"] {
+            status.remove(field);
+        }
+        let current =
+            |value: &mut Value| *value = Value::Bool(Some(&*value) == generation.as_ref());
+        status.get_mut("observedGeneration").map(current);
+        if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+            // Their order means nothing.
+            conditions.sort_by_key(|condition| text(condition, "/type").to_owned());
+        }
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            condition.remove("lastTransitionTime");
+            condition.get_mut("observedGeneration").map(current);
+            if condition.get("reason") == Some(&json!("UpgradeSuccessful")) {
+                condition.insert("reason".to_owned(), "InstallSuccessful".into());
+                if condition.get("message") == Some(&json!("release was successfully upgraded")) {
+                    condition.insert(
+                        "message".to_owned(),
+                        "release was successfully installed".into(),
+                    );
+                }
+            }
+            if let Some(message) = condition.get_mut("message") {
+                *message = without_numbers(message.as_str().unwrap_or_default()).into();
+            }
+        }
+    }
+    object
+}
+
+/// Replaces numbers, such as those of revisions.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        if !character.is_ascii_digit() {
+            out.push(character);
+        } else if !out.ends_with('#') {
+            out.push('#');
+        }
+    }
+    out
+}
+
+/// A revision of a release.
+#[derive(Debug)]
+struct Record {
+    title: String,
+    revision: u64,
+    status: String,
+    content: Value,
+}
+
+impl Record {
+    fn of(secret: &Value) -> Self {
+        let release = decode(text(secret, "/data/release")).unwrap_or_default();
+        let namespace = text(secret, "/metadata/namespace");
+        let label = |name: &str| text(secret, &format!("/metadata/labels/{name}")).to_owned();
+        let lines = |value: Option<&Value>| {
+            let text = value.and_then(Value::as_str).unwrap_or_default();
+            Value::from(text.lines().collect::<Vec<_>>())
+        };
+        let hooks = release.get("hooks").and_then(Value::as_array);
+        let mut hooks: Vec<Value> = hooks
+            .into_iter()
+            .flatten()
+            .map(|hook| lines(hook.get("manifest")))
+            .collect();
+        hooks.sort_by_key(Value::to_string);
+        Self {
+            title: format!("Release {namespace}/{}", label("name")),
+            revision: label("version").parse().unwrap_or_default(),
+            status: label("status"),
+            content: json!({
+                "manifest": lines(release.get("manifest")),
+                "hooks": hooks,
+                "config": release.get("config"),
+                "chart": release.pointer("/chart/metadata"),
+            }),
+        }
+    }
+}
+
+fn decode(data: &str) -> Option<Value> {
+    let outer = BASE64.decode(data.as_bytes()).ok()?;
+    let inner = BASE64.decode(&outer).ok()?;
+    let mut json = Vec::new();
+    GzDecoder::new(&*inner).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// Returns the deployed revision of a release, or else the last one, and whether one has to be finished.
+fn latest(mut revisions: Vec<Record>) -> Value {
+    revisions.sort_by_key(|record| record.revision);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for record in &revisions {
+        if !matches!(record.status.as_str(), "superseded" | "failed") {
+            *counts.entry(&record.status).or_default() += 1;
+        }
+    }
+    let counts: Map<String, Value> = counts
+        .into_iter()
+        .map(|(status, count)| (status.to_owned(), count.into()))
+        .collect();
+    let deployed = revisions.iter().rfind(|record| record.status == "deployed");
+    let record = deployed.or(revisions.last());
+    json!({
+        "statuses": counts,
+        "last": revisions.last().map(|record| &record.status),
+        "content": record.map(|record| &record.content),
+    })
+}

@@ -1,0 +1,164 @@
+//! Runs the operator through generated histories, and compares the result with a fresh install.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
+use std::path::Path;
+use std::time::Instant;
+
+use clap::Parser;
+use hybrid_operator::helm::Charts;
+use hybrid_operator::manager::Manager;
+use hybrid_operator::options::RunArgs;
+use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+/// Runs the operator as a process.
+async fn operator(mut process: Process) -> Result<(), BoxError> {
+    let arguments = [
+        "run",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+    ];
+    let options = RunArgs::try_parse_from(arguments)?.options(|name| match name {
+        "POD_NAMESPACE" => Some("operator".to_owned()),
+        "POD_NAME" => Some(process.name.clone()),
+        _ => None,
+    });
+    let charts = Charts::load(&process.directory.join("watches.yaml"), |chart| chart)?;
+    let stop = CancellationToken::new();
+    let client = Client::new(process.transport.clone(), "operator");
+    let manager = charts
+        .watch_files(false)
+        .add_to(Manager::new(options).network(client));
+    let asked = stop.clone();
+    let running = manager.run_until(stop);
+    let asking = async {
+        drop(process.stop.wait_for(|stop| *stop).await);
+        asked.cancel();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = asking => Ok(()),
+        ended = running => Ok(ended?),
+    }
+}
+
+fn project() -> Project {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation");
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "webs.demo.example.com"},
+        "spec": {
+            "group": "demo.example.com", "scope": "Namespaced",
+            "names": {"plural": "webs", "singular": "web", "kind": "Web", "listKind": "WebList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    });
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let fields = [
+        Field::new("text", [Value::Null, json!("b"), json!("c")]),
+        Field::new("replicas", [Value::Null, json!(3)]),
+        Field::new("autoscaler", [Value::Null, json!("v2")]),
+        Field::new("account", [Value::Null, json!("hook"), json!("none")]),
+        Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
+        Field::new("space", [Value::Null, json!(true)]),
+        Field::new("definition", [Value::Null, json!(true)]),
+        Field::new("generated", [Value::Null, json!("plain")]),
+        Field::new("task", [Value::Null, json!("always"), json!("once")]),
+        Field::new("valid", [Value::Null, json!(false)]),
+    ];
+    let web = |name: &str| Custom {
+        fields: fields.to_vec(),
+        ..Custom::new("demo.example.com/v1", "Web", "team", name)
+    };
+    Project {
+        versions: vec![directory.join("one"), directory.join("two")],
+        objects: vec![namespace("operator"), namespace("team"), definition],
+        resources: vec![web("a"), web("b")],
+        others: vec![
+            json!({"apiVersion": "a.example.com/v1", "kind": "Page", "metadata": {"name": "mine", "namespace": "team"}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": "a-space"}, "data": {"a": "b"}}),
+        ],
+    }
+}
+
+/// Number of histories of a run without `SEEDS`.
+const HISTORIES: u64 = 60;
+
+/// Runs the histories of the seeds `SEEDS=FROM..TO` and prints the shortest ones that fail.
+#[test]
+fn histories_end_like_a_fresh_install() {
+    let simulation = Simulation::new(operator, project()).unwrap();
+    let seeds = std::env::var("SEEDS").map_or(0..HISTORIES, |seeds| {
+        let (from, to) = seeds.split_once("..").expect("SEEDS is FROM..TO");
+        from.parse().unwrap()..to.parse().unwrap()
+    });
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let begin = Instant::now();
+    let findings = simulation.search(seeds.clone(), threads).unwrap();
+    println!(
+        "{} histories in {:.1?}",
+        seeds.end - seeds.start,
+        begin.elapsed()
+    );
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let found: Vec<_> = findings
+        .iter()
+        .map(|finding| finding.history.seed)
+        .collect();
+    assert!(
+        found.is_empty(),
+        "the histories of these seeds fail: {found:?}"
+    );
+}
+
+/// Runs the history in the file `HISTORY`, and prints its requests if it fails.
+#[test]
+fn history_of_a_file_ends_like_a_fresh_install() {
+    let Ok(file) = std::env::var("HISTORY") else {
+        return;
+    };
+    let simulation = Simulation::new(operator, project()).unwrap();
+    let history = History::read(&std::fs::read_to_string(file).unwrap()).unwrap();
+    if let Some(finding) = simulation.run(&history).unwrap() {
+        panic!("{}\n{finding}", finding.log.join("\n"));
+    }
+}
+
+#[test]
+fn a_program_that_does_nothing_after_a_restart_is_found() {
+    let lazy = |mut process: Process| async move {
+        if process.name == "process-1" {
+            return operator(process).await;
+        }
+        process.stop.wait_for(|stop| *stop).await?;
+        Ok(())
+    };
+    let simulation = Simulation::new(lazy, project()).unwrap();
+    let findings = simulation.search(0..20, 1).unwrap();
+    assert!(!findings.is_empty());
+    let finding = &findings[0];
+    assert!(finding.history.steps.len() <= 4, "{finding}");
+    let again = History::read(&finding.history.to_string()).unwrap();
+    assert_eq!(again, finding.history);
+    assert_eq!(
+        simulation.run(&again).unwrap().unwrap().wrong,
+        finding.wrong
+    );
+}

@@ -98,6 +98,13 @@ impl World {
             if object.get("kind") == Some(&json!("CustomResourceDefinition")) {
                 // Until its kind is served.
                 tokio::time::sleep(Duration::from_secs(5)).await;
+                world.server.last_change();
+            }
+        }
+        for custom in &world.project.resources {
+            let named = Named::of(&custom.object);
+            if world.path(&named).is_none() {
+                bail!("{named:?} is not served");
             }
         }
         Ok(world)
@@ -203,13 +210,8 @@ impl World {
         match &step.action {
             Action::Apply(object) => self.apply(object).await?,
             Action::Put(object) => {
-                self.send(
-                    Method::PUT,
-                    &Named::of(object),
-                    "application/json",
-                    &object.to_string(),
-                )
-                .await?;
+                self.replace(&Named::of(object), |_| Some(object.clone()))
+                    .await?;
                 self.remember(object);
             }
             Action::Recreate(object) => {
@@ -342,37 +344,51 @@ impl World {
 
     async fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
         if self.create(object).await? == 409 {
-            let named = Named::of(object);
-            let (_, live) = self
-                .send(Method::GET, &named, "application/json", "")
-                .await?;
-            let mut changed = live;
-            if let Some(fields) = changed.as_object_mut() {
-                fields.insert(
-                    "spec".to_owned(),
-                    object.get("spec").cloned().unwrap_or_default(),
-                );
+            self.replace(&Named::of(object), |live| {
+                let mut changed = live.clone();
+                let spec = object.get("spec").cloned().unwrap_or_default();
+                changed.as_object_mut()?.insert("spec".to_owned(), spec);
                 let annotations = object.pointer("/metadata/annotations").cloned();
-                if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-                    metadata.remove("resourceVersion");
-                    match annotations {
-                        Some(annotations) => metadata.insert("annotations".to_owned(), annotations),
-                        None => metadata.remove("annotations"),
-                    };
-                }
-            }
-            self.send(
-                Method::PUT,
-                &named,
-                "application/json",
-                &changed.to_string(),
-            )
+                let metadata = changed.get_mut("metadata")?.as_object_mut()?;
+                match annotations {
+                    Some(annotations) => metadata.insert("annotations".to_owned(), annotations),
+                    None => metadata.remove("annotations"),
+                };
+                Some(changed)
+            })
             .await?;
         } else {
             self.past.remove(&title(object));
         }
         self.remember(object);
         Ok(())
+    }
+
+    /// Replaces an object that exists, as `kubectl replace` does: with its resource version, and again if
+    /// it changes in between.
+    async fn replace(
+        &self,
+        named: &Named,
+        changed: impl Fn(&Value) -> Option<Value>,
+    ) -> anyhow::Result<()> {
+        for _ in 0..100 {
+            let (code, live) = self
+                .send(Method::GET, named, "application/json", "")
+                .await?;
+            let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
+                return Ok(());
+            };
+            object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            let (code, answer) = self
+                .send(Method::PUT, named, "application/json", &object.to_string())
+                .await?;
+            match code {
+                409 => {}
+                200 | 404 => return Ok(()),
+                _ => bail!("cannot replace {named:?}: {code} {answer}"),
+            }
+        }
+        bail!("{named:?} keeps changing")
     }
 
     /// Remembers a specification that a custom resource has had.

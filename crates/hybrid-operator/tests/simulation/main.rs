@@ -141,6 +141,25 @@ fn history_of_a_file_ends_like_a_fresh_install() {
     }
 }
 
+/// Each history of `histories/` fails with a defect that the operator once had, which the file names.
+#[test]
+fn histories_of_former_defects_end_like_a_fresh_install() {
+    let simulation = Simulation::new(operator, project()).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation/histories");
+    let mut count = 0;
+    let mut failed = String::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let history = History::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        count += 1;
+        if let Some(finding) = simulation.run(&history).unwrap() {
+            failed += &format!("{}:\n{finding}\n", path.display());
+        }
+    }
+    assert!(count > 0, "there are no histories");
+    assert!(failed.is_empty(), "{failed}");
+}
+
 #[test]
 fn a_program_that_does_nothing_after_a_restart_is_found() {
     let lazy = |mut process: Process| async move {

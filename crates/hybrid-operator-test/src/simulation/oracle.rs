@@ -223,7 +223,11 @@ impl Oracle {
                 rest.remove(&fresh.snapshot);
             }
         }
+        let has_customs = objects.iter().any(|object| self.is_custom(object));
         for (title, object) in &rest.objects {
+            if has_customs && is_hook(object) || holds_others(world, title) {
+                continue;
+            }
             found.push(Difference::of(title, "", None, Some(object)));
         }
         Ok(found)
@@ -305,9 +309,32 @@ impl Fresh {
 /// repairs of drift run no hooks.
 fn is_permitted(world: &World, fresh: &Fresh, difference: &Difference) -> bool {
     let object = fresh.snapshot.objects.get(&difference.object);
-    let annotations = object.and_then(|object| object.pointer("/metadata/annotations"));
-    let is_hook = annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some());
-    is_hook && world.touched.contains(&difference.object)
+    object.is_some_and(is_hook) && world.touched.contains(&difference.object)
+}
+
+/// Returns whether an object is one of a hook. Without a delete policy it stays as long as the custom
+/// resource, also when later revisions have no such hook.
+fn is_hook(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some())
+}
+
+/// Returns whether something is a namespace or a definition with objects of other people in it, which
+/// outlives its release, or what the cluster itself makes for it.
+fn holds_others(world: &World, title: &str) -> bool {
+    world.others.values().map(Named::of).any(|other| {
+        let namespace = &other.namespace;
+        let group = other.api_version.split('/').next().unwrap_or_default();
+        let in_namespace = format!(" {namespace}/");
+        let of_the_cluster = ["default", "kube-root-ca.crt"];
+        title == format!("Namespace /{namespace}")
+            || title
+                .split_once(&in_namespace)
+                .is_some_and(|(_, name)| of_the_cluster.contains(&name))
+            || title == format!("APIService.apiregistration.k8s.io /v1.{group}")
+            || title.starts_with("CustomResourceDefinition.")
+                && title.ends_with(&format!(".{group}"))
+    })
 }
 
 /// Returns whether people can know the name of an object, and the cluster itself does not make it.

@@ -378,7 +378,10 @@ impl World {
             let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
                 return Ok(());
             };
-            object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            let version = live.pointer("/metadata/resourceVersion").cloned();
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("resourceVersion".to_owned(), version.unwrap_or_default());
+            }
             let (code, answer) = self
                 .send(Method::PUT, named, "application/json", &object.to_string())
                 .await?;

@@ -25,6 +25,10 @@ control-plane: ## Start a control plane and print its KUBECONFIG; stop it with c
 soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
 	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
 
+.PHONY: simulate
+simulate: ## Run generated histories of the operator, and compare each with a fresh install (SEEDS=FROM..TO)
+	SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- histories_end --nocapture
+
 .PHONY: base-image
 base-image: ## Build the image for projects of charts alone, as BASE_IMG
 	$(CONTAINER_TOOL) build -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .

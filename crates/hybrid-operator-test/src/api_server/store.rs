@@ -54,7 +54,8 @@ impl Stored {
 
     /// Returns the object as JSON.
     pub(super) fn text(&self) -> &str {
-        self.text.get_or_init(|| self.value.to_string())
+        self.text
+            .get_or_init(|| serde_json::to_string(&self.value).unwrap_or_default())
     }
 
     /// Returns the object as JSON without its version and kind, which lists of built-in kinds name once.
@@ -62,9 +63,8 @@ impl Stored {
         self.item.get_or_init(|| {
             let fields = self.value.as_object().into_iter().flatten();
             let fields = fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"));
-            let fields =
-                fields.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+            let fields: BTreeMap<&String, &Value> = fields.collect();
+            serde_json::to_string(&fields).unwrap_or_default()
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Types for merging: the schema of structured-merge-diff, with the text of `types.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,10 +12,10 @@ pub(super) const DEDUCED: &str = "__untyped_deduced_";
 pub(super) const UNTYPED: &str = "__untyped_atomic_";
 
 /// Named types. They may be recursive.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Debug)]
 pub(super) struct Schema {
-    types: BTreeMap<String, Atom>,
+    /// Only looked up.
+    types: HashMap<String, Atom>,
 }
 
 /// The possible forms of a value.
@@ -143,7 +143,9 @@ impl Schema {
             DEDUCED.to_owned(),
             anything(DEDUCED, Relationship::Separable),
         );
-        Self { types }
+        Self {
+            types: types.into_iter().collect(),
+        }
     }
 
     /// Returns the forms of a type, or `None` if a name is unknown.

@@ -229,6 +229,11 @@ impl ReleaseIndex {
     pub(super) fn written(&self, meta: RecordMeta) {
         self.write(|inner| {
             if let Some(held_back) = inner.in_progress.get_mut(&id_of(&meta)) {
+                let is_gone = |change: &RecordChange| change.gone && change.record.uid == meta.uid;
+                if held_back.as_ref().is_some_and(is_gone) {
+                    // The answer is older than the deletion, however late it arrives.
+                    return;
+                }
                 let newer = |change: &RecordChange| change.record.is_newer_than(&meta);
                 *held_back = held_back.take().filter(newer);
             }

@@ -237,6 +237,20 @@ fn watch_event_of_an_own_write_before_its_response_is_not_notified() {
 }
 
 #[test]
+fn deletion_by_others_before_the_answer_of_an_own_write_counts() {
+    let (index, changes) = index();
+    list(&index, &[record(1, "pending-install", 5)]);
+    changes.lock().unwrap().clear();
+    let own = index.writing("prod", vec!["sh.helm.release.v1.web.v1".to_owned()]);
+    index.apply(None, Event::Apply(record(1, "deployed", 6)));
+    index.apply(None, Event::Delete(record(1, "deployed", 7)));
+    index.written(meta(1, "deployed", 6));
+    drop(own);
+    assert_eq!(statuses(&index), []);
+    assert_eq!(*changes.lock().unwrap(), [(1, true)]);
+}
+
+#[test]
 fn change_by_others_during_an_own_write_is_notified_after_it() {
     let (index, changes) = index();
     list(&index, &[record(1, "deployed", 5)]);

@@ -273,6 +273,18 @@ impl Status {
             Reason::Reconciled,
             "",
         );
+        // A generation that changes nothing is deployed like the former one; `kubectl wait` passes over
+        // conditions of former generations.
+        for condition in &mut self.conditions {
+            let about_release = [
+                ConditionType::Initialized,
+                ConditionType::Deployed,
+                ConditionType::ReleaseFailed,
+            ];
+            if about_release.iter().any(|type_| condition.type_ == *type_) {
+                condition.observed_generation = self.generation;
+            }
+        }
         if self
             .conditions
             .iter()

@@ -151,6 +151,25 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
 }
 
 #[test]
+fn conditions_about_the_release_hold_for_a_generation_that_changes_nothing() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut status = Status::read(None, now, Some(1));
+    status.deployed(Reason::InstallSuccessful, "");
+    status.ready(&[], None);
+    let patch = status.patch(&WrittenStatus::default()).unwrap();
+
+    let mut later = Status::read(Some(&patch), now, Some(2));
+    later.reconciled();
+    later.ready(&[], None);
+    let patch = later.patch(&WrittenStatus::default()).unwrap();
+    let conditions = patch["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 5);
+    for condition in conditions {
+        assert_eq!(condition["observedGeneration"], 2, "{condition}");
+    }
+}
+
+#[test]
 fn generation_without_conditions_is_not_observed() {
     let now = Timestamp::from_second(1_000).unwrap();
     let mut status = Status::read(None, now, Some(1));

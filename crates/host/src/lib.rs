@@ -35,7 +35,7 @@ thread_local! {
 #[derive(Debug)]
 #[must_use]
 pub struct Simulated {
-    /// It ends on the thread on which it began.
+    /// Keeps the simulation on the thread that it simulates.
     thread: PhantomData<*const ()>,
 }
 

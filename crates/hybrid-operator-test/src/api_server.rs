@@ -1,6 +1,6 @@
 //! An API server in memory: deterministic, in virtual time, without threads and sockets.
 //!
-//! It behaves as kube-apiserver 1.36 and its controllers do, as far as it models them, and is compared
+//! The server behaves as kube-apiserver 1.36 and its controllers do, as far as it models them, and is compared
 //! with them by generated requests. What it does not model it refuses with 501 and records in
 //! [`ApiServer::unmodelled`].
 //!
@@ -88,7 +88,7 @@ use request::Call;
 use server::{Reply, Server};
 use status::Failure;
 
-/// How a server behaves.
+/// The behaviour of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Seed of names, uids and delays.
@@ -97,7 +97,7 @@ pub struct Options {
     pub epoch: Timestamp,
     /// Delays of the controllers.
     pub delays: RangeInclusive<Duration>,
-    /// How late watches, and lists from version 0, show a change.
+    /// Delay with which watches, and lists from version 0, show a change.
     pub lag: RangeInclusive<Duration>,
     /// When the controllers act.
     pub pace: Pace,

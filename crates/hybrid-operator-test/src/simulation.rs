@@ -27,11 +27,11 @@ use oracle::Oracle;
 use time::Time;
 use world::{Program, World};
 
-/// How long nothing changes at the end of a history.
+/// Time without a change after which a history has come to rest.
 const REST: Duration = Duration::from_mins(1);
-/// How long a history may take to come to rest after the last fault.
+/// Time within which a history comes to rest after its last fault.
 const LIMIT: Duration = Duration::from_mins(45);
-/// How long rest is silent.
+/// Time of rest in which nothing is written.
 const SILENCE: Duration = Duration::from_mins(3);
 
 /// A program, and what happens to it.
@@ -47,7 +47,7 @@ pub struct Simulation {
 pub struct Finding {
     /// The history.
     pub history: History,
-    /// What is wrong.
+    /// The differences from a fresh install, or the error that ended the history.
     pub wrong: Vec<String>,
     /// The end of the log of requests.
     pub log: Vec<String>,

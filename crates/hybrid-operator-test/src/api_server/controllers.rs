@@ -23,7 +23,7 @@ pub(super) struct Object {
     pub(super) key: Key,
 }
 
-/// What a controller has to do.
+/// A task of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     /// Accept the names of a definition, or delete its objects.

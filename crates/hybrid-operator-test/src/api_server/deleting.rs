@@ -22,7 +22,7 @@ use super::{definitions, namespaces};
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Debug, Default)]
 struct Wanted {
     uid: Option<String>,

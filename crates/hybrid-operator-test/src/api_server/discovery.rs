@@ -1,4 +1,4 @@
-//! What the server serves, in the aggregated form and in the old one.
+//! Discovery documents, in the aggregated form and in the old one.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -71,7 +71,7 @@ const UNOWNED: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
 ];
 
-/// Who writes, what and when.
+/// The manager, the operation and the time of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
     /// `fieldManager` of the request, or the first part of its user agent.

@@ -7,7 +7,7 @@ use super::request::Call;
 use super::server::Place;
 use super::status::Failure;
 
-/// Who writes an object, and how.
+/// The client that writes an object, and its operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writer<'a> {
     /// The field manager; the empty text if the request names none.

@@ -28,7 +28,7 @@ pub(super) struct Server {
     unmodelled: Vec<String>,
     /// Warnings of the request that is executed.
     pub(super) warnings: Vec<String>,
-    /// How late watches and caches show a change.
+    /// Delay with which watches and caches show a change.
     lag: RangeInclusive<Duration>,
     /// Tells watches that the store has changed, or that they are cut.
     changed: watch::Sender<Signal>,

@@ -52,7 +52,7 @@ pub(super) fn normalize(kind: &Kind, object: &mut Value) {
     }
 }
 
-fn drop_nulls(value: &mut Value) {
+pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());

@@ -115,12 +115,7 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
     } else if let oldest = server.store.compacted().max(place.kind.since)
         && from < oldest
     {
-        let message = format!("too old resource version: {from} ({oldest})");
-        let status = Failure::expired(&message).status();
-        watch
-            .queue
-            .push_back(json!({"type": "ERROR", "object": status}).to_string());
-        watch.over = true;
+        watch.expire(oldest);
     }
     Ok(Reply::Watch(Box::new(watch)))
 }
@@ -149,6 +144,15 @@ impl Watch {
         let object = formed(self.form, &object);
         self.queue
             .push_back(json!({"type": "BOOKMARK", "object": object}).to_string());
+    }
+
+    /// Ends the watch, as the changes after what it has seen are forgotten.
+    fn expire(&mut self, oldest: u64) {
+        let message = format!("too old resource version: {} ({oldest})", self.seen);
+        let status = Failure::expired(&message).status();
+        self.queue
+            .push_back(json!({"type": "ERROR", "object": status}).to_string());
+        self.over = true;
     }
 
     fn selects(&self, object: &Value) -> bool {
@@ -183,6 +187,10 @@ impl Watch {
     fn look(&mut self, server: &mut Server) -> Instant {
         server.catch_up();
         let now = Instant::now();
+        if self.seen < server.store.compacted() {
+            self.expire(server.store.compacted());
+            return now;
+        }
         let shown = server.time().saturating_sub(self.lag);
         let mut hidden = None;
         let mut changes: Vec<Change> = Vec::new();

@@ -12,16 +12,16 @@ use crate::fault::Fault;
 pub struct History {
     /// Seed of the delays and of the names and values that are drawn.
     pub seed: u64,
-    /// What happens, in this order.
+    /// The steps, in their order.
     pub steps: Vec<Step>,
 }
 
 /// Something that happens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// When it happens.
+    /// The time until the action.
     pub after: After,
-    /// What happens.
+    /// The action.
     #[serde(rename = "do")]
     pub action: Action,
 }
@@ -69,7 +69,7 @@ impl Named {
     }
 }
 
-/// Whose dependents a deletion takes with it, and when.
+/// The fate of the dependents of an object that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "they are the names of Kubernetes")]
 pub enum Propagation {
@@ -90,7 +90,7 @@ pub enum Requests {
     Watches,
 }
 
-/// What happens in a step.
+/// An action of people, of a fault or of a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
@@ -104,12 +104,8 @@ pub enum Action {
     Create(Value),
     /// Somebody deletes an object.
     Delete(Named, Propagation),
-    /// Somebody changes fields of an object, by a JSON merge patch.
-    Edit(Named, Value),
     /// Somebody changes a text or a number in an object.
     Spoil(Named, u64),
-    /// Somebody sets the number of replicas, as an autoscaler does.
-    Scale(Named, u32),
     /// Another version of the program is deployed. The former one ends before.
     Deploy(usize),
     /// The program is killed, and started again.

@@ -18,7 +18,7 @@ use crate::api_server::{ApiServer, ApiService};
 use crate::fault::{AnswerBody, Fault, FaultService, Faults};
 use crate::request::Recorded;
 
-/// How long a request or its answer is under way at most.
+/// Longest time that a request or an answer is under way.
 const LATENCY: Duration = Duration::from_millis(20);
 
 /// A network. Clones share it.
@@ -46,7 +46,7 @@ struct Planned {
     fault: Fault,
 }
 
-/// How many requests the log keeps.
+/// Number of lines that the log keeps.
 const LOGGED: usize = 400;
 
 impl Network {

@@ -1,4 +1,4 @@
-//! What a cluster must be like at rest: as after a fresh install of the last state.
+//! The state that a cluster must have at rest: that after a fresh install of its last custom resources.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,9 @@ use super::world::{Program, World};
 /// others follow, each after a rest.
 type Chain = Vec<(usize, Value)>;
 
-/// How long nothing changes when a fresh install is complete.
+/// Time without a change after which a fresh install is complete.
 const REST: Duration = Duration::from_mins(1);
-/// How long a fresh install may take.
+/// Time within which a fresh install is complete.
 const LIMIT: Duration = Duration::from_hours(1);
 
 /// Makes fresh installs, and keeps their results.
@@ -28,7 +28,7 @@ pub(super) struct Oracle {
     known: Mutex<HashMap<String, Arc<Fresh>>>,
 }
 
-/// What a fresh install leaves.
+/// The result of a fresh install.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     pub(super) snapshot: Snapshot,
@@ -161,15 +161,8 @@ impl Oracle {
         given
             .objects
             .retain(|title, _| live.objects.contains_key(title) || !is_given_up(title, &objects));
-        let mut known = Places::new();
-        if given
-            .differences(&live.only(&given), &known)
-            .iter()
-            .any(|one| !one.object.is_empty())
-        {
-            known = self.random(&without, &vec![(world.version(), Value::Null)])?;
-        }
-        found.extend(given.differences(&live.only(&given), &known));
+        let random = self.random(&without, &vec![(world.version(), Value::Null)])?;
+        found.extend(given.differences(&live.only(&given), &random));
         rest.remove(&given);
         rest.remove(&self.left(world.version())?.snapshot);
         for (title, object) in &world.others {
@@ -201,15 +194,10 @@ impl Oracle {
             let mut best: Option<(Vec<Difference>, Arc<Fresh>)> = None;
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
-                let mut differences = fresh
+                let random = self.random(&fresh, &chain)?;
+                let differences = fresh
                     .snapshot
-                    .differences(&live.only(&fresh.snapshot), &Places::new());
-                if !differences.is_empty() {
-                    let random = self.random(&fresh, &chain)?;
-                    differences = fresh
-                        .snapshot
-                        .differences(&live.only(&fresh.snapshot), &random);
-                }
+                    .differences(&live.only(&fresh.snapshot), &random);
                 if best
                     .as_ref()
                     .is_none_or(|(least, _)| differences.len() < least.len())
@@ -218,17 +206,17 @@ impl Oracle {
                 }
             }
             if let Some((mut differences, fresh)) = best {
-                differences.retain(|difference| !is_permitted(world, &fresh, difference));
+                differences.retain(|difference| !is_permitted(world, &live, &fresh, difference));
                 found.extend(differences);
                 rest.remove(&fresh.snapshot);
             }
         }
         let has_customs = objects.iter().any(|object| self.is_custom(object));
         for (title, object) in &rest.objects {
-            if has_customs && is_hook(object) || holds_others(world, title) {
-                continue;
+            let is_permitted = (has_customs && is_hook(object)) || holds_others(world, title);
+            if !is_permitted {
+                found.push(Difference::of(title, "", None, Some(object)));
             }
-            found.push(Difference::of(title, "", None, Some(object)));
         }
         Ok(found)
     }
@@ -305,11 +293,22 @@ impl Fresh {
     }
 }
 
-/// Returns whether an object of a hook is not as it was made because people have changed or deleted it:
-/// repairs of drift run no hooks.
-fn is_permitted(world: &World, fresh: &Fresh, difference: &Difference) -> bool {
-    let object = fresh.snapshot.objects.get(&difference.object);
-    object.is_some_and(is_hook) && world.touched.contains(&difference.object)
+/// Returns whether a difference follows from what people have done. An object of a hook that they have changed
+/// or deleted is not restored, because repairs of drift run no hooks. A condition names what is kept because it
+/// holds objects of others.
+fn is_permitted(world: &World, live: &Snapshot, fresh: &Fresh, difference: &Difference) -> bool {
+    let Difference {
+        object,
+        path,
+        found,
+        ..
+    } = difference;
+    let fresh = fresh.snapshot.objects.get(object);
+    let says_so = |found: &Value| found.get("reason") == Some(&json!("ObjectLeft"));
+    (fresh.is_some_and(is_hook) && world.touched.contains(object))
+        || (path == "/status/conditions/NotAsRendered"
+            && found.as_ref().is_some_and(says_so)
+            && live.objects.keys().any(|title| holds_others(world, title)))
 }
 
 /// Returns whether an object is one of a hook. Without a delete policy it stays as long as the custom
@@ -341,6 +340,7 @@ fn holds_others(world: &World, title: &str) -> bool {
 fn is_nameable(object: &Value) -> bool {
     let name = object.pointer("/metadata/name").and_then(Value::as_str);
     object.pointer("/metadata/generateName").is_none()
+        && object.get("kind") != Some(&json!("APIService"))
         && !matches!(name, Some("kube-root-ca.crt" | "default"))
 }
 

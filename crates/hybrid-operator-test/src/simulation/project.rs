@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 pub struct Project {
     /// Directories with the files of the program, one per version of it.
     pub versions: Vec<PathBuf>,
-    /// What is in the cluster before.
+    /// Objects that are in the cluster before.
     pub objects: Vec<Value>,
     /// Custom resources that people create, change and delete.
     pub resources: Vec<Custom>,

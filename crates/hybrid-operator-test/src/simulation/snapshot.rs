@@ -1,4 +1,4 @@
-//! What is in a cluster at rest, without what no two runs have in common.
+//! The content of a cluster at rest, without uids, times and other things that no two runs have in common.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -223,6 +223,8 @@ fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Val
     };
     if !is_custom {
         fields.remove("status");
+        // The model of the API server sets no defaults there.
+        drop_empty(&mut object);
         return object;
     }
     if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
@@ -232,33 +234,46 @@ fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Val
         let current =
             |value: &mut Value| *value = Value::Bool(Some(&*value) == generation.as_ref());
         status.get_mut("observedGeneration").map(current);
-        if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-            // Their order means nothing.
-            conditions.sort_by_key(|condition| text(condition, "/type").to_owned());
-        }
-        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
-        for condition in conditions
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            condition.remove("lastTransitionTime");
-            condition.get_mut("observedGeneration").map(current);
-            if condition.get("reason") == Some(&json!("UpgradeSuccessful")) {
-                condition.insert("reason".to_owned(), "InstallSuccessful".into());
-                if condition.get("message") == Some(&json!("release was successfully upgraded")) {
-                    condition.insert(
-                        "message".to_owned(),
-                        "release was successfully installed".into(),
-                    );
-                }
-            }
-            if let Some(message) = condition.get_mut("message") {
-                *message = without_numbers(message.as_str().unwrap_or_default()).into();
-            }
+        if let Some(conditions) = status.get_mut("conditions") {
+            *conditions = by_type(conditions, &current);
         }
     }
     object
+}
+
+/// Removes fields that are empty objects.
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(drop_empty);
+            fields.retain(|_, value| value != &json!({}));
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
+/// Returns conditions by their type, without times and numbers. An install and an upgrade end alike.
+fn by_type(conditions: &Value, current: &impl Fn(&mut Value)) -> Value {
+    let mut reduced = Map::new();
+    for condition in conditions.as_array().into_iter().flatten() {
+        let mut condition = condition.clone();
+        if let Some(fields) = condition.as_object_mut() {
+            fields.remove("lastTransitionTime");
+        }
+        condition.get_mut("observedGeneration").map(current);
+        for text in ["reason", "message"] {
+            if let Some(text) = condition.get_mut(text) {
+                let said = without_numbers(text.as_str().unwrap_or_default());
+                *text = said
+                    .replace("UpgradeSuccessful", "InstallSuccessful")
+                    .replace("successfully upgraded", "successfully installed")
+                    .into();
+            }
+        }
+        reduced.insert(text(&condition, "/type").to_owned(), condition);
+    }
+    Value::Object(reduced)
 }
 
 /// Replaces numbers, such as those of revisions.

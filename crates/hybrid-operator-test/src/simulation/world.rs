@@ -21,7 +21,7 @@ use super::project::Project;
 use super::snapshot::{RECORD, Snapshot, title, title_of};
 use crate::api_server::{ApiServer, Options};
 
-/// What a program is given.
+/// A process of the program, as it sees itself.
 #[derive(Debug, Clone)]
 pub struct Process {
     /// The base of its client.
@@ -38,10 +38,13 @@ pub struct Process {
 pub(super) type Program =
     Arc<dyn Fn(Process) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// How long a program may take to end when it is asked to.
+/// Time within which a program that is asked to end has ended.
 const END_WITHIN: Duration = Duration::from_mins(1);
 
-/// How long nothing changes when a history is at rest between two steps.
+/// Time within which the finalizers of a custom resource that was replaced are back.
+const FINALIZED_WITHIN: Duration = Duration::from_mins(5);
+
+/// Time without a change after which a history is at rest between two steps.
 const REST: Duration = Duration::from_secs(20);
 
 /// Maximum number of requests of a history.
@@ -57,7 +60,7 @@ pub(super) struct World {
     started: usize,
     /// Objects that people have changed or deleted, by title.
     pub(super) touched: BTreeSet<String>,
-    /// What people have created beside custom resources, by title.
+    /// Objects that people have created beside custom resources, by title.
     pub(super) others: BTreeMap<String, Value>,
     /// Specifications that each custom resource has had since its creation, by title.
     pub(super) past: BTreeMap<String, Vec<(usize, Value)>>,
@@ -200,19 +203,13 @@ impl World {
         self.wait(step.after).await?;
         self.network
             .note(&format!("-- {}", serde_json::to_string(&step.action)?));
-        if let Action::Delete(named, _)
-        | Action::Edit(named, _)
-        | Action::Spoil(named, _)
-        | Action::Scale(named, _) = &step.action
-        {
+        if let Action::Delete(named, _) | Action::Spoil(named, _) = &step.action {
             self.touched.insert(title_of(named));
         }
         match &step.action {
             Action::Apply(object) => self.apply(object).await?,
             Action::Put(object) => {
-                self.replace(&Named::of(object), |_| Some(object.clone()))
-                    .await?;
-                self.remember(object);
+                self.put(object).await?;
             }
             Action::Recreate(object) => {
                 let propagation = json!({"propagationPolicy": "Background"}).to_string();
@@ -238,28 +235,7 @@ impl World {
                 }
             }
             Action::Delete(named, propagation) => self.delete(named, *propagation).await?,
-            Action::Edit(named, patch) => {
-                self.send(
-                    Method::PATCH,
-                    named,
-                    "application/merge-patch+json",
-                    &patch.to_string(),
-                )
-                .await?;
-            }
             Action::Spoil(named, which) => self.spoil(named, *which).await?,
-            Action::Scale(named, replicas) => {
-                let patch = json!({"spec": {"replicas": replicas}}).to_string();
-                if let Some(scaled) = self.path(named) {
-                    self.call(
-                        Method::PATCH,
-                        &format!("{scaled}/scale?fieldManager=kube-controller-manager"),
-                        "application/merge-patch+json",
-                        &patch,
-                    )
-                    .await?;
-                }
-            }
             Action::Deploy(version) => {
                 self.end().await?;
                 self.version = *version;
@@ -343,7 +319,8 @@ impl World {
     }
 
     async fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
-        if self.create(object).await? == 409 {
+        let code = self.create(object).await?;
+        if code == 409 {
             self.replace(&Named::of(object), |live| {
                 let mut changed = live.clone();
                 let spec = object.get("spec").cloned().unwrap_or_default();
@@ -357,10 +334,36 @@ impl World {
                 Some(changed)
             })
             .await?;
-        } else {
+        } else if code == 201 {
             self.past.remove(&title(object));
+        } else {
+            bail!("cannot create {}: {code}", title(object));
         }
         self.remember(object);
+        Ok(())
+    }
+
+    /// Replaces a custom resource by a PUT without its finalizers, and waits until they are back: what is deleted
+    /// before is lost to any program. Neither is anything replaced that is being deleted, or while the program is
+    /// down.
+    async fn put(&mut self, object: &Value) -> anyhow::Result<()> {
+        let named = Named::of(object);
+        let is_deleted = |live: &Value| live.pointer("/metadata/deletionTimestamp").is_some();
+        if self.running.is_none() {
+            return Ok(());
+        }
+        self.replace(&named, |live| (!is_deleted(live)).then(|| object.clone()))
+            .await?;
+        self.remember(object);
+        for _ in 0..FINALIZED_WITHIN.as_secs() {
+            let (code, live) = self
+                .send(Method::GET, &named, "application/json", "")
+                .await?;
+            if code == 404 || live.pointer("/metadata/finalizers").is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         Ok(())
     }
 
@@ -423,8 +426,10 @@ impl World {
         let (code, object) = self
             .send(Method::GET, named, "application/json", "")
             .await?;
-        // Nothing restores the content of a record that somebody overwrites.
-        if code != 200 || object.get("type") == Some(&json!(RECORD)) {
+        // Nothing restores the content of a record that somebody overwrites, and the server models few changes
+        // of definitions.
+        let is_record = object.get("type") == Some(&json!(RECORD));
+        if code != 200 || is_record || named.kind == "CustomResourceDefinition" {
             return Ok(());
         }
         let mut leaves = Vec::new();
@@ -531,6 +536,8 @@ fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) 
                 collect_leaves(&format!("{path}/{index}"), value, leaves);
             }
         }
+        // A label with a domain says whose the object is.
+        _ if path.starts_with("/metadata/labels/") && path.contains("~1") => {}
         // Another key in a list is an item of somebody else beside the one that comes back.
         _ if ["/name", "/port", "/protocol"]
             .iter()

@@ -83,6 +83,10 @@ fn project() -> Project {
     ];
     let web = |name: &str| Custom {
         fields: fields.to_vec(),
+        annotations: vec![(
+            "helm.sdk.operatorframework.io/upgrade-force".to_owned(),
+            "true".to_owned(),
+        )],
         ..Custom::new("demo.example.com/v1", "Web", "team", name)
     };
     Project {
@@ -147,17 +151,17 @@ fn histories_of_former_defects_end_like_a_fresh_install() {
     let simulation = Simulation::new(operator, project()).unwrap();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation/histories");
     let mut count = 0;
-    let mut failed = String::new();
+    let mut failed = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let history = History::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
         count += 1;
         if let Some(finding) = simulation.run(&history).unwrap() {
-            failed += &format!("{}:\n{finding}\n", path.display());
+            failed.push(format!("{}:\n{finding}", path.display()));
         }
     }
     assert!(count > 0, "there are no histories");
-    assert!(failed.is_empty(), "{failed}");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::server::{Answer, path, send};
 use crate::TestNamespace;
 use crate::api_server::fields::{ApplyError, TypeRef, Types, Writer, keep_times, update};
 use crate::api_server::status::Failure;
+use crate::api_server::typed::drop_nulls;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -469,17 +470,6 @@ fn overlay(object: &mut Value, new: &Value, random: &mut Random) {
                 fields.insert(name.clone(), value.clone());
             }
         }
-    }
-}
-
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
     }
 }
 

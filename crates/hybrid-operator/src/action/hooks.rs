@@ -8,7 +8,8 @@
 //! An object carries a label that identifies its run: the record, the revision, the event and the
 //! attempt. An object with another label was left behind by an earlier run; the policy
 //! `before-hook-creation` deletes it, waits until it is gone, and creates it again. The timeout of
-//! the action applies to each hook, from its start at this event.
+//! the action applies to each hook, from its start at this event; a hook whose process died before it
+//! did anything starts anew.
 //!
 //! # Missing Jobs and Pods
 //! The `ttlSecondsAfterFinished` of a Job takes effect only after the record holds its result (see
@@ -38,7 +39,7 @@ mod removal;
 mod ttl;
 
 use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
-use helm_core::manifest::{Hook, HookEvent, HookPhase, ManifestObject, ObjectKey};
+use helm_core::manifest::{Hook, HookEvent, HookExecution, HookPhase, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
@@ -91,8 +92,8 @@ impl Run {
 /// The state of a hook after its objects were checked.
 struct HookCheck {
     outcome: HookOutcome,
-    /// Whether the check has created a Job or Pod.
-    created: bool,
+    /// Whether the check has begun the work: it has created a Job or Pod, or deleted an object from before the run.
+    began: bool,
     /// The Job or Pod of this run whose state is the outcome.
     decided_by: Option<ObjectKey>,
 }
@@ -137,7 +138,7 @@ pub(crate) async fn run(
                 &mut live.hooks,
                 &hook,
                 &run.label,
-                is_first,
+                &known,
                 &interrupted,
             ));
         let check = match checking.await {
@@ -172,13 +173,13 @@ pub(crate) async fn run(
                     let age = context.now.duration_since(began.instant());
                     !is_first && age.unsigned_abs() > context.timeout
                 });
-                if late && !check.created {
+                if late && !check.began {
                     let message = format!("did not complete within {:?}", context.timeout);
                     let message = explained(context, message, check.decided_by).await;
                     return fail(context, live, stored, &run, index, &ended, message).await;
                 }
                 if late {
-                    // The process that started the hook died before creating anything.
+                    // The process that started the hook died before doing anything.
                     set_phase(context, stored, &run, index, HookPhase::Running).await?;
                 }
                 traces::waits_for("hook", hook.display_name());
@@ -283,19 +284,17 @@ async fn stop_tracking(
     Ok(())
 }
 
-/// Creates the missing objects of a hook and returns their state. `is_first` says that no object of
-/// this run can exist yet.
+/// Creates the missing objects of a hook and returns their state. `known` is what the record says of this run.
 async fn check(
     context: &ActionContext<'_>,
     memory: &mut HookMemory,
     hook: &Hook,
     run: &str,
-    is_first: bool,
+    known: &HookExecution,
     interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
     for object in objects(&hook.manifest, 0)? {
-        let check =
-            check_object(context, memory, hook, &object, run, is_first, interrupted).await?;
+        let check = check_object(context, memory, hook, &object, run, known, interrupted).await?;
         if matches!(check.outcome, HookOutcome::Failed(_)) {
             traces::failed("HookFailed");
         }
@@ -312,14 +311,14 @@ async fn check_object(
     hook: &Hook,
     object: &ManifestObject,
     run: &str,
-    is_first: bool,
+    known: &HookExecution,
     interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
     let location = location::locate(context, object.key()).await;
     let location = location.map_err(ApplyError::from)?;
     // An object that the watch does not show need not be read: if it exists nevertheless, the API
     // server rejects its creation.
-    let absent = is_first
+    let absent = known.phase != HookPhase::Running
         && location.guard.state() == WatchState::Synced
         && location
             .guard
@@ -354,11 +353,18 @@ async fn check_object(
     }
     let replaced = hook.has_delete_policy(&DeletePolicy::BeforeHookCreation)
         || interrupted.left(&location.key, &metadata);
-    Ok(
-        replace(context, object, &location, &metadata, run, replaced)
-            .await?
-            .into(),
-    )
+    let outcome = replace(context, object, &location, &metadata, run, replaced).await?;
+    let is_older = || {
+        let began = known.started_at.as_ref().map(Time::instant);
+        let made = metadata.creation_timestamp.as_ref().map(|made| made.0);
+        began.zip(made).is_none_or(|(began, made)| made < began)
+    };
+    Ok(HookCheck {
+        began: outcome == HookOutcome::Running
+            && metadata.deletion_timestamp.is_none()
+            && is_older(),
+        ..outcome.into()
+    })
 }
 
 /// Handles an existing object of the same name, which an earlier run or somebody else has created.
@@ -422,7 +428,7 @@ async fn create(
     memory.track(&location.key, run, &made.uid, version, &location.guard);
     Ok(HookCheck {
         outcome: HookOutcome::Running,
-        created: true,
+        began: true,
         decided_by: None,
     })
 }
@@ -494,7 +500,7 @@ impl From<HookOutcome> for HookCheck {
     fn from(outcome: HookOutcome) -> Self {
         Self {
             outcome,
-            created: false,
+            began: false,
             decided_by: None,
         }
     }

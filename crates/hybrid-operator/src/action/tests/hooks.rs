@@ -561,6 +561,37 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
 }
 
 #[tokio::test]
+async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
+    let mut fixture = Fixture::new();
+    let event = HookEvent::PreInstall;
+    let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
+    let mut stored = with_hooks(vec![hook]);
+    fixture.now = Timestamp::from_second(1_000).unwrap();
+    let lines = ["record 1 pending-install", "read jobs/j: 500"];
+    let died = fixture
+        .hooks(&mut Live::default(), &mut stored, &event, &lines)
+        .await;
+    assert_eq!(action_result(died), Err(("Unavailable", true)));
+    fixture.now = Timestamp::from_second(3_600).unwrap();
+    let mut live = Live::default();
+    let waits = waiting("pre-install hook j");
+    // Somebody else keeps creating it.
+    for (made, ended) in [(999, Ok(waits)), (3_601, Err("did not complete within"))] {
+        let mut old = fixture.live("j");
+        old["metadata"]["creationTimestamp"] = json!(Timestamp::from_second(made).unwrap());
+        let get = format!("GET {}", path("jobs/j"));
+        fixture.script.expect(&get, 200, old);
+        fixture.expect(&["delete jobs/j", "record 1 pending-install"]);
+        let result = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
+        match ended {
+            Ok(progress) => assert_eq!(result.unwrap(), progress),
+            Err(message) => assert!(result.unwrap_err().to_string().contains(message)),
+        }
+        fixture.now = Timestamp::from_second(3_901).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
     let mut fixture = Fixture::new();
     let mut live = Live::default();

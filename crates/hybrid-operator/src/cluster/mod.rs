@@ -25,6 +25,7 @@ mod any_object;
 pub(crate) mod apply;
 mod conflict;
 pub(crate) mod contents;
+pub(crate) mod cut_off;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod drift;

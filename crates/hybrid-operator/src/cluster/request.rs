@@ -12,7 +12,7 @@ use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use super::{ApiError, ApiKind, Target};
+use super::{ApiError, ApiKind, Target, cut_off};
 
 /// Media type of responses that are reduced to metadata.
 pub(crate) const METADATA_ONLY: &str =
@@ -166,6 +166,7 @@ pub(crate) async fn send(
     target: Target,
     request: Request<Vec<u8>>,
 ) -> Result<Answer, ApiError> {
+    cut_off::note(&target);
     let response = match client.send(request.map(Body::from)).await {
         Ok(response) => response,
         Err(error) => return Err(ApiError::of(target, error)),

@@ -17,6 +17,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::namespaces::NamespaceFilter;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
+use crate::cluster::cut_off::CutOff;
 use crate::machine;
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 use crate::telemetry::queues::QueueState;
@@ -27,7 +28,7 @@ use crate::telemetry::resources::ResourceAges;
 pub(crate) struct WorkerOptions {
     /// Number of keys that are reconciled concurrently.
     pub concurrency: usize,
-    /// Time limit of a reconcile.
+    /// Time limit of a reconcile. One that can tell of it in time cuts itself off earlier.
     pub deadline: Duration,
 }
 
@@ -284,7 +285,15 @@ impl Workers {
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> =
                 match tokio::time::timeout(deadline, work).await {
-                    Ok(Ok(result)) => result,
+                    Ok(Ok(result)) => {
+                        if result
+                            .as_ref()
+                            .is_err_and(|error| is_cut_off(error.as_ref()))
+                        {
+                            shared.metrics.timed_out();
+                        }
+                        result
+                    }
                     Ok(Err(panic)) => {
                         shared.metrics.panicked();
                         Err(format!("panicked: {}", panic_text(panic.as_ref())).into())
@@ -348,6 +357,11 @@ impl QueueInner {
             self.queue().add_at(key.clone(), Instant::now() + delay);
         }
     }
+}
+
+/// Returns whether a reconcile has failed because it was cut off.
+fn is_cut_off(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<CutOff>())
 }
 
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

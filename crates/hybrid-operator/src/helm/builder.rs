@@ -11,7 +11,6 @@ use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
 use tracing::Span;
 
-use super::Values;
 use super::access::Access;
 use super::annotations::ReleaseOptions;
 use super::chart::{BuildError, Chart};
@@ -24,6 +23,7 @@ use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::subject::check_scope;
+use super::{ATTEMPT_WITHIN, REPORT_WITHIN, Values};
 use crate::cluster::{ApiKind, DiscoveryError};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
@@ -479,7 +479,7 @@ impl HelmController {
                 .watch
                 .max_concurrent_reconciles
                 .map_or(context.limits.max_concurrent_reconciles, usize::from),
-            ..WorkerOptions::default()
+            deadline: ATTEMPT_WITHIN + REPORT_WITHIN,
         };
         let resources = Resources::Served {
             client: context.connection.client.clone(),

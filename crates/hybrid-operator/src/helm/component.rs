@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, TypeMeta};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::HelmReconciler;
 use super::access::Access;
@@ -175,7 +176,7 @@ pub async fn install<K: TypedObject>(
     let (components, primary) = context.components()?;
     let name = component.name.clone();
     let (release, retry) = components
-        .install(primary, component)
+        .install(primary, component, context.until())
         .await
         .map_err(|source| native::Error::Component { name, source })?;
     if let Some(delay) = retry {
@@ -196,7 +197,7 @@ pub async fn uninstall<K: TypedObject>(
     name: &str,
 ) -> Result<bool, native::Error> {
     let (components, primary) = context.components()?;
-    let retry = components.uninstall(primary, name).await;
+    let retry = components.uninstall(primary, name, context.until()).await;
     let retry = retry.map_err(|source| native::Error::Component {
         name: name.to_owned(),
         source,
@@ -280,11 +281,13 @@ impl Components {
         }
     }
 
-    /// Reconciles a component; returns its release, and when to do so again if nothing changes.
+    /// Reconciles a component before `until`; returns its release, and when to do so again if nothing
+    /// changes.
     async fn install(
         &self,
         owner: &Primary,
         component: Component,
+        until: Instant,
     ) -> Result<(Release, Option<Duration>), native::BoxError> {
         if !component.values.is_object() {
             return Err(ComponentError::Values.into());
@@ -304,7 +307,7 @@ impl Components {
         );
         known.access.resources.put_component(key.clone(), resource);
         let setup = self.setup(component.watch(owner), &component.name, &component.chart);
-        let result = known.reconcile(setup, &key).await;
+        let result = known.reconcile(setup, &key, until).await;
         let status = known.access.resources.get(&key);
         let status = status.and_then(|component| component.data.get("status").cloned());
         let records = self.store.records_of(&primary.identity());
@@ -328,6 +331,7 @@ impl Components {
         &self,
         owner: &Primary,
         name: &str,
+        until: Instant,
     ) -> Result<Option<Duration>, native::BoxError> {
         let _busy = self.begin(owner, name)?;
         let (known, key) = (self.component(name), Key::from(owner));
@@ -350,7 +354,7 @@ impl Components {
         let chart = chart.map_or_else(Chart::empty, Ok)?;
         let watch = Watch::new(owner.gvk.clone(), chart.name());
         let retry = known
-            .reconcile(self.setup(watch, name, &chart), &key)
+            .reconcile(self.setup(watch, name, &chart), &key, until)
             .await?;
         let left = known.access.resources.get(&key);
         if left.is_some_and(|component| super::finalizer::is_present(&component)) {
@@ -365,6 +369,7 @@ impl Components {
     pub(crate) async fn uninstall_all(
         &self,
         owner: &Primary,
+        until: Instant,
     ) -> Result<Option<Duration>, native::Error> {
         let mut names = self.store.components_of(&owner.identity());
         let key = Key::from(owner);
@@ -376,7 +381,7 @@ impl Components {
         names.dedup();
         let mut retry = None;
         for name in names {
-            let left = self.uninstall(owner, &name).await;
+            let left = self.uninstall(owner, &name, until).await;
             let left = left.map_err(|source| native::Error::Component { name, source })?;
             retry = left.into_iter().chain(retry).min();
         }
@@ -503,17 +508,22 @@ impl KnownComponent {
         &self,
         setup: Arc<Setup>,
         key: &Key,
+        until: Instant,
     ) -> Result<Option<Duration>, native::BoxError> {
-        let reconciler = HelmReconciler {
+        let mut reconciler = HelmReconciler {
             setup,
             access: Arc::clone(&self.access),
             memories: self.memories.clone(),
+            limit: Duration::ZERO,
         };
         for _ in 0..MAX_STEPS {
             let request = Request {
                 key: key.clone(),
                 pause: lock(&self.pauses).next(key),
             };
+            // The caller needs time to tell of a component that is cut off.
+            let left = until.saturating_duration_since(Instant::now());
+            reconciler.limit = left * 9 / 10;
             match reconciler.reconcile(request).await? {
                 Outcome::After(delay) if delay.is_zero() => {}
                 Outcome::After(delay) => return Ok(Some(delay)),

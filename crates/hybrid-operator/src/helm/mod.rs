@@ -58,17 +58,21 @@ mod report;
 mod resources;
 mod router;
 mod setup;
+#[cfg(test)]
+mod slow_server;
 mod status;
 mod subject;
 mod traced;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use crate::cluster::cut_off;
 use crate::controller::{Outcome, Reconcile, ReconcileError, Request};
 
 pub use crate::release::{Storage, record_key_secret};
@@ -105,7 +109,14 @@ struct HelmReconciler {
     setup: Arc<Setup>,
     access: Arc<Access>,
     memories: Memories,
+    /// Time after which an attempt is cut off, and its status says so.
+    limit: Duration,
 }
+
+/// Time that an attempt of a chart's controller has.
+const ATTEMPT_WITHIN: Duration = Duration::from_mins(5);
+/// Time that it has then to write its status.
+const REPORT_WITHIN: Duration = Duration::from_mins(1);
 
 impl Reconcile for HelmReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
@@ -148,12 +159,19 @@ impl HelmReconciler {
         };
         let subject = Subject::of(resource, setup, access)?;
         traced::release(setup, &subject);
-        let mut observation = observe::observe(setup, access, &subject, memory).await;
+        let begun = Instant::now();
+        let mut observation = observe::observe(setup, access, &subject, memory, self.limit).await;
         let result = match observation.error.take() {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => {
-                self.take_step(&subject, &mut observation, memory, &notices)
-                    .await
+                let planned = OnceLock::new();
+                let left = self.limit.saturating_sub(begun.elapsed());
+                let step = self.take_step(&subject, &mut observation, memory, &notices, &planned);
+                let result = cut_off::within(left, step).await;
+                result.unwrap_or_else(|source| {
+                    let step = planned.get().copied();
+                    Err(ActError::CutOff { step, source })
+                })
             }
         };
         report::publish(
@@ -168,13 +186,15 @@ impl HelmReconciler {
         .await
     }
 
-    /// Computes the desired state, and executes the step that the plan returns.
+    /// Computes the desired state, and executes the step that the plan returns, whose name is put into
+    /// `planned`.
     async fn take_step(
         &self,
         subject: &Subject,
         observation: &mut Observation,
         memory: &mut Memory,
         notices: &Notices,
+        planned: &OnceLock<&'static str>,
     ) -> Result<Report, ActError> {
         let (setup, access) = (&self.setup, &self.access);
         let mut wanted = match plan::before_inputs(&observation.facts) {
@@ -189,6 +209,7 @@ impl HelmReconciler {
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let step = plan::next_step(&observation.facts, &Desired::facts(setup, known));
         tracing::debug!(?step, "planned");
+        planned.get_or_init(|| step.name());
         let context = ActContext {
             setup,
             access,

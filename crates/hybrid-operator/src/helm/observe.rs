@@ -1,13 +1,14 @@
 //! Observes the actual state: the custom resource, its records and its objects, from caches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helm_core::manifest::ManifestObject;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
 use super::access::Access;
-use super::act::{action_context, crds_are_awaited};
+use super::act::{ActError, action_context, crds_are_awaited};
 use super::desired::{Desired, DesiredError, objects_of};
 use super::finalizer;
 use super::kind::ActionKind;
@@ -16,11 +17,11 @@ use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::action::{ActionError, live, recognise};
-use crate::cluster::OperatorId;
+use crate::cluster::{OperatorId, cut_off};
 use crate::release::{RecordMeta, StoreError};
 
 /// Minimum time between two reads of objects that cannot be watched.
-const MIN_READ_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
+const MIN_READ_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Observed facts and the records they are derived from.
 pub(super) struct Observation {
@@ -30,16 +31,18 @@ pub(super) struct Observation {
     /// Operator that manages the release.
     pub(super) managing_operator: OperatorId,
     /// Why the facts are incomplete.
-    pub(super) error: Option<StoreError>,
+    pub(super) error: Option<ActError>,
 }
 
 /// Observes the custom resource and its records. Sends a request only for a custom resource of
-/// helm-operator-plugins without records, and reads a record that may be adopted.
+/// helm-operator-plugins without records, and reads a record that may be adopted, for no longer than
+/// `limit`.
 pub(super) async fn observe(
     setup: &Setup,
     access: &Access,
     subject: &Subject,
     memory: &Memory,
+    limit: Duration,
 ) -> Observation {
     let history = access.store.history(&subject.namespace, &subject.name);
     let managing_operator = managing_operator(setup, access, subject, memory);
@@ -55,28 +58,28 @@ pub(super) async fn observe(
         && !contested
         && !subject.annotations.paused
         && finalizer::is_legacy(&subject.resource);
-    let mut error = None;
-    let chunks = if wants_chunks {
+    let read = async {
         let store = &access.store;
-        store.chunked(&subject.namespace, &subject.name).await
-    } else {
-        Ok(Vec::new())
+        let chunked = wants_chunks
+            && !store
+                .chunked(&subject.namespace, &subject.name)
+                .await?
+                .is_empty();
+        let adoption = match history.last() {
+            Some(latest) if !foreign && !contested => adoption(setup, access, latest).await?,
+            _ => Adoption::None,
+        };
+        Ok((chunked, adoption))
     };
-    let chunked = match chunks {
-        Ok(chunks) => !chunks.is_empty(),
-        Err(found) => {
-            error = Some(found);
-            false
-        }
+    let read = match cut_off::within(limit, read).await {
+        Ok(read) => read.map_err(|error: StoreError| error.into()),
+        Err(source) => Err(ActError::CutOff { step: None, source }),
     };
-    let adoption = match history.last() {
-        Some(latest) if !foreign && !contested => adoption(setup, access, latest).await,
-        _ => Ok(Adoption::None),
+    let (read, error) = match read {
+        Ok(read) => (read, None),
+        Err(error) => ((false, Adoption::None), Some(error)),
     };
-    let adoption = adoption.unwrap_or_else(|found| {
-        error = Some(found);
-        Adoption::None
-    });
+    let (chunked, adoption) = read;
     let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
@@ -158,7 +161,7 @@ async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
     let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
     let due = memory.live.has_unread()
         || memory.read_at.is_none_or(|at| {
-            let age = std::time::Duration::try_from(subject.now.duration_since(at));
+            let age = Duration::try_from(subject.now.duration_since(at));
             age.is_ok_and(|age| age >= period)
         });
     if due {
@@ -238,7 +241,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
     let written = meta
         .written_at()
         .map(|at| subject.now.duration_since(at))
-        .and_then(|age| std::time::Duration::try_from(age).ok())
+        .and_then(|age| Duration::try_from(age).ok())
         .unwrap_or_default();
     let failed = matches!(
         meta.status,

@@ -21,7 +21,9 @@ use super::memory::{Memory, Pruned};
 use super::message::{Message, Reader};
 use super::observe::Observation;
 use super::setup::Setup;
-use super::status::{DeployedManifest, HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
+use super::status::{
+    DeployedManifest, HistoryEntry, ReleaseStatus, Status, TOLD_PAUSE, WrittenStatus, chain,
+};
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
@@ -535,6 +537,11 @@ fn conclude(
         }
         Err(error) => {
             let message = error.message(&memory.values(subject));
+            if error.is_cut_off() {
+                status.retrying(&message, pause.max(TOLD_PAUSE));
+                // The worker counts it.
+                return Err(error.into());
+            }
             if error.is_transient() {
                 status.retrying(&message, pause);
             } else {

@@ -31,7 +31,7 @@ const MAX_MESSAGE: usize = 8 * 1024;
 
 /// Shortest pause before another attempt that the status tells of. What passes within the first few
 /// attempts costs no write.
-const TOLD_PAUSE: Duration = Duration::from_secs(4);
+pub(super) const TOLD_PAUSE: Duration = Duration::from_secs(4);
 
 /// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::apply::{Applier, kind_of};
 use super::error::Error;
@@ -58,6 +59,8 @@ pub struct Context<K> {
     shared: Arc<Shared>,
     /// When the custom resource must be reconciled again at the latest.
     due: Arc<Mutex<Option<Duration>>>,
+    /// When the reconcile is cancelled.
+    until: Instant,
 }
 
 impl<K> Clone for Context<K> {
@@ -67,6 +70,7 @@ impl<K> Clone for Context<K> {
             primary: self.primary.clone(),
             shared: Arc::clone(&self.shared),
             due: Arc::clone(&self.due),
+            until: self.until,
         }
     }
 }
@@ -85,12 +89,13 @@ pub(super) fn primary_of<K: TypedObject>(object: &K) -> Primary {
 }
 
 impl<K: TypedObject> Context<K> {
-    pub(super) fn new(object: Arc<K>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(object: Arc<K>, shared: Arc<Shared>, limit: Duration) -> Self {
         Self {
             primary: primary_of(&*object),
             object,
             shared,
             due: Arc::default(),
+            until: Instant::now() + limit,
         }
     }
 
@@ -98,6 +103,11 @@ impl<K: TypedObject> Context<K> {
     pub(crate) fn components(&self) -> Result<(&Components, &Primary), Error> {
         let components = self.shared.components.as_ref().ok_or(Error::NoCharts)?;
         Ok((components, &self.primary))
+    }
+
+    /// Returns when the reconcile is cancelled.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
     }
 
     /// Returns the releases of the operator's charts.

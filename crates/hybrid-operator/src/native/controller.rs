@@ -14,7 +14,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt;
 use kube::core::GroupVersionKind;
 use serde_json::json;
-use tracing::{Instrument, Span, error, warn};
+use tracing::{Instrument, Span, error};
 
 use super::action::Action;
 use super::apply::{Applier, kind_of};
@@ -23,8 +23,8 @@ use super::context::{Context, Shared, primary_of};
 use super::error::Error;
 use super::permissions;
 use super::reader::Readers;
-use crate::cluster::ApiError;
 use crate::cluster::request::{self, Call};
+use crate::cluster::{ApiError, cut_off};
 use crate::controller::{
     Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
     Request, Terminal, TypedObject, WorkerOptions, Workers,
@@ -304,7 +304,9 @@ impl<K: TypedObject> NativeReconciler<K> {
         let Some(components) = &self.shared.components else {
             return Ok(Action::Done);
         };
-        let left = components.uninstall_all(&primary_of(&**object)).await?;
+        let until = Instant::now() + self.deadline;
+        let primary = primary_of(&**object);
+        let left = components.uninstall_all(&primary, until).await?;
         Ok(left.map_or(Action::Done, Action::After))
     }
 
@@ -319,7 +321,7 @@ impl<K: TypedObject> NativeReconciler<K> {
         let busy = Busy::begin(&self.running, key).ok_or_else(|| {
             Error::other("the previous call for this object still blocks its thread")
         })?;
-        let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared));
+        let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared), self.deadline);
         let call = function(object, context.clone());
         let polls = Arc::new(Polls::new());
         let watched = Watched {
@@ -327,7 +329,7 @@ impl<K: TypedObject> NativeReconciler<K> {
             polls: Arc::clone(&polls),
         };
         let deadline = self.deadline;
-        let bounded = async move { tokio::time::timeout(deadline, watched).await };
+        let bounded = cut_off::within(deadline, watched);
         let bounded = bounded.instrument(Span::current());
         let cancel = CancelOnDrop::default();
         let cancelled = cancel.0.clone();
@@ -351,10 +353,7 @@ impl<K: TypedObject> NativeReconciler<K> {
         };
         match result {
             Ok(Some(Ok(result))) => Ok(no_later_than(context.due(), result?)),
-            Ok(Some(Err(_))) => {
-                warn!(?deadline, "the function was cancelled at its deadline");
-                Err(Error::other(format!("took longer than {deadline:?}")))
-            }
+            Ok(Some(Err(cut_off))) => Err(Error::other(cut_off)),
             Ok(None) => Err(Error::other("the operator is shutting down")),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

@@ -2,6 +2,7 @@
 
 use host::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube::runtime::events::Reporter;
 use kube::{Client, Resource};
@@ -91,6 +92,10 @@ impl<K: TypedObject> Fixture<K> {
             components: None,
             releases: Releases::Fixed(self.releases),
         };
-        Context::new(Arc::new(self.object), Arc::new(shared))
+        Context::new(
+            Arc::new(self.object),
+            Arc::new(shared),
+            Duration::from_mins(5),
+        )
     }
 }

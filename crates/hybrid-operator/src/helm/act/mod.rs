@@ -49,6 +49,7 @@ use super::status::chain;
 use super::subject::Subject;
 use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, TakeOver};
+use crate::cluster::cut_off::CutOff;
 use crate::cluster::read::ReadError;
 use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
@@ -100,6 +101,13 @@ pub(super) enum ActError {
     /// An extension of this operator failed.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
+    /// The attempt took too long.
+    #[error("the attempt took too long, {}", phase(*step))]
+    CutOff {
+        /// The step that was planned.
+        step: Option<&'static str>,
+        source: CutOff,
+    },
     /// The plan chose a step whose input is missing.
     #[error("internal error: step {0:?} requires {1}")]
     Missing(&'static str, &'static str),
@@ -116,12 +124,17 @@ impl ActError {
             Self::Discovery(error) => error.is_transient(),
             Self::Crd(error) => error.is_transient(),
             Self::Desired(error) => error.is_transient(),
+            Self::CutOff { .. } => true,
             Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
         }
     }
-}
 
-impl ActError {
+    /// Returns whether the attempt was cut off. A retry may be cut off as well, so that its status says
+    /// so from the first on.
+    pub(super) fn is_cut_off(&self) -> bool {
+        matches!(self, Self::CutOff { .. })
+    }
+
     /// Returns the error as a message. It may quote these values.
     pub(super) fn message(&self, values: &[&Value]) -> Message {
         match self {
@@ -134,6 +147,7 @@ impl ActError {
             | Self::Discovery(_)
             | Self::Crd(_)
             | Self::Manifest(_)
+            | Self::CutOff { .. }
             | Self::Missing(..) => Message::from(chain(self)),
         }
     }
@@ -160,8 +174,17 @@ impl traces::Reason for ActError {
             Self::Desired(error) => traces::Reason::reason(error),
             Self::Manifest(_) => "InvalidManifest",
             Self::Extension(_) => "ExtensionFailed",
+            Self::CutOff { .. } => "CutOff",
             Self::Missing(..) => "InternalError",
         }
+    }
+}
+
+/// Says what an attempt was doing whose step is this one.
+fn phase(step: Option<&'static str>) -> String {
+    match step {
+        Some(step) => format!("in its step `{step}`"),
+        None => "before it had a step".to_owned(),
     }
 }
 

@@ -9,11 +9,11 @@ use kube::api::DynamicObject;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::super::HelmReconciler;
 use super::super::access::Access;
 use super::super::events::{Notice, OperatorEvents};
 use super::super::memory::Memories;
 use super::super::setup::Setup;
+use super::super::{ATTEMPT_WITHIN, HelmReconciler};
 use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::controller::{
     Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, Source,
@@ -182,6 +182,7 @@ impl Reconcile for RolloutReconciler {
                 setup,
                 access: Arc::clone(&self.access),
                 memories: self.memories.clone(),
+                limit: ATTEMPT_WITHIN,
             };
             let result = reconciler.reconcile(request).await;
             let verdict = self.memories.verdict(&key);

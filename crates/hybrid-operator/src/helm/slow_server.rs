@@ -1,0 +1,228 @@
+//! Tests with the whole operator, an API server in memory that is slow, and virtual time.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+use hybrid_operator_test::api_server::{ApiServer, Options};
+use hybrid_operator_test::fault::Fault;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{ATTEMPT_WITHIN, Chart, Charts, Component, install};
+use crate::manager::Manager;
+use crate::native;
+use crate::options::RunArgs;
+
+/// A host whose clock is that of the runtime.
+struct Clock(Instant);
+
+impl host::Host for Clock {
+    fn now(&self) -> SystemTime {
+        let epoch = SystemTime::from(Options::default().epoch);
+        epoch + self.0.elapsed()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+
+    fn key(&self) -> u64 {
+        7
+    }
+}
+
+/// Writes a chart with this number of hooks, each of which runs after the one before.
+fn write_chart(directory: &Path, hooks: usize) {
+    let templates = directory.join("chart/templates");
+    fs::create_dir_all(&templates).unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
+    write(
+        "chart/Chart.yaml",
+        "apiVersion: v2\nname: late\nversion: 1.0.0\n",
+    );
+    write(
+        "watches.yaml",
+        "- group: demo.example.com\n  version: v1\n  kind: Web\n  chart: chart\n",
+    );
+    for n in 0..hooks {
+        let hook = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: hook-{n}\n  annotations:\n    helm.sh/hook: pre-install\n    helm.sh/hook-weight: \"{n}\"\n"
+        );
+        fs::write(templates.join(format!("hook-{n}.yaml")), hook).unwrap();
+    }
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: object\n";
+    fs::write(templates.join("object.yaml"), object).unwrap();
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "webs.demo.example.com"},
+        "spec": {
+            "group": "demo.example.com", "scope": "Namespaced",
+            "names": {"plural": "webs", "singular": "web", "kind": "Web", "listKind": "WebList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Lets each write of a record or of an object of a chart take 20 s, which a request by itself may take.
+fn slow_writes(server: &ApiServer) {
+    server.faults().inject_with(|request| {
+        let writes = ["create", "apply", "patch", "update", "delete"];
+        let counts = writes.contains(&request.verb.as_str())
+            && ["configmaps", "secrets"].contains(&request.resource.as_str());
+        counts.then_some(Fault::Late(Duration::from_secs(20)))
+    });
+}
+
+fn options() -> crate::options::Options {
+    let arguments = [
+        "run",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+    ];
+    let options = RunArgs::try_parse_from(arguments).unwrap();
+    options.options(|name| (name == "POD_NAMESPACE").then(|| "operator".to_owned()))
+}
+
+async fn create(client: &Client, path: &str, object: &Value) {
+    let request = http::Request::post(path).body(serde_json::to_vec(object).unwrap());
+    client.request::<Value>(request.unwrap()).await.unwrap();
+}
+
+/// Returns the condition `Ready` of the custom resource.
+async fn ready(client: &Client) -> Option<Value> {
+    let path = "/apis/demo.example.com/v1/namespaces/default/webs/a";
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    let web: Value = client.request(request).await.unwrap();
+    let conditions = web.pointer("/status/conditions")?.as_array()?;
+    let mut conditions = conditions.iter();
+    conditions
+        .find(|condition| condition["type"] == "Ready")
+        .cloned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_that_is_cut_off_is_told_with_its_step_and_the_next_one_goes_on() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 8);
+    let server = ApiServer::new(&Options::default());
+    let people = Client::new(server.service(), "default");
+    create(
+        &people,
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &definition(),
+    )
+    .await;
+    let namespace = json!({"metadata": {"name": "operator"}});
+    create(&people, "/api/v1/namespaces", &namespace).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let web = json!({
+        "apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"},
+    });
+    let path = "/apis/demo.example.com/v1/namespaces/default/webs";
+    create(&people, path, &web).await;
+
+    slow_writes(&server);
+    let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
+    let manager = Manager::new(options()).network(server.client("operator"));
+    let manager = charts.watch_files(false).add_to(manager);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+
+    let begun = Instant::now();
+    let mut told = None;
+    while begun.elapsed() < 3 * ATTEMPT_WITHIN {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let found = ready(&people).await;
+        told = found.filter(|ready| ready["reason"] == "Retrying");
+        if told.is_some() {
+            break;
+        }
+    }
+    let told = told.expect("nothing says that the attempt was cut off");
+    let message = told["message"].as_str().unwrap();
+    let begins = "the attempt took too long, in its step `install`: cut off after 300 s; the last request was: ";
+    assert!(message.starts_with(begins), "{message}");
+    assert!(
+        message.ends_with("; the next attempt is within 4 s"),
+        "{message}"
+    );
+    let names_request = message.contains(" configmaps default/hook-")
+        || message.contains(" secrets default/sh.helm.release.v1.a.v1");
+    assert!(names_request, "{message}");
+
+    // Each attempt goes on where the one before was cut off.
+    let mut last = None;
+    while begun.elapsed() < 6 * ATTEMPT_WITHIN {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        last = ready(&people).await;
+        if last.as_ref().is_some_and(|ready| ready["status"] == "True") {
+            break;
+        }
+    }
+    let last = last.unwrap();
+    assert_eq!(last["status"], "True", "{last}");
+    let created = |name: String| {
+        let requests = server.faults().requests();
+        let of = requests.iter().filter(|request| {
+            request.name.as_deref() == Some(&name)
+                && matches!(request.verb.as_str(), "create" | "apply")
+        });
+        of.count()
+    };
+    // The first hooks have not run again.
+    assert_eq!(created("hook-0".to_owned()), 1);
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert_eq!(server.unmodelled(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cancelled() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 1);
+    let chart = Chart::load(directory.path().join("chart")).unwrap();
+    let server = ApiServer::new(&Options::default());
+    let people = Client::new(server.service(), "default");
+    let namespace = json!({"metadata": {"name": "operator"}});
+    create(&people, "/api/v1/namespaces", &namespace).await;
+    let owner = json!({"metadata": {"name": "a"}});
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    create(&people, path, &owner).await;
+    slow_writes(&server);
+    let (told, mut messages) = mpsc::unbounded_channel();
+    let controller = native::controller::<ServiceAccount>("shop")
+        .installs_charts()
+        .deadline(Duration::from_secs(30))
+        .reconcile(move |_, context| {
+            let (chart, told) = (chart.clone(), told.clone());
+            async move {
+                let release = install(&context, Component::new("db", &chart)).await?;
+                let _ = told.send(release.message);
+                Ok::<_, native::Error>(native::Action::done())
+            }
+        });
+    let manager = Manager::new(options()).network(server.client("operator"));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.with(controller).run_until(stop.clone()));
+    let message = messages.recv().await.unwrap();
+    let begins = "the attempt took too long, in its step `install`: cut off after 27 s; the last request was: ";
+    assert!(message.starts_with(begins), "{message}");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}

@@ -118,3 +118,89 @@ async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let left = objects(&world, "one").await;
     assert!(left.values().all(Vec::is_empty), "{left:?}");
 }
+
+/// Lists that Helm refuses, each with what it says and with what the operator says.
+const REFUSED: [(&str, &str, &str); 7] = [
+    (
+        "kind: List\nitems:\n- {apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]}",
+        "is not a list: no Items field in this object",
+        "item 1 of the List is a list, too",
+    ),
+    (
+        "kind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMapList, items: []}",
+        "is not a list: no Items field in this object",
+        "item 2 of the List is a list, too",
+    ),
+    (
+        "kind: List\nitems:\n- null\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
+        "invalid object to validate",
+        "item 1 of the List is not an object",
+    ),
+    (
+        "kind: ConfigMapList\nitems:\n- null",
+        "unknown object type \"nil\" in ConfigMapList.items[0]",
+        "item 1 of the ConfigMapList is not an object",
+    ),
+    (
+        "kind: ConfigMapList\nmetadata: {annotations: {helm.sh/resource-policy: keep}}\nitems:\n- {metadata: {name: a}}",
+        "unknown field \"annotations\" in io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+        "the ConfigMapList has the unknown field metadata.annotations",
+    ),
+    (
+        "kind: ConfigMapList\nmetadata: {annotations: {helm.sh/hook: pre-install}}\nitems:\n- {metadata: {name: a}}",
+        "unknown field \"annotations\" in io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+        "the ConfigMapList has the unknown field metadata.annotations",
+    ),
+    (
+        "kind: ConfigMapList\nimmutable: true\nitems:\n- {metadata: {name: a}}",
+        "unknown field \"immutable\" in io.k8s.api.core.v1.ConfigMapList",
+        "the ConfigMapList has the unknown field immutable",
+    ),
+];
+
+#[tokio::test]
+async fn lists_that_helm_refuses_are_refused_with_their_place() {
+    let Some(program) = helm() else { return };
+    let mut template = String::new();
+    for (n, (list, ..)) in REFUSED.iter().enumerate() {
+        template.push_str(&format!(
+            "---\n{{{{ if eq (int .Values.list) {n} }}}}\napiVersion: v1\n{list}\n{{{{ end }}}}\n"
+        ));
+    }
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-other}\n";
+    let files = [("lists.yaml", template.as_str()), ("other.yaml", object)];
+    let project = Project::new("", &files);
+    let Some(world) = project.start("refused").await else {
+        return;
+    };
+    let chart = project.watches_file().with_file_name("chart");
+    for (n, (list, theirs, ours)) in REFUSED.iter().enumerate() {
+        let output = Command::new(&program)
+            .args(["install", "--set"])
+            .arg(format!("list={n}"))
+            .args(["--namespace", world.namespace.name()])
+            .arg(format!("theirs-{n}"))
+            .arg(&chart)
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains(theirs),
+            "{list}: {error}"
+        );
+        let name = format!("ours-{n}");
+        world.widget(&name, json!({"list": n})).await;
+        let refused = world.is(&name, "Irreconcilable").await;
+        let message = refused["message"].as_str().unwrap();
+        for part in [
+            *ours,
+            "templates/lists.yaml renders, at line ",
+            " of its output, cannot be created",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let created = objects(&world, &name).await;
+        assert!(created.values().all(Vec::is_empty), "{list}: {created:?}");
+    }
+}

@@ -15,7 +15,7 @@ use crate::chart::{Chart, CrdFile};
 use crate::engine::{LookupKey, Output, RenderError};
 use crate::manifest::{
     self, DeletePolicy, DropCause, Dropped, Head, HeadError, Hook, HookEvent, HookExecution,
-    KindOrder, ManifestError, ManifestObject, OutputLogPolicy, hook,
+    KindOrder, ListProblem, ManifestError, ManifestObject, OutputLogPolicy, hook,
 };
 use crate::place;
 use crate::yaml::{self, YamlError};
@@ -73,6 +73,9 @@ impl ManifestDocument {
     /// Adds the objects of the document.
     fn push(&self, object: Value, objects: &mut Vec<ManifestObject>) -> Result<(), ManifestError> {
         let known = objects.len();
+        if let Some(problem) = manifest::problem_of_list(&object) {
+            return Err(self.place.refused(&self.path, problem));
+        }
         manifest::push_object(object, self.place.document, Some(&self.path), objects)
             .map_err(|error| self.place.locate(error, &self.kind))?;
         let mut new = objects.iter().skip(known);
@@ -172,6 +175,11 @@ impl Rendered {
                 continue;
             };
             size.add(&hook.path, held)?;
+            if hook.events.iter().any(is_of_deployment)
+                && let Some(problem) = manifest::problem_of_list(&object)
+            {
+                return Err(place.refused(&hook.path, problem).into());
+            }
             let mut objects = Vec::new();
             if manifest::push_object(object, place.document, None, &mut objects).is_err() {
                 continue;
@@ -369,6 +377,21 @@ fn change_each<E>(
     Ok(changed)
 }
 
+/// Returns whether a hook of this event runs in an install, an upgrade or a rollback.
+fn is_of_deployment(event: &HookEvent) -> bool {
+    match event {
+        HookEvent::PreInstall
+        | HookEvent::PostInstall
+        | HookEvent::PreUpgrade
+        | HookEvent::PostUpgrade
+        | HookEvent::PreRollback
+        | HookEvent::PostRollback => true,
+        HookEvent::PreDelete | HookEvent::PostDelete | HookEvent::Test | HookEvent::Other(_) => {
+            false
+        }
+    }
+}
+
 fn is_named(object: &ManifestObject) -> bool {
     let generated = object.object().pointer("/metadata/generateName");
     let is_generated = generated
@@ -389,6 +412,15 @@ impl Place {
             document: self.document,
             line: self.line,
             missing,
+        }
+    }
+
+    fn refused(self, path: &str, problem: ListProblem) -> ManifestError {
+        ManifestError::RenderedList {
+            template: path.to_owned(),
+            document: self.document,
+            line: self.line,
+            problem,
         }
     }
 
@@ -756,6 +788,45 @@ mod tests {
             ] {
                 assert!(message.contains(part), "{part} is not in {message}");
             }
+        }
+        let deployment = "annotations: {helm.sh/hook: post-upgrade}";
+        for (document, wanted) in [
+            (
+                "List\nitems: [null]",
+                Some("item 1 of the List is not an object"),
+            ),
+            (
+                "List\nitems: [{apiVersion: v1, kind: List, items: []}]",
+                Some("item 1 of the List is a list, too"),
+            ),
+            (
+                "SecretList\nmetadata: {annotations: {a: b}}\nitems: [{metadata: {name: a}}]",
+                Some("the SecretList has the unknown field metadata.annotations"),
+            ),
+            (
+                "SecretList\nmetadata: {DEPLOYMENT}\nitems: [{metadata: {name: a}}]",
+                Some("the SecretList has the unknown field metadata.annotations"),
+            ),
+            (
+                "List\nmetadata: {DEPLOYMENT}\nitems: [null]",
+                Some("item 1 of the List is not an object"),
+            ),
+            // It fails when it is to run.
+            (
+                "SecretList\nmetadata: {HOOK}\nitems: [{metadata: {name: a}}]",
+                None,
+            ),
+        ] {
+            let document = document
+                .replace("HOOK", hook)
+                .replace("DEPLOYMENT", deployment);
+            let text = format!("{good}apiVersion: v1\nkind: {document}");
+            let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
+            let error = rendered.objects().err().map(|error| error.to_string());
+            let wanted = wanted.map(|problem| {
+                format!("document 2 that c/templates/x.yaml renders, at line 6 of its output, cannot be created: {problem}")
+            });
+            assert_eq!(error, wanted, "{document}");
         }
         for named in [
             "Pod\nmetadata: {generateName: a-}",

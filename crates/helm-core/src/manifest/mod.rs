@@ -33,7 +33,8 @@ pub use hook::{
 };
 pub use identity::{ObjectIdentity, replaced};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
-pub use list::list_items;
+pub use list::{ListProblem, list_items};
+pub(crate) use list::{problem_of_items, problem_of_list};
 pub use object_key::ObjectKey;
 pub use split::split;
 
@@ -66,6 +67,14 @@ pub enum ManifestError {
         /// The required field that is missing.
         missing: &'static str,
     },
+    /// A document is a list whose items are not created.
+    #[error("document {document} cannot be created: {problem}")]
+    List {
+        /// The number of the document, from 1.
+        document: usize,
+        /// The problem.
+        problem: ListProblem,
+    },
     /// A rendered document is not a Kubernetes object that can be created.
     #[error(
         "document {document} that {template} renders, at line {line} of its output, cannot be created: {kind} has no {missing}"
@@ -81,6 +90,20 @@ pub enum ManifestError {
         line: usize,
         /// The required field that is missing.
         missing: &'static str,
+    },
+    /// A rendered document is a list whose items are not created.
+    #[error(
+        "document {document} that {template} renders, at line {line} of its output, cannot be created: {problem}"
+    )]
+    RenderedList {
+        /// The template.
+        template: String,
+        /// The number of the document in the output of the template, from 1.
+        document: usize,
+        /// The line of the output of the template where the document begins, from 1.
+        line: usize,
+        /// The problem.
+        problem: ListProblem,
     },
     /// There are more objects than [`MAX_OBJECTS`].
     #[error("the manifest has more than {MAX_OBJECTS} objects; split it into several releases")]
@@ -108,7 +131,10 @@ impl ManifestError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Yaml { .. } => "InvalidYaml",
-            Self::NoObject { .. } | Self::Rendered { .. } => "InvalidObject",
+            Self::NoObject { .. }
+            | Self::List { .. }
+            | Self::Rendered { .. }
+            | Self::RenderedList { .. } => "InvalidObject",
             Self::TooMany => "TooManyObjects",
         }
     }
@@ -173,6 +199,23 @@ pub fn parse_objects(manifest: &str) -> Result<Vec<ManifestObject>, ManifestErro
         parse_document(text, index + 1, &mut objects)?;
     }
     Ok(objects)
+}
+
+/// Returns the objects of a file of `crds/` as [`parse_objects`] does.
+///
+/// # Errors
+/// Those of [`parse_objects`], and [`ManifestError::List`] if it has a list that Helm does not create.
+pub fn parse_definitions(manifest: &str) -> Result<Vec<ManifestObject>, ManifestError> {
+    for (index, text) in split(manifest).enumerate() {
+        let problem = yaml::parse(text)
+            .ok()
+            .and_then(|list| problem_of_items(&list));
+        if let Some(problem) = problem {
+            let document = index + 1;
+            return Err(ManifestError::List { document, problem });
+        }
+    }
+    parse_objects(manifest)
 }
 
 fn parse_document(

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
-use helm_core::manifest::{ManifestError, ManifestObject, parse_objects};
+use helm_core::manifest::{ManifestError, ManifestObject, parse_definitions};
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -536,7 +536,7 @@ fn parse(file: &CrdFile) -> Result<Vec<ManifestObject>, CrdError> {
         source,
     };
     let text = std::str::from_utf8(file.file().data()).map_err(|_| unreadable(None))?;
-    let objects = parse_objects(text).map_err(|source| unreadable(Some(Box::new(source))))?;
+    let objects = parse_definitions(text).map_err(|source| unreadable(Some(Box::new(source))))?;
     match objects.iter().find(|object| object.key().name.is_empty()) {
         None => Ok(objects),
         Some(nameless) => Err(CrdError::Nameless {
@@ -691,7 +691,10 @@ mod tests {
         let nameless = "apiVersion: v1\nkind: Secret\nmetadata: {}\n";
         let error = read(nameless).unwrap_err();
         assert_eq!(error, "the Secret in chart/crds/all.yaml has no name");
-        for broken in ["kind: [", "metadata: {name: a}\n"] {
+        let nested =
+            "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: List, items: []}\n";
+        let null = "apiVersion: v1\nkind: List\nitems: [null]\n";
+        for broken in ["kind: [", "metadata: {name: a}\n", nested, null] {
             let error = read(broken).unwrap_err();
             assert_eq!(error, "cannot read the objects in chart/crds/all.yaml");
         }

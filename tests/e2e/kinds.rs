@@ -383,6 +383,84 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
     assert!(left[1].starts_with("generated-"), "{left:?}");
 }
 
+/// Objects that only a user annotates to be kept, and a hook before which garbage collection comes.
+const UNANNOTATED: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {generateName: generated-}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: annotated}
+data: {value: chart}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: not-annotated}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
+";
+
+#[tokio::test]
+async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_repairs() {
+    for (prefix, mode) in [
+        ("kept-repair", "repair"),
+        ("kept-warn", "warn"),
+        ("kept-off", "\"off\""),
+    ] {
+        let options = format!("driftDetection: {{mode: {mode}}}");
+        let project = Project::new(&options, &[("kept.yaml", UNANNOTATED)]);
+        let Some(world) = project.start(prefix).await else {
+            return;
+        };
+        world.widget("one", json!({})).await;
+        world.ready("Widget", "one").await;
+        let maps = world.api("ConfigMap");
+        let generated = async || {
+            let all = maps.list(&ListParams::default()).await.unwrap();
+            let mut names = all.iter().map(ResourceExt::name_any);
+            names.find(|name| name.starts_with("generated-"))
+        };
+        let generated = generated().await.unwrap();
+        let change = json!({"data": {"value": "theirs"},
+            "metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+        for name in ["annotated", &generated] {
+            merge(&maps, name, &change).await;
+            let is_released = |map: &Value| map["metadata"]["ownerReferences"].is_null();
+            let what = "released";
+            world.until("ConfigMap", name, what, is_released).await;
+        }
+        // What is not repaired stays as it is, and is reported as before.
+        match mode {
+            "repair" => drop(world.data("annotated", json!({"value": "chart"})).await),
+            "warn" => {
+                let drifted = world.is("one", "Drifted").await;
+                let message = drifted["message"].as_str().unwrap();
+                assert!(message.ends_with("/annotated"), "{message}");
+            }
+            _ => {}
+        }
+        let foreground = DeleteParams::foreground();
+        let deleted = world.api("Widget").delete("one", &foreground).await;
+        drop(deleted.unwrap());
+        gone(&world, &world.api("Widget"), "one").await;
+        world.gone("ConfigMap", "not-annotated").await;
+        for (name, value) in [
+            (
+                "annotated",
+                if mode == "repair" { "chart" } else { "theirs" },
+            ),
+            (&*generated, "theirs"),
+        ] {
+            let map = maps.get(name).await.unwrap();
+            assert_eq!(map.metadata.deletion_timestamp, None, "{name}");
+            assert_eq!(map.data["data"]["value"], value, "{name}");
+        }
+    }
+}
+
 /// A hook of any name in any namespace.
 const HOOK: &str = "\
 {{- if .Values.hook }}

@@ -28,7 +28,7 @@ use super::{ActionContext, generated_run};
 use crate::cluster::Cluster;
 use crate::cluster::apply::{Applied, Merged, is_generated};
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::CrIdentity;
+use crate::cluster::ownership::{CrIdentity, holder_of};
 use crate::cluster::read::{self, ReadError};
 use crate::controller::{WatchGuard, WatchState};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
@@ -109,6 +109,8 @@ pub(super) enum Reading {
         uid: String,
         version: u64,
         ours: u64,
+        /// Uid of its controller, if it is annotated to be kept.
+        holder: Option<String>,
         readiness: Readiness,
     },
     Absent,
@@ -219,9 +221,32 @@ impl LiveObject {
                 version,
                 ours,
                 readiness,
+                ..
             }) => self.compare(uid, *version, *ours, readiness.clone()),
             Some(Reading::Absent) => ObjectState::Missing,
             Some(Reading::Refused(_)) | None => ObjectState::Unknown,
+        }
+    }
+
+    /// Returns the uid of the controller of an object that somebody has annotated to be kept, as the
+    /// watch or the last read shows it; `None` if neither shows the last write.
+    pub(super) fn holder(&self, key: &ObjectKey) -> Option<String> {
+        if self.guard.state() == WatchState::Synced {
+            let seen = self.guard.get(key.namespace.as_deref(), &key.name)?;
+            let is_current = *seen.uid == *self.uid && seen.version >= self.version;
+            return seen
+                .holder
+                .filter(|_| is_current)
+                .map(|uid| uid.to_string());
+        }
+        match self.reading(false)? {
+            Reading::Present {
+                uid,
+                version,
+                holder,
+                ..
+            } if *uid == self.uid && *version >= self.version => holder.clone(),
+            _ => None,
         }
     }
 
@@ -733,6 +758,7 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Readi
         (metadata, readiness)
     };
     let ours = ours_hash(&metadata);
+    let holder = holder_of(&metadata).map(ToOwned::to_owned);
     let ObjectMeta {
         uid,
         resource_version,
@@ -744,6 +770,7 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Readi
             .and_then(|version| version.parse().ok())
             .unwrap_or(0),
         ours,
+        holder,
         readiness,
     })
 }

@@ -11,6 +11,7 @@
 //! * [`uninstall`]: removes the objects of a release and its records.
 //! * `hooks`, `prune`, [`live`]: shared by the actions.
 
+pub(crate) mod bound;
 pub(crate) mod deploy;
 mod hook_logs;
 mod hooks;

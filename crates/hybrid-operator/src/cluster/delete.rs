@@ -282,41 +282,36 @@ pub(crate) async fn judge_contents(
     })
 }
 
+/// The metadata of an object before and after its owner reference was removed.
+pub(crate) struct Released {
+    pub before: ObjectMeta,
+    pub after: ObjectMeta,
+}
+
 /// Removes the owner reference to a custom resource from an object that outlives its release, so
-/// that it is not garbage collected. Sends no patch if there is no reference.
+/// that it is not garbage collected. Sends no patch if there is no reference. Returns `None` if the
+/// object is gone or has another uid.
 pub(crate) async fn release_kept(
     cluster: &Cluster,
     key: &ObjectKey,
     uid: &str,
     primary: &Primary,
-) -> Result<(), ReadError> {
-    set_reference(cluster, key, uid, primary, false).await?;
-    Ok(())
-}
-
-/// Adds or removes the owner reference to a custom resource. Returns the metadata of the object, `None`
-/// if it is gone or has another uid. Sends no patch if the object is as wanted.
-pub(crate) async fn set_reference(
-    cluster: &Cluster,
-    key: &ObjectKey,
-    uid: &str,
-    primary: &Primary,
-    wanted: bool,
-) -> Result<Option<ObjectMeta>, ReadError> {
+) -> Result<Option<Released>, ReadError> {
     let mut attempts = 1;
     loop {
-        let Some(live) = metadata(cluster, key).await? else {
+        let Some(before) = metadata(cluster, key).await? else {
             return Ok(None);
         };
-        if live.uid.as_deref() != Some(uid) {
+        if before.uid.as_deref() != Some(uid) {
             return Ok(None);
         }
-        let Some(references) = ownership::references(&live, primary, wanted) else {
-            return Ok(Some(live));
+        let Some(references) = ownership::other_references(&before, primary) else {
+            let after = before.clone();
+            return Ok(Some(Released { before, after }));
         };
         let patch = json!({"metadata": {
-            "uid": live.uid,
-            "resourceVersion": live.resource_version,
+            "uid": before.uid,
+            "resourceVersion": before.resource_version,
             "ownerReferences": references,
         }});
         let body = patch.to_string().into_bytes();
@@ -325,7 +320,10 @@ pub(crate) async fn set_reference(
             Box::pin(async move { patch_metadata(cluster, &kind, key, body).await })
         });
         match patched.await {
-            Ok(patched) => return Ok(patched.flatten()),
+            Ok(patched) => {
+                let after = patched.flatten();
+                return Ok(after.map(|after| Released { before, after }));
+            }
             Err(ReadError::Api(ApiError::Conflict { .. })) if attempts < MAX_ATTEMPTS => {
                 attempts += 1;
             }

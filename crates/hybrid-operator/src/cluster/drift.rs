@@ -13,13 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde_json::Value;
 
 use super::FIELD_MANAGER;
-use super::ownership::{
-    CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, controller_of, is_kept,
-};
+use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, controller_of};
 
-/// Hashes the fields of our `Apply` entry, the controller reference, our labels, who has written over
-/// our data through `stringData`, and whether somebody has annotated an object to be kept that still
-/// has our reference. Returns 0 if there is no such entry.
+/// Hashes the fields of our `Apply` entry, the controller reference, our labels, and who has written over
+/// our data through `stringData`. Returns 0 if there is no such entry.
 ///
 /// The hash does not depend on the order of fields, and is stable across versions of the operator,
 /// because the [`aggregate`] is stored in the status.
@@ -34,10 +31,6 @@ pub(crate) fn ours_hash(metadata: &ObjectMeta) -> u64 {
         .map_or(1, |fields| hash_fields(&fields.0));
     if let Some(owner) = controller_of(metadata) {
         hash = hash.wrapping_add(mix(hash_text(&owner.uid) ^ 0x006f_776e_6572));
-        // Garbage collection would delete it before an uninstall could leave it.
-        if is_kept(metadata) {
-            hash = hash.wrapping_add(mix(0x6b65_6570));
-        }
     }
     if let Some(labels) = &metadata.labels {
         for key in [CHART_LABEL, OPERATOR_LABEL, CR_LABEL, MANAGED_BY_LABEL] {

@@ -345,6 +345,13 @@ pub(crate) fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
 }
 
+/// Returns the uid of the controller of an object that is annotated to be kept. Garbage collection
+/// deletes the object with it, before an uninstall could leave it.
+pub(crate) fn holder_of(metadata: &ObjectMeta) -> Option<&str> {
+    let controller = controller_of(metadata).filter(|_| is_kept(metadata))?;
+    Some(&controller.uid)
+}
+
 /// Returns the run that has created a live object: that of a hook, or of a revision for a generated
 /// name.
 pub(crate) fn run_of(metadata: &ObjectMeta) -> Option<&str> {
@@ -476,21 +483,18 @@ fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
     references.push(reference);
 }
 
-/// Returns the owner references of an object with or without the one to a custom resource, for a merge
-/// patch; `None` if the object has them already. The uid of the present one may differ, because
-/// restoring a backup changes it.
-pub(super) fn references(live: &ObjectMeta, primary: &Primary, wanted: bool) -> Option<Value> {
+/// Returns the owner references of an object without those to a custom resource, for a merge patch;
+/// `None` if it has none to it. The uid of the present one may differ, because restoring a backup changes
+/// it.
+pub(super) fn other_references(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
     let present = json!(live.owner_references.as_deref().unwrap_or_default());
-    let mut metadata = Map::new();
-    metadata.insert("ownerReferences".to_owned(), present.clone());
-    if wanted {
-        add_owner_reference(&mut metadata, primary);
-    } else if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
-        references.retain(|reference| !refers_to(reference, primary));
-    }
-    let references = metadata.remove("ownerReferences").unwrap_or_default();
-    let is_empty = references.as_array().is_none_or(Vec::is_empty);
-    (references != present).then_some(if is_empty { Value::Null } else { references })
+    let others = present.as_array()?.iter();
+    let others: Vec<&Value> = others
+        .filter(|reference| !refers_to(reference, primary))
+        .collect();
+    let is_empty = others.is_empty();
+    let others = json!(others);
+    (others != present).then_some(if is_empty { Value::Null } else { others })
 }
 
 /// Returns whether an owner reference names the custom resource that an object's label names.

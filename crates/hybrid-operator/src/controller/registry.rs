@@ -24,7 +24,7 @@ use super::follow::{
     Events, Follower, Lists, WatchState, WatchTarget, follow, map_event, metadata, whole,
 };
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, is_kept, owner_of};
+use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, holder_of, is_kept, owner_of};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 use crate::telemetry::metrics::WatchMetrics;
 
@@ -44,6 +44,8 @@ pub(crate) struct DependentState {
     pub ours: u64,
     /// Whether it is annotated with `helm.sh/resource-policy: keep`.
     pub kept: bool,
+    /// Uid of its controller, if it is annotated so and has one still.
+    pub holder: Option<Arc<str>>,
     /// Its readiness.
     pub readiness: Readiness,
     /// The custom resource that its label names.
@@ -56,6 +58,7 @@ impl DependentState {
         self.uid == other.uid
             && self.deleting == other.deleting
             && self.ours == other.ours
+            && self.holder == other.holder
             && self.readiness == other.readiness
             && self.owner == other.owner
     }
@@ -573,6 +576,7 @@ fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Dependent
         deleting: metadata.deletion_timestamp.is_some(),
         ours: ours_hash(metadata),
         kept: is_kept(metadata),
+        holder: holder_of(metadata).map(Into::into),
         readiness,
         owner: cr_of(metadata),
     };

@@ -95,6 +95,7 @@ pub(super) async fn observe(
             .collect(),
         adoption,
         drift: Drift::Unknown,
+        bound: false,
         awaits_dependency: false,
         awaits_crds: false,
         unreported: history.last().is_some_and(|latest| {
@@ -140,6 +141,7 @@ pub(super) async fn complete(
     live::read_unseen(&subject.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
+    facts.bound = !memory.live.bound(&subject.primary.uid).is_empty();
     facts.awaits_dependency = desired.is_some_and(|desired| desired.dependency.is_some());
     let upgrade = observation.history.iter().any(|meta| {
         matches!(

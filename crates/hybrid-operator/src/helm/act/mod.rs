@@ -24,6 +24,7 @@ mod rollback;
 mod settle;
 mod stranded;
 mod test;
+mod unbind;
 mod uninstall;
 mod upgrade;
 mod wait;
@@ -227,6 +228,7 @@ async fn execute(
         Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)).await,
         Step::Repair { revision } => repair::run(context, memory, revision).await,
         Step::Inspect { revision } => inspect::run(context, memory, revision).await,
+        Step::Unbind => unbind::run(context, memory).await,
         Step::Adopt { revision } => adopt::run(context, revision).await,
         Step::Convert => convert::run(context).await,
         Step::KeepUnchanged { revision } => keep::run(context, memory, revision).await,

@@ -96,6 +96,8 @@ pub(crate) struct ObservedFacts {
     pub(crate) adoption: Adoption,
     /// Drift of the objects.
     pub(crate) drift: Drift,
+    /// Whether an object that is annotated to be kept still has an owner reference to the custom resource.
+    pub(crate) bound: bool,
     /// Whether a custom resource of `dependsOn` is not ready.
     pub(crate) awaits_dependency: bool,
     /// Whether CRDs of the chart must be installed or served before a new revision.
@@ -189,6 +191,9 @@ pub(crate) enum Step {
         /// Revision of the record.
         revision: Revision,
     },
+    /// Remove the owner references of objects that are annotated to be kept, so that they outlive the
+    /// custom resource also if it is deleted in the foreground.
+    Unbind,
     /// Adopt a record of another writer, or one whose proof is missing. Its objects stay unchanged.
     Adopt {
         /// Revision of the record.
@@ -256,6 +261,7 @@ impl Step {
             Self::Retry { .. } => "retry",
             Self::Repair { .. } => "repair",
             Self::Inspect { .. } => "inspect",
+            Self::Unbind => "unbind",
             Self::Adopt { .. } => "adopt",
             Self::Convert => "convert",
             Self::KeepUnchanged { .. } => "keep",
@@ -360,6 +366,19 @@ pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
 }
 
 fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
+    match for_release(observed, desired) {
+        // Applies remove the references of the objects that they change.
+        Step::Nothing | Step::Refuse(_) | Step::Wait { .. } | Step::Test { .. }
+            if observed.bound =>
+        {
+            Step::Unbind
+        }
+        step => step,
+    }
+}
+
+/// Returns the step for the release as a whole.
+fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let Some(digest) = &desired.digest else {
         if observed.awaits_crds && !observed.chunked {

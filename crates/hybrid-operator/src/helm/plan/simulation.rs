@@ -132,6 +132,7 @@ impl Simulation {
                 return Ok(PERIOD);
             }
             Step::Wait { delay, .. } => return Ok(*delay),
+            Step::Unbind => unreachable!("nobody annotates objects"),
             Step::Hold => self.write(n, |resource| resource.finalizer = true)?,
             Step::Install | Step::Upgrade | Step::Rollback { .. } => {
                 self.write(n, |resource| resource.finalizer = true)?;

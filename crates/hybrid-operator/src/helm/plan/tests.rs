@@ -57,6 +57,7 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
         awaits_dependency: false,
         awaits_crds: false,
         unreported: false,
+        bound: false,
         obstacle_changed: false,
         forgiven: Revision(0),
         forced: false,
@@ -326,6 +327,37 @@ fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
         };
         assert_eq!(next_step(&state, &wanted), expected, "{drift:?} {repair}");
     }
+}
+
+#[test]
+fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
+    let number = revision(4);
+    let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
+    state.bound = true;
+    for (drift, repair, expected) in [
+        (Drift::None, true, Step::Unbind),
+        (Drift::Some, true, Step::Repair { revision: number }),
+        (Drift::Some, false, Step::Unbind),
+        (Drift::Exhausted, true, Step::Unbind),
+        (Drift::Exhausted, false, Step::Unbind),
+    ] {
+        state.drift = drift;
+        let wanted = DesiredFacts {
+            repair,
+            ..desired()
+        };
+        assert_eq!(next_step(&state, &wanted), expected, "{drift:?} {repair}");
+    }
+    state.drift = Drift::None;
+    for (digest, expected) in [(None, Step::Unbind), (Some("other"), Step::Upgrade)] {
+        let wanted = DesiredFacts {
+            digest: digest.map(ToOwned::to_owned),
+            ..desired()
+        };
+        assert_eq!(next_step(&state, &wanted), expected, "{digest:?}");
+    }
+    state.paused = true;
+    assert_eq!(next_step(&state, &desired()), Step::Refuse(Refusal::Paused));
 }
 
 #[test]

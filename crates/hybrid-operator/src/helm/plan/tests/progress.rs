@@ -231,6 +231,7 @@ impl World {
         let now = |worlds: Vec<Self>| worlds.into_iter().map(|world| (world, false)).collect();
         let mut outcomes = match step {
             Step::Nothing | Step::Refuse(_) => Vec::new(),
+            Step::Unbind => unreachable!("nobody annotates objects"),
             Step::Hold => now(vec![self.changed(|world| world.unheld = false)]),
             Step::Install => self.begin(Status::PendingInstall, self.wanted).deploying(),
             Step::Upgrade => self.begin(Status::PendingUpgrade, self.wanted).deploying(),

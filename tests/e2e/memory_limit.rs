@@ -14,7 +14,7 @@ const CONTAINER: usize = 128 << 20;
 /// Number of large releases.
 const RELEASES: usize = 4;
 
-/// Renders `objects` `ConfigMaps` with as many lines, or as many annotations.
+/// Renders `objects` `ConfigMaps` with as many lines, or as many annotations, also as hooks.
 const CHART: &str = "\
 {{- $line := repeat 99 \"x\" }}
 {{- range $i := until (int .Values.objects) }}
@@ -23,11 +23,12 @@ apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ $.Release.Name }}-{{ $i }}
-{{- with $.Values.small }}
   annotations:
-{{- range $n := until (int .) }}
-    a{{ $n }}: b
+{{- if $.Values.hook }}
+    helm.sh/hook: pre-install,pre-delete
 {{- end }}
+{{- range $n := until (int $.Values.small) }}
+    a{{ $n }}: b
 {{- end }}
 data:
   text: |
@@ -94,6 +95,10 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
     let shapes = [
         ("text", json!({"objects": 6, "lines": 4000})),
         ("maps", json!({"objects": 5, "lines": 1, "small": 9000})),
+        (
+            "hooks",
+            json!({"objects": 5, "lines": 1, "small": 9000, "hook": true}),
+        ),
     ];
     for (name, spec) in &shapes {
         for n in 0..RELEASES {

@@ -1,8 +1,8 @@
 //! The memory of the container, of which releases get a part.
 //!
 //! A custom resource is not trusted, so the memory that its release takes is counted: what the templates compute, the
-//! texts that they print, the objects that these are parsed into, and records that are read. [`ReleaseMemory`] limits
-//! the sum over all reconciles.
+//! texts that they print, the objects that these are parsed into, records that are read, with their hooks, and files of
+//! `crds/`. [`ReleaseMemory`] limits the sum over all reconciles.
 //!
 //! # Flow
 //! A reconcile has a [`Share`]. Its first render gets a small share, for which it waits its turn. A render that needs
@@ -259,8 +259,8 @@ impl Share {
         self.held().shrink();
     }
 
-    /// Counts the manifest of a record that has been read, before it is parsed. Waits if there is not enough memory
-    /// for it.
+    /// Counts the manifest and the hooks of a record that has been read, or a file of `crds/`, before they are parsed.
+    /// Waits if there is not enough memory for them.
     ///
     /// # Errors
     /// [`MemoryInUse`]. A record is never too large, so that a release can be uninstalled by an operator with

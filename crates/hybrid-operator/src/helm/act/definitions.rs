@@ -244,6 +244,9 @@ pub(super) async fn run(
     }
     let installer = Installer::of(&context.subject.cluster, &context.subject.namespace);
     let mut changed = replace || memory.pending_crds.is_some();
+    if memory.pending_crds.is_none() {
+        count(context, &files).await?;
+    }
     memory.pending_crds = if let Some(known) = &memory.pending_crds {
         installer.poll(known).await?
     } else {
@@ -289,6 +292,18 @@ pub(super) async fn run(
         memory.cached_inputs = None;
     }
     Ok(Report::replan())
+}
+
+/// Counts the memory that the files of `crds/` take while they are read, one after the other.
+async fn count(context: &ActContext<'_>, files: &[CrdFile]) -> Result<(), ActError> {
+    let counted = context.subject.share.read(largest(files)).await;
+    Ok(counted.map_err(DesiredError::from)?)
+}
+
+/// Returns the size of the largest file, in bytes.
+fn largest(files: &[CrdFile]) -> usize {
+    let sizes = files.iter().map(|file| file.file().data().len());
+    sizes.max().unwrap_or(0)
 }
 
 /// The result of [`Installer::install`].
@@ -684,6 +699,7 @@ mod tests {
                 .map(names)
                 .map_err(|error| error.to_string())
         };
+        assert_eq!(super::largest(&[]), 0);
         let list = "# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n---\n";
         let found = vec!["Secret a".to_owned(), "ConfigMap b".to_owned()];
         assert_eq!(read(list), Ok(found));

@@ -55,8 +55,11 @@ impl ActContext<'_> {
     /// Reads a record and verifies its proof.
     pub(super) async fn load_record(&self, meta: &RecordMeta) -> Result<StoredRelease, ActError> {
         let content = self.access.store.load_with_proof(meta).await?;
-        let share = &self.subject.share;
-        let counted = share.read(content.release.manifest.len()).await;
+        let counted = self
+            .subject
+            .share
+            .read(parsed_bytes(&content.release))
+            .await;
         counted.map_err(DesiredError::from)?;
         let own = meta.cr.as_ref() == Some(&self.subject.primary.identity());
         Ok(StoredRelease {
@@ -197,4 +200,33 @@ pub(super) fn unproven_record_event(meta: &RecordMeta) -> Notice {
         meta.secret
     );
     Notice::new(EventReason::UnprovenRecord, "Load", note)
+}
+
+/// Returns the bytes of a record that steps parse into objects: the manifest, and the hooks, which are read when
+/// they run, and when what they have left is removed.
+fn parsed_bytes(release: &Release) -> usize {
+    let hooks = release.hooks.iter().map(|hook| hook.manifest.len());
+    release.manifest.len().saturating_add(hooks.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::manifest::Hook;
+    use helm_core::release::ReleaseName;
+
+    use super::*;
+
+    #[test]
+    fn hooks_count_like_the_manifest() {
+        let hook = |text: &str| Hook {
+            manifest: text.to_owned(),
+            ..Hook::default()
+        };
+        let name = ReleaseName::new("a").unwrap();
+        let mut release = Release::new(name, "b", Revision::FIRST);
+        release.manifest = "12345".to_owned();
+        assert_eq!(parsed_bytes(&release), 5);
+        release.hooks = vec![hook("123"), hook("12")];
+        assert_eq!(parsed_bytes(&release), 10);
+    }
 }

@@ -58,10 +58,10 @@ mod report;
 mod resources;
 mod router;
 mod setup;
-#[cfg(test)]
-mod slow_server;
 mod status;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod traced;
 
 use std::sync::{Arc, OnceLock};

@@ -101,6 +101,7 @@ pub(crate) const RULES: &[(&str, &str)] = &[
     ),
     ("missing-schema", "values without a schema"),
     ("random-value", "a value that differs in each render"),
+    ("refused-list", "a list whose items are not created"),
     (
         "removed-api",
         "an API version that Kubernetes no longer serves",

@@ -13,7 +13,7 @@ use super::place::{Line, Places};
 use super::pods::{images, is_pinned, pod_spec};
 use super::{Finding, Input, Severity};
 use crate::rbac::kinds::{GroupKind, Kinds};
-use crate::rbac::survey::{Found, NAMESPACE, RELEASE, Render, Survey};
+use crate::rbac::survey::{Found, NAMESPACE, RELEASE, RefusedList, Render, Survey};
 
 /// Namespaces that every cluster has.
 const PRESENT: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -137,6 +137,9 @@ impl Rules<'_> {
         for dropped in &render.dropped {
             self.dropped(dropped);
         }
+        if let Some(refused) = &render.refused {
+            self.refused(refused);
+        }
         let objects: Vec<&Found> = render
             .objects
             .iter()
@@ -159,6 +162,21 @@ impl Rules<'_> {
                 "give one of them another name, or render only one",
             );
         }
+    }
+
+    fn refused(&mut self, refused: &RefusedList) {
+        let place = self.places.line(&refused.template, |line| {
+            line.contains("kind:") && line.contains("List")
+        });
+        self.find_at(
+            place,
+            ("refused-list", Severity::Error),
+            format!(
+                "this list is not created, as in Helm, which fails: {}",
+                refused.problem
+            ),
+            "write its items as documents of their own",
+        );
     }
 
     fn dropped(&mut self, dropped: &Dropped) {

@@ -438,6 +438,30 @@ fn documents_that_a_chart_drops_without_a_word() {
 }
 
 #[test]
+fn lists_that_are_refused() {
+    let list = |items: &str| {
+        format!(
+            "# A list.\napiVersion: v1\nkind: List\n{{{{- if .Values.enabled }}}}\nitems:\n{items}{{{{- end }}}}\n"
+        )
+    };
+    let map = "- {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ .Release.Name }}'}}\n";
+    for bad in [
+        "- null\n",
+        "- abc\n",
+        "- {apiVersion: v1, kind: List, items: []}\n",
+    ] {
+        let (bad, good) = (list(bad), list(map));
+        let values = ("values.yaml", "enabled: true\n");
+        rule(
+            "refused-list",
+            &[("templates/a.yaml", &bad), values],
+            &["error templates/a.yaml:3"],
+            &[("templates/a.yaml", &good), values],
+        );
+    }
+}
+
+#[test]
 fn a_chart_that_cannot_be_rendered() {
     template(
         "render",

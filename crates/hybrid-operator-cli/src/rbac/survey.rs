@@ -10,7 +10,7 @@ use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
 use helm_core::engine::{ReleaseInfo, RenderInput, RenderLimits};
 use helm_core::manifest::{
-    Dropped, Hook, ManifestError, ManifestObject, OutputLogPolicy, parse_objects,
+    Dropped, Hook, ListProblem, ManifestError, ManifestObject, OutputLogPolicy, parse_objects,
 };
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
@@ -61,10 +61,20 @@ pub(crate) struct Render {
     pub(crate) objects: Vec<Found>,
     /// Documents that are neither installed nor run. Templates are without the chart's name.
     pub(crate) dropped: Vec<Dropped>,
+    /// The first list whose items are not created.
+    pub(crate) refused: Option<RefusedList>,
     /// Whether a hook asks for the output of its containers.
     pub(crate) reads_logs: bool,
     /// Kinds that templates looked up.
     pub(crate) lookups: BTreeSet<GroupKind>,
+}
+
+/// A list whose items are not created.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedList {
+    /// The template, without the chart's name.
+    pub(crate) template: String,
+    pub(crate) problem: ListProblem,
 }
 
 /// How a kind was reached.
@@ -295,10 +305,20 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Render
         path.trim_start_matches('/').to_owned()
     };
     let mut objects = Vec::new();
+    let mut refused = None;
     let found = match rendered.objects() {
-        // `lint` names objects without a name.
+        // `lint` names objects without a name, and lists that are refused.
         Err(RenderError::Object(ManifestError::Rendered { .. })) => {
             parse_objects(rendered.manifest())?
+        }
+        Err(RenderError::Object(ManifestError::RenderedList {
+            template, problem, ..
+        })) => {
+            refused = Some(RefusedList {
+                template: short(&template),
+                problem,
+            });
+            parse_objects(rendered.manifest()).unwrap_or_default()
         }
         found => found?,
     };
@@ -310,7 +330,10 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Render
         });
     }
     for hook in rendered.hooks() {
-        let objects_of_hook = parse_objects(&hook.manifest)?;
+        let objects_of_hook = match parse_objects(&hook.manifest) {
+            Err(_) if refused.is_some() => continue,
+            objects => objects?,
+        };
         let hook = Arc::new(hook.clone());
         for object in objects_of_hook {
             objects.push(Found {
@@ -333,6 +356,7 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Render
         label: label.to_owned(),
         objects,
         dropped: dropped.collect(),
+        refused,
         reads_logs,
         lookups: lookups
             .map(|key| GroupKind::of_api_version(&key.api_version, &key.kind))

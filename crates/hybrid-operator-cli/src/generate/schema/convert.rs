@@ -1,9 +1,10 @@
 //! Converts `values.schema.json`. Keywords that a structural schema cannot express are left out, so
 //! that the result accepts at least what Helm accepts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Number, Value};
+use url::Url;
 
 use super::node::{Kind, Kinds, Node, Others};
 
@@ -12,11 +13,22 @@ const DEPTH: usize = 40;
 /// Number of schemas after which references are no longer inlined.
 const BUDGET: usize = 20_000;
 
-/// Converts a JSON schema of any draft.
+/// URL of a `values.schema.json`, against which Helm resolves references.
+const ROOT: &str = "file:///values.schema.json";
+
+/// The documents that a schema may refer to, by their URLs without fragments.
+pub(crate) type Documents = BTreeMap<String, Value>;
+
+/// Converts a JSON schema of any draft that refers to no other documents.
 pub(crate) fn convert(document: &Value) -> Node {
+    convert_with(document, &Documents::new())
+}
+
+/// Converts a JSON schema of any draft.
+pub(crate) fn convert_with(document: &Value, documents: &Documents) -> Node {
     let mut converter = Converter {
-        document,
-        siblings_of_ref: has_siblings_of_ref(document),
+        documents,
+        document: Document::at(Url::parse(ROOT).ok(), document),
         open_references: BTreeSet::new(),
         left: BUDGET,
     };
@@ -30,11 +42,38 @@ fn has_siblings_of_ref(document: &Value) -> bool {
     !draft.is_some_and(|draft| draft.contains("draft-0"))
 }
 
-struct Converter<'a> {
-    document: &'a Value,
+/// A document whose schemas are being converted.
+#[derive(Clone)]
+struct Document<'a> {
+    value: &'a Value,
+    /// URL against which its references are resolved.
+    base: Option<Url>,
     siblings_of_ref: bool,
-    /// Pointers of references that are being inlined.
-    open_references: BTreeSet<String>,
+}
+
+impl<'a> Document<'a> {
+    fn at(url: Option<Url>, value: &'a Value) -> Self {
+        let id = id_of(value);
+        Self {
+            base: url.map(|url| url.join(id).unwrap_or(url)),
+            siblings_of_ref: has_siblings_of_ref(value),
+            value,
+        }
+    }
+}
+
+/// Returns the identifier at the top of a document, or an empty text.
+fn id_of(document: &Value) -> &str {
+    let id = document.get("$id").or_else(|| document.get("id"));
+    id.and_then(Value::as_str).unwrap_or_default()
+}
+
+struct Converter<'a> {
+    documents: &'a Documents,
+    /// The document with the schema that is being converted.
+    document: Document<'a>,
+    /// References that are being inlined: the document, and the pointer in it.
+    open_references: BTreeSet<(*const Value, String)>,
     left: usize,
 }
 
@@ -45,7 +84,8 @@ impl Converter<'_> {
         };
         let changes_base = |id: &str| !id.starts_with('#');
         let foreign = keywords.get("$id").or_else(|| keywords.get("id"));
-        let foreign = depth > 0 && foreign.and_then(Value::as_str).is_some_and(changes_base);
+        let foreign = !std::ptr::eq(schema, self.document.value)
+            && foreign.and_then(Value::as_str).is_some_and(changes_base);
         if depth > DEPTH || self.left == 0 || foreign {
             return Node {
                 text: text(keywords),
@@ -60,7 +100,7 @@ impl Converter<'_> {
         if let Some(own) = text(keywords) {
             node.text = Some(own);
         }
-        if self.siblings_of_ref && keywords.len() > 1 {
+        if self.document.siblings_of_ref && keywords.len() > 1 {
             node = node.and(self.keywords(keywords, depth));
         }
         node
@@ -68,8 +108,7 @@ impl Converter<'_> {
 
     /// Inlines a reference. What cannot be found, and what contains itself, is open.
     fn reference(&mut self, reference: &str, depth: usize) -> Node {
-        let root = self.document.get("$id").or_else(|| self.document.get("id"));
-        let root = root.and_then(Value::as_str).unwrap_or_default();
+        let root = id_of(self.document.value);
         let local = match reference.strip_prefix('#') {
             Some(pointer) => Some(pointer),
             None if !root.is_empty() => reference
@@ -77,13 +116,32 @@ impl Converter<'_> {
                 .and_then(|rest| rest.strip_prefix('#')),
             None => None,
         };
-        let Some(pointer) = local.map(percent_decoded) else {
+        if let Some(pointer) = local {
+            return self.inlined(pointer, depth);
+        }
+        let (document, pointer) = reference.split_once('#').unwrap_or((reference, ""));
+        let base = self.document.base.as_ref();
+        let url = base.and_then(|base| base.join(document).ok());
+        let found = url.and_then(|url| Some((self.documents.get(url.as_str())?, url)));
+        let Some((value, url)) = found else {
             return Node::any();
         };
-        let Some(target) = self.document.pointer(&pointer) else {
+        let other = Document::at(Some(url), value);
+        let here = std::mem::replace(&mut self.document, other);
+        let node = self.inlined(pointer, depth);
+        self.document = here;
+        node
+    }
+
+    /// Inlines what is at a pointer of the document.
+    fn inlined(&mut self, pointer: &str, depth: usize) -> Node {
+        let pointer = percent_decoded(pointer);
+        let document = self.document.value;
+        let Some(target) = document.pointer(&pointer) else {
             return Node::any();
         };
-        if !self.open_references.insert(pointer.clone()) {
+        let reference = (std::ptr::from_ref(document), pointer);
+        if !self.open_references.insert(reference.clone()) {
             return Node {
                 kinds: kinds_of(target),
                 text: target.as_object().and_then(text),
@@ -91,7 +149,7 @@ impl Converter<'_> {
             };
         }
         let node = self.schema(target, depth + 1);
-        self.open_references.remove(&pointer);
+        self.open_references.remove(&reference);
         node
     }
 
@@ -300,6 +358,53 @@ mod tests {
         assert_eq!(left.others, Others::Any);
         assert_eq!(node.properties["name"].only_kind(), Some(Kind::String));
         assert_eq!(node.properties["far"], Node::any());
+    }
+
+    #[test]
+    fn documents_of_the_web_are_inlined_if_the_chart_has_them() {
+        let documents = [
+            (
+                "https://example.com/schemas/a.json",
+                json!({"$id": "https://example.com/other/a.json", "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "size": {"$ref": "b.json#/definitions/size"},
+                    "again": {"$ref": "#"},
+                }}),
+            ),
+            (
+                "https://example.com/other/b.json",
+                json!({"$schema": "http://json-schema.org/draft-07/schema#",
+                    "definitions": {"size": {"$ref": "#/definitions/number", "maximum": 3},
+                        "number": {"type": "integer", "minimum": 1}}}),
+            ),
+        ];
+        let documents = documents.map(|(url, value)| (url.to_owned(), value));
+        let node = convert_with(
+            &json!({"properties": {
+                "all": {"$ref": "https://example.com/schemas/a.json"},
+                "size": {"$ref": "https://example.com/other/b.json#/definitions/size"},
+                "none": {"$ref": "https://example.com/other/b.json#/definitions/none"},
+                "anchor": {"$ref": "https://example.com/other/b.json#anchor"},
+                "absent": {"$ref": "https://example.com/absent.json"},
+                "after": {"$ref": "#/definitions/after"}},
+                "definitions": {"after": {"type": "string"}}}),
+            &documents.into(),
+        );
+        let all = &node.properties["all"];
+        assert_eq!(all.others, Others::None);
+        for size in [&node.properties["size"], &all.properties["size"]] {
+            assert_eq!(size.only_kind(), Some(Kind::Integer));
+            assert_eq!(size.bounds.minimum, Some((1.into(), false)));
+            assert_eq!(size.bounds.maximum, None);
+        }
+        assert_eq!(all.properties["again"].only_kind(), Some(Kind::Object));
+        assert_eq!(all.properties["again"].others, Others::Any);
+        for open in ["none", "anchor", "absent"] {
+            assert_eq!(node.properties[open], Node::any(), "{open}");
+        }
+        let after = &node.properties["after"];
+        assert_eq!(after.only_kind(), Some(Kind::String));
     }
 
     #[test]

@@ -19,7 +19,10 @@ pub(crate) mod structural;
 mod properties;
 
 use helm_core::Chart;
+use helm_core::chart::DocumentIndex;
 use serde_json::Value;
+
+use convert::{Documents, convert_with};
 
 pub(crate) use convert::convert;
 pub(crate) use description::{default as default_text, of as description};
@@ -59,7 +62,7 @@ pub(crate) fn of_chart(chart: &Chart, strictness: Strictness) -> Result<Node, Sc
     let mut node = if chart.skips_schemas() {
         inferred(chart, strictness)
     } else {
-        below(chart, strictness)?
+        below(chart, strictness, &Documents::new())?
     };
     node.kinds = [Kind::Object].into();
     if strictness.keep_unknown {
@@ -75,7 +78,10 @@ fn inferred(chart: &Chart, strictness: Strictness) -> Node {
     infer::infer(chart.values(), &Comments::read(&text), strictness.inferred)
 }
 
-fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
+/// `above` are the documents that the charts around a dependency have.
+fn below(chart: &Chart, strictness: Strictness, above: &Documents) -> Result<Node, SchemaError> {
+    let mut documents = above.clone();
+    documents.extend(kept(chart));
     let inferred = inferred(chart, strictness);
     let mut node = match chart.schema() {
         Some(file) => {
@@ -84,7 +90,7 @@ fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
                     chart: chart.name().to_owned(),
                     source,
                 })?;
-            convert(&document).and(inferred.relaxed())
+            convert_with(&document, &documents).and(inferred.relaxed())
         }
         None => inferred,
     };
@@ -93,7 +99,7 @@ fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
             continue;
         }
         for (name, conditional) in uses(chart, dependency) {
-            let mut values = below(dependency, strictness)?;
+            let mut values = below(dependency, strictness, &documents)?;
             values.kinds = [Kind::Object].into();
             // Helm does not validate the values of a dependency that is disabled.
             if conditional {
@@ -107,6 +113,20 @@ fn below(chart: &Chart, strictness: Strictness) -> Result<Node, SchemaError> {
         }
     }
     Ok(node)
+}
+
+/// Returns the documents of the web that a chart has for its schemas. The operator reports those that cannot
+/// be used, and refuses all values then.
+fn kept(chart: &Chart) -> Documents {
+    let files = chart.files();
+    let index = DocumentIndex::read(files).unwrap_or_default();
+    let urls = index.urls().map(ToOwned::to_owned);
+    let documents = urls.filter_map(|url| {
+        let text = index.find(&url, files)?;
+        let document = serde_json::from_slice(&text).ok()?;
+        Some((url, document))
+    });
+    documents.collect()
 }
 
 fn has_schema(chart: &Chart) -> bool {
@@ -144,5 +164,39 @@ fn open(node: &mut Node) {
     }
     if let Others::Like(others) = &mut node.others {
         open(others);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::chart::File;
+
+    use super::*;
+
+    #[test]
+    fn documents_that_the_chart_has_count_for_its_schema_and_for_those_of_its_dependencies() {
+        const URL: &str = "https://example.com/sizes.json";
+        let schema =
+            format!(r#"{{"properties": {{"size": {{"$ref": "{URL}#/definitions/size"}}}}}}"#);
+        let manifest = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+        let mut index = DocumentIndex::default();
+        let document = br#"{"definitions": {"size": {"type": "integer"}}}"#;
+        let document = index.insert(URL, document.as_slice().into());
+        for (documents, expected) in [
+            (vec![document, index.file()], Some(Kind::Integer)),
+            (Vec::new(), None),
+        ] {
+            let files = [
+                File::new("Chart.yaml", manifest("web")),
+                File::new("values.schema.json", schema.clone()),
+                File::new("charts/db/Chart.yaml", manifest("db")),
+                File::new("charts/db/values.schema.json", schema.clone()),
+            ];
+            let chart = Chart::from_files(files.into_iter().chain(documents)).unwrap();
+            let node = of_chart(&chart, Strictness::default()).unwrap();
+            assert_eq!(node.properties["size"].only_kind(), expected);
+            let below = &node.properties["db"].properties["size"];
+            assert_eq!(below.only_kind(), expected);
+        }
     }
 }

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+pub mod watch;
+
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::marker::PhantomData;

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use host::watch;
 use http::Method;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use super::clock::Clock;
 use super::controllers::Controllers;

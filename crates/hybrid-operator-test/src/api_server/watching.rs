@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use host::watch;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use host::watch;
 use http::{Request, Response};
 use kube::client::Body;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 

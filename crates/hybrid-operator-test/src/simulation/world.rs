@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures::future::BoxFuture;
+use host::watch;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tower::{BoxError, Service};
 

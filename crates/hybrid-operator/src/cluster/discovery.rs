@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use helm_core::Capabilities;
 use helm_core::capabilities::{ApiVersions, HelmVersion, KubeVersion};
+use host::watch;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::request::{self, Call};

@@ -169,7 +169,7 @@ impl Cluster {
     }
 
     /// Subscribes to changes of the served kinds. See [`Discovery::changes`].
-    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> host::watch::Receiver<u64> {
         self.discovery.changes()
     }
 

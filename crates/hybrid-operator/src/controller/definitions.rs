@@ -10,10 +10,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use host::watch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
-use tokio::sync::watch;
 use tracing::{debug, info};
 
 use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, metadata};

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use futures::StreamExt;
 use futures::TryStreamExt;
+use host::watch;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta, PartialObjectMetaExt};
@@ -29,7 +30,6 @@ use kube::runtime::watcher;
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};

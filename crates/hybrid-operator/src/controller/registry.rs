@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use host::watch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::debug;
 

@@ -8,11 +8,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use host::watch;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
-use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
@@ -464,10 +464,10 @@ impl Follower for SourceFollower {
 mod tests {
     use std::sync::{Arc, RwLock};
 
+    use host::watch;
     use kube::api::DynamicObject;
     use kube::core::{ApiResource, GroupVersionKind};
     use serde_json::{Value, json};
-    use tokio::sync::watch;
 
     use super::{Change, Source, SourceInner, key_of};
     use crate::controller::Key;

@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use helm_core::release::ReleaseName;
+use host::watch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::runtime::watcher;
-use tokio::sync::watch;
 
 use super::meta::RecordMeta;
 use super::side::PartMeta;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use host::watch;
 use http::Uri;
 use kube::Client;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;

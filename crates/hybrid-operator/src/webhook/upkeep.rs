@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use futures::StreamExt;
+use host::watch;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};

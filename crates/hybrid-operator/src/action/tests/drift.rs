@@ -8,10 +8,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use helm_core::manifest::{ManifestObject, ObjectKey};
+use host::watch;
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use tokio::sync::watch;
 
 use super::*;
 use crate::action::live::{JobReadiness, ObjectState, read_unseen, read_unwatched};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use host::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use host::watch;
 use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::watch;
 
 use jiff::Timestamp;
 

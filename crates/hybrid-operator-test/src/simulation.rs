@@ -132,9 +132,29 @@ impl Simulation {
     /// # Errors
     /// If the history cannot be executed.
     pub fn run(&self, history: &History) -> anyhow::Result<Option<Finding>> {
+        Ok(self.follow(history, false)?.0)
+    }
+
+    /// Runs a history; returns its requests in their order, with their times in nanoseconds, and the codes of
+    /// the answers. The same history has the same ones each time, in each process.
+    ///
+    /// # Errors
+    /// If the history cannot be executed.
+    pub fn trace(&self, history: &History) -> anyhow::Result<Vec<String>> {
+        Ok(self.follow(history, true)?.1)
+    }
+
+    fn follow(
+        &self,
+        history: &History,
+        is_traced: bool,
+    ) -> anyhow::Result<(Option<Finding>, Vec<String>)> {
         let time = Time::new(history.seed)?;
         let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
         let mut world = time.run(World::new(program, project, 0, history.seed))?;
+        if is_traced {
+            world.network.keep_trace();
+        }
         let mut wrong = Vec::new();
         let lived = time.run(live(&mut world, history));
         match lived {
@@ -144,11 +164,12 @@ impl Simulation {
                 Err(error) => wrong.push(format!("{error:#}")),
             },
         }
-        Ok((!wrong.is_empty()).then(|| Finding {
+        let finding = (!wrong.is_empty()).then(|| Finding {
             history: history.clone(),
             wrong,
             log: world.network.log(),
-        }))
+        });
+        Ok((finding, world.network.take_trace()))
     }
 
     fn judge(&self, time: &Time, world: &mut World) -> anyhow::Result<Vec<String>> {

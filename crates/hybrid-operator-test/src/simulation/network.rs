@@ -1,6 +1,7 @@
 //! The network between the programs of a history and the API server: delays, faults, and a log.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use futures::future::BoxFuture;
 use host::watch;
 use http::{Request, Response};
 use kube::client::Body;
+use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
@@ -36,6 +38,8 @@ struct State {
     /// Until when nothing gets through.
     partition: Option<Instant>,
     log: VecDeque<String>,
+    /// All requests and the codes of their answers, if they are wanted.
+    trace: Option<Vec<String>>,
     writes: u64,
 }
 
@@ -57,6 +61,7 @@ impl Network {
                 planned: Vec::new(),
                 partition: None,
                 log: VecDeque::new(),
+                trace: None,
                 writes: 0,
             })),
             requests: watch::Sender::new(0),
@@ -65,13 +70,14 @@ impl Network {
     }
 
     /// Connects a process.
-    pub(super) fn connect(&self, server: &ApiServer) -> Transport {
+    pub(super) fn connect(&self, server: &ApiServer, name: &str) -> Transport {
         let faults = Faults::new();
         let network = self.clone();
         faults.inject_with(move |request| network.fault(request));
         Transport {
             inner: faults.layer().layer(server.service()),
             faults,
+            name: name.into(),
             network: self.clone(),
             alive: watch::Sender::new(true),
         }
@@ -119,6 +125,50 @@ impl Network {
     /// Returns the end of the log.
     pub(super) fn log(&self) -> Vec<String> {
         self.lock().log.iter().cloned().collect()
+    }
+
+    /// Keeps all requests from now on.
+    pub(super) fn keep_trace(&self) {
+        self.lock().trace = Some(Vec::new());
+    }
+
+    /// Returns the requests that were kept, with the codes of their answers.
+    pub(super) fn take_trace(&self) -> Vec<String> {
+        self.lock().trace.take().unwrap_or_default()
+    }
+
+    /// Adds a line to the trace.
+    fn trace(&self, line: impl FnOnce() -> String) {
+        let at = self.started.elapsed();
+        if let Some(trace) = &mut self.lock().trace {
+            trace.push(format!("{} {}", at.as_nanos(), line()));
+        }
+    }
+
+    /// Adds a request to the trace, as it is sent; without the name and the times of an event, which kube's
+    /// recorder takes from the clock of the machine.
+    pub(super) fn trace_request(&self, by: &str, request: &Request<Body>) {
+        self.trace(|| {
+            let sent = Recorded::of(request);
+            if sent.resource == "events" {
+                let text = |field| sent.json().get(field).and_then(Value::as_str);
+                let (reason, note) = (text("reason"), text("note"));
+                return format!("{by} {} event {reason:?} {note:?}", request.method());
+            }
+            let body = request.body().try_clone();
+            let body = body.and_then(|body| body.collect_bytes().now_or_never());
+            let body = body.and_then(Result::ok).unwrap_or_default();
+            let body = String::from_utf8_lossy(&body).replace('\n', "\\n");
+            format!("{by} {} {} {body}", request.method(), request.uri())
+        });
+    }
+
+    /// Adds an answer to the trace.
+    pub(super) fn trace_answer<T, E: Display>(&self, by: &str, answer: &Result<Response<T>, E>) {
+        self.trace(|| match answer {
+            Ok(answer) => format!("{by} is answered {}", answer.status().as_u16()),
+            Err(error) => format!("{by} is not answered: {error}"),
+        });
     }
 
     fn fault(&self, request: &Recorded) -> Option<Fault> {
@@ -179,6 +229,8 @@ impl Network {
 pub struct Transport {
     inner: FaultService<ApiService>,
     faults: Faults,
+    /// Name of the process.
+    name: Arc<str>,
     network: Network,
     alive: watch::Sender<bool>,
 }
@@ -208,6 +260,9 @@ impl Service<Request<Body>> for Transport {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let transport = self.clone();
         let mut alive = self.alive.subscribe();
+        if *alive.borrow() {
+            self.network.trace_request(&self.name, &request);
+        }
         let exchange = async move {
             tokio::time::sleep(transport.network.latency()).await;
             if !*transport.alive.borrow() {
@@ -216,6 +271,7 @@ impl Service<Request<Body>> for Transport {
             let answer = transport.inner.clone().call(request).await;
             transport.faults.forget();
             tokio::time::sleep(transport.network.latency()).await;
+            transport.network.trace_answer(&transport.name, &answer);
             answer
         };
         let severed = async move {

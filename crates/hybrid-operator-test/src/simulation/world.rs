@@ -127,12 +127,13 @@ impl World {
             .context("the project has no such version")?
             .clone();
         self.started += 1;
-        let transport = self.network.connect(&self.server);
+        let name = format!("process-{}", self.started);
+        let transport = self.network.connect(&self.server, &name);
         let (stop, stopped) = watch::channel(false);
         let process = Process {
             transport: transport.clone(),
             directory,
-            name: format!("process-{}", self.started),
+            name,
             stop: stopped,
         };
         let task = tokio::spawn((self.program)(process));
@@ -496,7 +497,10 @@ impl World {
             .header(http::header::CONTENT_TYPE, content_type)
             .header(http::header::ACCEPT, "application/json")
             .body(Body::from(body.as_bytes().to_vec()))?;
-        let answer = self.server.service().call(request).await?;
+        self.network.trace_request("people", &request);
+        let answer = self.server.service().call(request).await;
+        self.network.trace_answer("people", &answer);
+        let answer = answer?;
         let code = answer.status().as_u16();
         let body = answer
             .into_body()

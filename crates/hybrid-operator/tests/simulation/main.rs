@@ -6,6 +6,9 @@
     reason = "a test fails by panicking, and says what it found"
 )]
 
+mod replay;
+
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -103,14 +106,18 @@ fn project() -> Project {
 /// Number of histories of a run without `SEEDS`.
 const HISTORIES: u64 = 60;
 
+/// Returns the seeds `FROM..TO` of a variable of the environment.
+fn seeds(variable: &str) -> Option<Range<u64>> {
+    let seeds = std::env::var(variable).ok()?;
+    let (from, to) = seeds.split_once("..").unwrap();
+    Some(from.parse().unwrap()..to.parse().unwrap())
+}
+
 /// Runs the histories of the seeds `SEEDS=FROM..TO` and prints the shortest ones that fail.
 #[test]
 fn histories_end_like_a_fresh_install() {
     let simulation = Simulation::new(operator, project()).unwrap();
-    let seeds = std::env::var("SEEDS").map_or(0..HISTORIES, |seeds| {
-        let (from, to) = seeds.split_once("..").expect("SEEDS is FROM..TO");
-        from.parse().unwrap()..to.parse().unwrap()
-    });
+    let seeds = seeds("SEEDS").unwrap_or(0..HISTORIES);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
     let findings = simulation.search(seeds.clone(), threads).unwrap();

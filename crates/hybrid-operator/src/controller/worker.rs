@@ -361,7 +361,8 @@ impl QueueInner {
 
 /// Returns whether a reconcile has failed because it was cut off.
 fn is_cut_off(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<CutOff>())
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(<dyn std::error::Error>::is::<CutOff>)
 }
 
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

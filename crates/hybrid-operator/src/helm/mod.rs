@@ -161,18 +161,17 @@ impl HelmReconciler {
         traced::release(setup, &subject);
         let begun = Instant::now();
         let mut observation = observe::observe(setup, access, &subject, memory, self.limit).await;
-        let result = match observation.error.take() {
-            Some(error) => Err(error),
-            None => {
-                let planned = OnceLock::new();
-                let left = self.limit.saturating_sub(begun.elapsed());
-                let step = self.take_step(&subject, &mut observation, memory, &notices, &planned);
-                let result = cut_off::within(left, step).await;
-                result.unwrap_or_else(|source| {
-                    let step = planned.get().copied();
-                    Err(ActError::CutOff { step, source })
-                })
-            }
+        let result = if let Some(error) = observation.error.take() {
+            Err(error)
+        } else {
+            let planned = OnceLock::new();
+            let left = self.limit.saturating_sub(begun.elapsed());
+            let step = self.take_step(&subject, &mut observation, memory, &notices, &planned);
+            let result = cut_off::within(left, Box::pin(step)).await;
+            result.unwrap_or_else(|source| {
+                let step = planned.get().copied();
+                Err(ActError::CutOff { step, source })
+            })
         };
         report::publish(
             setup,

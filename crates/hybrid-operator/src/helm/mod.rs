@@ -63,6 +63,7 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod unlocated;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -157,7 +158,13 @@ impl HelmReconciler {
             Some(_) => Verdict::Skipped,
             None => Verdict::Unknown,
         };
-        let subject = Subject::of(resource, setup, access)?;
+        let subject = match Subject::of(resource, setup, access) {
+            Ok(subject) => subject,
+            Err(error) => {
+                unlocated::report(setup, access, resource, &error, pause).await?;
+                return Err(error.into());
+            }
+        };
         traced::release(setup, &subject);
         let begun = Instant::now();
         let mut observation = observe::observe(setup, access, &subject, memory, self.limit).await;

@@ -245,7 +245,7 @@ impl Subject {
 }
 
 /// Returns the identifiers of the custom resource.
-fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
+pub(super) fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
     Primary {
         gvk: setup.watch.gvk.clone(),
         namespace: resource.namespace(),

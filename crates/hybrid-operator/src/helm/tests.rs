@@ -1,4 +1,4 @@
-//! Tests with the whole operator, an API server in memory that is slow, and virtual time.
+//! Tests with the whole operator, an API server in memory, and virtual time.
 
 use std::fs;
 use std::path::Path;
@@ -87,13 +87,14 @@ fn slow_writes(server: &ApiServer) {
     });
 }
 
+const ARGUMENTS: [&str; 3] = [
+    "run",
+    "--metrics-bind-address=0",
+    "--health-probe-bind-address=0",
+];
+
 fn options() -> crate::options::Options {
-    let arguments = [
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-    ];
-    let options = RunArgs::try_parse_from(arguments).unwrap();
+    let options = RunArgs::try_parse_from(ARGUMENTS).unwrap();
     options.options(|name| (name == "POD_NAMESPACE").then(|| "operator".to_owned()))
 }
 
@@ -104,7 +105,14 @@ async fn create(client: &Client, path: &str, object: &Value) {
 
 /// Returns the condition `Ready` of the custom resource.
 async fn ready(client: &Client) -> Option<Value> {
-    let path = "/apis/demo.example.com/v1/namespaces/default/webs/a";
+    ready_of(
+        client,
+        "/apis/demo.example.com/v1/namespaces/default/webs/a",
+    )
+    .await
+}
+
+async fn ready_of(client: &Client, path: &str) -> Option<Value> {
     let request = http::Request::get(path).body(Vec::new()).unwrap();
     let web: Value = client.request(request).await.unwrap();
     let conditions = web.pointer("/status/conditions")?.as_array()?;
@@ -223,6 +231,58 @@ async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cance
     let message = messages.recv().await.unwrap();
     let begins = "the attempt took too long, in its step `install`: cut off after 27 s; the last request was: ";
     assert!(message.starts_with(begins), "{message}");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_is_tried_again() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 0);
+    let server = ApiServer::new(&Options::default());
+    let people = Client::new(server.service(), "default");
+    let mut definition = definition();
+    definition["spec"]["scope"] = json!("Cluster");
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    create(&people, definitions, &definition).await;
+    for name in ["operator", "watched"] {
+        let namespace = json!({"metadata": {"name": name}});
+        create(&people, "/api/v1/namespaces", &namespace).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let web = json!({"apiVersion": "demo.example.com/v1", "kind": "Web",
+        "metadata": {"name": "a", "finalizers": [super::UNINSTALL]}});
+    create(&people, "/apis/demo.example.com/v1/webs", &web).await;
+    let path = "/apis/demo.example.com/v1/webs/a";
+    let delete = http::Request::delete(path).body(Vec::new()).unwrap();
+    people.request::<Value>(delete).await.unwrap();
+
+    let options = RunArgs::try_parse_from(ARGUMENTS).unwrap();
+    let options = options.options(|name| match name {
+        "POD_NAMESPACE" => Some("operator".to_owned()),
+        "WATCH_NAMESPACE" => Some("watched".to_owned()),
+        _ => None,
+    });
+    let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
+    let manager = Manager::new(options).network(server.client("operator"));
+    let manager = charts.watch_files(false).add_to(manager);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    let begun = Instant::now();
+    let mut told = None;
+    while told.is_none() && begun.elapsed() < ATTEMPT_WITHIN {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        told = ready_of(&people, path).await;
+    }
+    let told = told.expect("nothing says why it is not deleted");
+    assert_eq!(
+        (&told["status"], &told["reason"]),
+        (&json!("False"), &json!("Retrying"))
+    );
+    let message = told["message"].as_str().unwrap();
+    let names = "add operator to $WATCH_NAMESPACE; the next attempt is within 4 s";
+    assert!(message.ends_with(names), "{message}");
     stop.cancel();
     running.await.unwrap().unwrap();
 }

@@ -161,12 +161,13 @@ const REFUSED: [(&str, &str, &str); 7] = [
 #[tokio::test]
 async fn lists_that_helm_refuses_are_refused_with_their_place() {
     let Some(program) = helm() else { return };
-    let mut template = String::new();
-    for (n, (list, ..)) in REFUSED.iter().enumerate() {
-        template.push_str(&format!(
-            "---\n{{{{ if eq (int .Values.list) {n} }}}}\napiVersion: v1\n{list}\n{{{{ end }}}}\n"
-        ));
-    }
+    let lists = REFUSED.iter().enumerate();
+    let documents: Vec<String> = lists
+        .map(|(n, (list, ..))| {
+            format!("---\n{{{{ if eq (int .Values.list) {n} }}}}\napiVersion: v1\n{list}\n{{{{ end }}}}\n")
+        })
+        .collect();
+    let template = documents.concat();
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-other}\n";
     let files = [("lists.yaml", template.as_str()), ("other.yaml", object)];
     let project = Project::new("", &files);

@@ -127,16 +127,11 @@ impl Source {
     /// object that is older than the cached one is ignored. If it contains changes of others, which
     /// the reconcile in progress has not seen, the watch still triggers the controller.
     pub(crate) fn put(&self, object: DynamicObject) {
-        let version = |object: &DynamicObject| {
-            object
-                .resource_version()
-                .and_then(|version| version.parse::<u64>().ok())
-        };
         let key = key_of(&object);
         let mut objects = self.0.write();
         if let Some(entry) = objects.known.get_mut(&key)
-            && version(&entry.object) <= version(&object)
             && entry.object.uid() == object.uid()
+            && !is_older(&object, &entry.object)
         {
             entry.object = stripped(object);
         }
@@ -193,15 +188,18 @@ impl SourceInner {
         created.collect()
     }
 
-    /// Stores an object and returns what has changed.
+    /// Stores an object that the watch shows, unless a request has returned a newer state of it, and returns
+    /// what has changed.
     fn store(&self, object: DynamicObject) -> Change {
         let key = key_of(&object);
         let reported = TriggerState::of(&object);
+        let mut objects = self.write();
+        let known = objects.known.get(&key).map(|entry| &entry.object);
+        let newer = known.filter(|known| is_older(&object, known)).cloned();
         let entry = CachedObject {
-            object: stripped(object),
+            object: newer.unwrap_or_else(|| stripped(object)),
             reported: Some(reported),
         };
-        let mut objects = self.write();
         let before = objects.known.insert(key.clone(), entry);
         if before.is_none() {
             objects.identities.insert(self.identity(&key), key);
@@ -236,6 +234,13 @@ impl SourceInner {
         let ApiResource { group, kind, .. } = &self.resource;
         CrIdentity::of(group, kind, key.namespace.as_deref(), &key.name)
     }
+}
+
+/// Returns whether an object is a former state of another one.
+fn is_older(object: &DynamicObject, known: &DynamicObject) -> bool {
+    let version = |object: &DynamicObject| object.resource_version()?.parse::<u64>().ok();
+    let versions = version(object).zip(version(known));
+    object.uid() == known.uid() && versions.is_some_and(|(version, known)| version < known)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,6 +329,14 @@ impl SourceWatches {
         stop.drop_guard()
     }
 
+    /// Drops the cached objects of a kind that is gone, and its objects with it.
+    async fn forget_gone(&self, gvk: &GroupVersionKind) {
+        let is_empty = self.inner.read().known.is_empty();
+        if !is_empty && matches!(self.cluster.discovery().find(gvk).await, Ok(None)) {
+            self.inner.clear(&self.queue);
+        }
+    }
+
     /// Opens other watches whenever the kind comes back with another scope.
     async fn follow_scope(
         self,
@@ -349,6 +362,7 @@ impl SourceWatches {
                 gone = *missing.borrow_and_update();
                 self.cluster.group_changed(group);
                 let Ok(found) = self.cluster.resolve(&gvk).await else {
+                    self.forget_gone(&gvk).await;
                     continue;
                 };
                 if found.scope != scope {
@@ -443,7 +457,7 @@ impl Follower for SourceFollower {
         }
     }
 
-    /// Cached objects stay until a list no longer contains them.
+    /// Cached objects stay until a list no longer contains them, or the kind is gone.
     fn state(&mut self, state: &WatchState) {
         self.missing.send_replace(*state == WatchState::Missing);
     }
@@ -526,11 +540,15 @@ mod tests {
             let answer = widget(3, generation, &metadata);
             let key = key_of(&answer);
             source.put(answer.clone());
-            let known = source.get(&key).unwrap();
-            assert_eq!(known.metadata.resource_version.as_deref(), Some("3"));
+            let is_newest = || {
+                let known = source.get(&key).unwrap();
+                known.metadata.resource_version.as_deref() == Some("3")
+            };
+            assert!(is_newest());
             // The watch reports the change and then the write.
             let reported = widget(2, generation, &metadata);
             assert_eq!(source.0.store(reported), expected, "{metadata}");
+            assert!(is_newest(), "{metadata}");
             assert_eq!(source.0.store(answer), Change::None);
         }
     }

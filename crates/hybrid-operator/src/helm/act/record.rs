@@ -1,6 +1,7 @@
 //! Reads and writes release records for the steps.
 
 use helm_core::release::{Release, Revision, Status};
+use kube::ResourceExt;
 
 use super::super::desired::DesiredError;
 use super::super::events::Notice;
@@ -106,12 +107,21 @@ impl ActContext<'_> {
         }
     }
 
-    /// Adds the finalizer if it is missing. Returns whether the custom resource still exists.
+    /// Adds the finalizer if it is missing. Returns whether the custom resource still exists. Without records, the
+    /// cache may be older than an uninstall that has removed both, so the API server is asked.
     pub(super) async fn add_finalizer(&self) -> Result<bool, ActError> {
-        if self.subject.finalizer {
+        let subject = self.subject;
+        if !subject.finalizer {
+            return Ok(finalizer::add(self.access, subject).await?);
+        }
+        if !self.observation.history.is_empty() {
             return Ok(true);
         }
-        Ok(finalizer::add(self.access, self.subject).await?)
+        let fresh = finalizer::read(self.access, subject).await?;
+        Ok(fresh.is_some_and(|fresh| {
+            let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
+            same && fresh.metadata.deletion_timestamp.is_none() && finalizer::is_present(&fresh)
+        }))
     }
 
     /// Writes a new revision. `proven` tells whether its content was rendered, or is that of a proven

@@ -116,7 +116,7 @@ pub(crate) async fn deploy(
             None => Vec::new(),
         };
         let left = objects_of(&leftovers)?;
-        live.begin(revision);
+        live.begin(revision, context.now);
         for note in replaced {
             live.remark(EventReason::RenderedTwice, note);
         }
@@ -139,7 +139,7 @@ pub(crate) async fn deploy(
             Ok(waiting @ ActionProgress::Waiting { .. }) => return Ok(waiting),
             // It is created once it is gone.
             Err(ActionError::Apply(ApplyError::Terminating { key })) => {
-                return check_deadline(context, stored, format!("{key} to be gone"));
+                return check_deadline(context, live, stored, format!("{key} to be gone"));
             }
             Err(error) => return Err(error),
         }
@@ -172,7 +172,7 @@ pub(crate) async fn deploy(
             JobReadiness::Ignored
         };
         if let Some(missing) = live.unready(jobs).into_iter().next() {
-            return check_deadline(context, stored, missing);
+            return check_deadline(context, live, stored, missing);
         }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
@@ -192,15 +192,18 @@ pub(crate) async fn deploy(
     Ok(ActionProgress::Done)
 }
 
-/// Returns that the action waits for `missing`, or a timeout error once the deadline has passed.
+/// Returns that the action waits for `missing`, or a timeout error once the deadline has passed. The time of
+/// hooks before, and that before a restart, do not count.
 fn check_deadline(
     context: &ActionContext<'_>,
+    live: &Live,
     stored: &StoredRelease,
     missing: String,
 ) -> Result<ActionProgress, ActionError> {
     let began = stored.release.info.last_deployed.as_ref();
+    let began = began.map(Time::instant).max(live.began);
     let age = began
-        .map(|began| context.now.duration_since(Time::instant(began)))
+        .map(|began| context.now.duration_since(began))
         .unwrap_or_default();
     if age.unsigned_abs() > context.timeout {
         return Err(ActionError::Timeout {

@@ -12,6 +12,7 @@
 //! the hash in the status.
 
 use host::HashSet;
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -123,6 +124,8 @@ pub(super) enum Reading {
 pub(crate) struct Live {
     /// The revision that the objects belong to.
     pub revision: Option<u32>,
+    /// When this process began to apply the objects of the revision.
+    pub(super) began: Option<Timestamp>,
     /// Whether every object of the revision has been applied, or recognised.
     pub complete: bool,
     pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
@@ -303,8 +306,9 @@ impl LiveObject {
 impl Live {
     /// Starts a revision: none of its objects count as applied yet. The state of objects that it
     /// shares with another revision is kept.
-    pub(super) fn begin(&mut self, revision: u32) {
+    pub(super) fn begin(&mut self, revision: u32, now: Timestamp) {
         let same = self.revision == Some(revision);
+        self.began = self.began.filter(|_| same).or(Some(now));
         // In a revision between the two, somebody else may have applied other values.
         let follows = same || self.revision.map(|known| known + 1) == Some(revision);
         if !same {

@@ -70,7 +70,7 @@ pub(crate) async fn recognise(
     if !missing.is_empty() || found.aggregate() != baseline {
         return Ok(Recognition::Differs { missing });
     }
-    live.begin(revision);
+    live.begin(revision, context.now);
     live.objects = found.objects;
     // The status tells what was not done as rendered.
     live.complete(manifest, context);

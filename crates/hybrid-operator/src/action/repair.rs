@@ -41,7 +41,7 @@ pub(crate) async fn repair(
     let chosen: Vec<&ManifestObject> = if known {
         live.drifted_of(&manifest, context, only)
     } else {
-        live.begin(revision);
+        live.begin(revision, context.now);
         manifest.iter().collect()
     };
     let applied = reapply(context, live, chosen).await?;

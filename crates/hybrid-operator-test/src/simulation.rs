@@ -2,9 +2,13 @@
 //! faults and deployments do, and compares the result with a fresh install.
 
 mod generator;
+mod helm;
 mod history;
+mod invariants;
 mod network;
 mod oracle;
+mod people;
+mod permitted;
 mod project;
 mod snapshot;
 mod time;
@@ -15,10 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
 use futures::FutureExt;
 use tower::BoxError;
 
-pub use history::{Action, After, History, Named, Propagation, Requests, Step};
+pub use history::{Action, After, Helm, History, Named, Propagation, Requests, Step};
 pub use network::Transport;
 pub use project::{Custom, Field, Project};
 pub use world::Process;
@@ -94,8 +99,14 @@ impl Simulation {
                     choices.push((0..count).map(chosen).collect());
                 }
             }
-            for choice in choices {
-                for version in 0..project.versions.len() {
+            for (number, choice) in choices.into_iter().enumerate() {
+                // What the fields add is the same in each version.
+                let versions = if number == 0 {
+                    project.versions.len()
+                } else {
+                    1
+                };
+                for version in 0..versions {
                     let fresh = oracle.fresh(&vec![(version, custom.with(&choice))])?;
                     let names = fresh.names.iter().filter(|named| {
                         !matches!(named.kind.as_str(), "Event" | "Lease")
@@ -151,7 +162,13 @@ impl Simulation {
     ) -> anyhow::Result<(Option<Finding>, Vec<String>)> {
         let time = Time::new(history.seed)?;
         let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
-        let mut world = time.run(World::new(program, project, 0, history.seed))?;
+        let mut world = time.run(World::new(
+            program,
+            project,
+            0,
+            history.replicas,
+            history.seed,
+        ))?;
         if is_traced {
             world.network.keep_trace();
         }
@@ -268,12 +285,15 @@ impl Simulation {
     }
 }
 
-/// Executes the steps of a history, and ends its faults.
+/// Executes the steps of a history, and ends its faults and what people hold up.
 async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
     world.start()?;
-    for step in &history.steps {
-        world.step(step).await?;
+    for (number, step) in (1..).zip(&history.steps) {
+        let done = world.step(step).await;
+        done.with_context(|| format!("at step {number}"))?;
     }
     world.network.heal();
-    world.start()
+    world.start()?;
+    world.free().await?;
+    world.restore().await
 }

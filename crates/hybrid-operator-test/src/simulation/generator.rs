@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::history::{Action, After, History, Named, Propagation, Requests, Step};
+use super::history::{Action, After, Helm, History, Named, Propagation, Requests, Step};
 use super::project::{Custom, Project};
 use crate::fault::Fault;
 
@@ -39,7 +39,12 @@ pub(super) fn history(seed: u64, project: &Project, targets: &[Named]) -> Histor
         let after = drawing.after();
         steps.push(Step { after, action });
     }
-    History { seed, steps }
+    let elects = project.elects && drawing.random.u8(0..4) == 0;
+    History {
+        seed,
+        replicas: if elects { 2 } else { 1 },
+        steps,
+    }
 }
 
 struct Drawing<'a> {
@@ -132,7 +137,7 @@ impl Drawing<'_> {
         let target = self.random.choice(self.targets).cloned();
         let which = self.random.u64(..);
         let varies = self.random.bool();
-        match (self.random.u8(0..100), target) {
+        match (self.random.u8(0..118), target) {
             (0..=27, _) => Action::Apply(self.wish(true)),
             (28..=35, _) => Action::Recreate(self.wish(varies)),
             (36..=41, _) => {
@@ -167,7 +172,29 @@ impl Drawing<'_> {
             (84..=94, _) => self.fault(),
             (95..=96, _) => Action::CutWatches,
             (97..=98, _) => Action::Compact,
+            (99..=102, _) if !self.project.replaced.is_empty() => self.replacement(),
+            (103..=106, Some(target)) if self.random.bool() => Action::Hold(target),
+            (103..=106, _) => Action::Hold(Named::of(&self.wish(false))),
+            (107..=110, _) => {
+                let commands = [Helm::Uninstall, Helm::Rollback, Helm::Interrupted];
+                let command = commands.get(self.random.usize(0..commands.len()));
+                let command = command.copied().unwrap_or(Helm::Uninstall);
+                Action::Helm(Named::of(&self.wish(false)), command)
+            }
+            (111..=112, Some(target)) => Action::Scale(target, self.random.u32(0..6)),
+            (113..=116, _) => Action::Pause(self.random.u64(0..40_000)),
             _ => Action::Wait,
+        }
+    }
+
+    /// Returns what somebody does with an object that is there from the beginning.
+    fn replacement(&mut self) -> Action {
+        let chosen = self.random.choice(&self.project.replaced);
+        let object = chosen.cloned().unwrap_or_default();
+        match self.random.u8(0..4) {
+            0 => Action::Delete(Named::of(&object), Propagation::Background),
+            1 => Action::Create(object),
+            _ => Action::Recreate(object),
         }
     }
 

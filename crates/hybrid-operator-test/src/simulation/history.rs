@@ -8,10 +8,12 @@ use serde_json::Value;
 use crate::fault::Fault;
 
 /// A history. The same history leads to the same requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct History {
     /// Seed of the delays and of the names and values that are drawn.
     pub seed: u64,
+    /// Number of processes of the program, of which one is elected.
+    pub replicas: usize,
     /// The steps, in their order.
     pub steps: Vec<Step>,
 }
@@ -78,6 +80,18 @@ pub enum Propagation {
     Orphan,
 }
 
+/// A use of the command `helm`. Helm refuses each while a revision is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Helm {
+    /// `helm uninstall`.
+    Uninstall,
+    /// `helm rollback` to the revision before.
+    Rollback,
+    /// `helm upgrade`, which is killed before it changes objects.
+    Interrupted,
+}
+
 /// A class of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,14 +120,22 @@ pub enum Action {
     Delete(Named, Propagation),
     /// Somebody changes a text or a number in an object.
     Spoil(Named, u64),
+    /// Somebody sets the number of replicas of an object by its subresource `scale`.
+    Scale(Named, u32),
+    /// Somebody adds a finalizer of their own to an object. It is taken away at the end.
+    Hold(Named),
+    /// Somebody uses the command `helm` on the release of a custom resource.
+    Helm(Named, Helm),
     /// Another version of the program is deployed. The former one ends before.
     Deploy(usize),
-    /// The program is killed, and started again.
+    /// The process that leads is killed, and another one is started.
     Kill,
-    /// The program is asked to end, and started again.
+    /// The process that leads is asked to end, and another one is started.
     Restart,
-    /// The program is killed, and started again by the next step that starts it, or at the end.
+    /// The process that leads is killed. Another one is started by the next step that starts one, or at the end.
     Crash,
+    /// For this number of milliseconds no request of the process that leads, and no answer to it, gets through.
+    Pause(u64),
     /// For this number of milliseconds no request and no answer gets through.
     Partition(u64),
     /// The next requests of a class have faults: the one that comes after so many.
@@ -138,12 +160,13 @@ impl After {
 }
 
 impl History {
-    /// Reads a history as it is written: the seed, and a line of JSON per step.
+    /// Reads a history as it is written: the seed, the number of processes unless it is one, and a line of JSON per step.
     ///
     /// # Errors
     /// If a line has another form; names it.
     pub fn read(text: &str) -> anyhow::Result<Self> {
         let mut seed = None;
+        let mut replicas = 1;
         let mut steps = Vec::new();
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             if line.is_empty() || line.starts_with('#') {
@@ -153,17 +176,28 @@ impl History {
                 seed = Some(text.trim().parse()?);
                 continue;
             }
+            if let Some(text) = line.strip_prefix("replicas ") {
+                replicas = text.trim().parse()?;
+                continue;
+            }
             let step = serde_json::from_str(line);
             steps.push(step.map_err(|error| anyhow::anyhow!("line {number}: {error}"))?);
         }
         let seed = seed.ok_or_else(|| anyhow::anyhow!("a line with the seed is missing"))?;
-        Ok(Self { seed, steps })
+        Ok(Self {
+            seed,
+            replicas,
+            steps,
+        })
     }
 }
 
 impl std::fmt::Display for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "seed {}", self.seed)?;
+        if self.replicas > 1 {
+            writeln!(f, "replicas {}", self.replicas)?;
+        }
         for step in &self.steps {
             let line = serde_json::to_string(step).map_err(|_| std::fmt::Error)?;
             writeln!(f, "{line}")?;

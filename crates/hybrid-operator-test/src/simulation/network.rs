@@ -1,6 +1,6 @@
 //! The network between the programs of a history and the API server: delays, faults, and a log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -9,13 +9,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use host::watch;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::history::Requests;
+use super::history::{Named, Requests};
 use crate::api_server::{ApiServer, ApiService};
 use crate::fault::{AnswerBody, Fault, FaultService, Faults};
 use crate::request::Recorded;
@@ -35,12 +35,15 @@ pub(super) struct Network {
 struct State {
     random: fastrand::Rng,
     planned: Vec<Planned>,
-    /// Until when nothing gets through.
-    partition: Option<Instant>,
+    /// Until when nothing gets through, for all connections or for one.
+    partitions: BTreeMap<Option<Arc<str>>, Instant>,
     log: VecDeque<String>,
     /// All requests and the codes of their answers, if they are wanted.
     trace: Option<Vec<String>>,
     writes: u64,
+    /// Jobs of hooks that programs have created, by name and metadata.
+    hooks: HashSet<String>,
+    repeated_hooks: Vec<Named>,
 }
 
 /// A fault of a request that is still to come.
@@ -59,10 +62,12 @@ impl Network {
             state: Arc::new(Mutex::new(State {
                 random: fastrand::Rng::with_seed(seed),
                 planned: Vec::new(),
-                partition: None,
+                partitions: BTreeMap::new(),
                 log: VecDeque::new(),
                 trace: None,
                 writes: 0,
+                hooks: HashSet::new(),
+                repeated_hooks: Vec::new(),
             })),
             requests: watch::Sender::new(0),
             started: Instant::now(),
@@ -90,14 +95,15 @@ impl Network {
 
     /// Lets nothing through for some time.
     pub(super) fn partition(&self, time: Duration) {
-        self.lock().partition = Some(Instant::now() + time);
+        let until = Instant::now() + time;
+        self.lock().partitions.insert(None, until);
     }
 
     /// Ends all faults.
     pub(super) fn heal(&self) {
         let mut state = self.lock();
         state.planned.clear();
-        state.partition = None;
+        state.partitions.clear();
     }
 
     /// Returns the number of requests so far, which changes.
@@ -108,6 +114,23 @@ impl Network {
     /// Returns the number of writes so far, without those of leases and events.
     pub(super) fn writes(&self) -> u64 {
         self.lock().writes
+    }
+
+    /// Returns the Jobs of hooks that a program has created twice with the same metadata.
+    pub(super) fn repeated_hooks(&self) -> Vec<Named> {
+        self.lock().repeated_hooks.clone()
+    }
+
+    /// Remembers the Job of a hook that a request has created.
+    fn created(&self, job: &Value) {
+        let metadata = job.get("metadata").unwrap_or(&Value::Null);
+        let is_hook = metadata
+            .get("annotations")
+            .is_some_and(|all| all.get("helm.sh/hook").is_some());
+        let mut state = self.lock();
+        if is_hook && !state.hooks.insert(metadata.to_string()) {
+            state.repeated_hooks.push(Named::of(job));
+        }
     }
 
     /// Adds a line to the log.
@@ -210,12 +233,14 @@ impl Network {
     }
 
     /// Draws how long a request or an answer is under way.
-    fn latency(&self) -> Duration {
+    fn latency(&self, process: &Arc<str>) -> Duration {
         let mut state = self.lock();
         let drawn = state.random.f64();
-        let partition = state.partition;
+        let keys = [None, Some(Arc::clone(process))];
+        let partitions = keys.map(|key| state.partitions.get(&key).copied());
         drop(state);
-        let held = partition.map(|until| until.saturating_duration_since(Instant::now()));
+        let until = partitions.into_iter().flatten().max();
+        let held = until.map(|until| until.saturating_duration_since(Instant::now()));
         LATENCY.mul_f64(drawn) + held.unwrap_or_default()
     }
 
@@ -242,6 +267,13 @@ impl std::fmt::Debug for Transport {
 }
 
 impl Transport {
+    /// Lets nothing through for some time, as if the process was paused.
+    pub(super) fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.network.lock();
+        state.partitions.insert(Some(Arc::clone(&self.name)), until);
+    }
+
     /// Lets nothing through any more, as if the process was gone.
     pub(super) fn sever(&self) {
         self.alive.send_replace(false);
@@ -264,13 +296,23 @@ impl Service<Request<Body>> for Transport {
             self.network.trace_request(&self.name, &request);
         }
         let exchange = async move {
-            tokio::time::sleep(transport.network.latency()).await;
+            tokio::time::sleep(transport.network.latency(&transport.name)).await;
             if !*transport.alive.borrow() {
                 return std::future::pending().await;
             }
+            let job = request
+                .uri()
+                .path()
+                .contains("/jobs")
+                .then(|| Recorded::of(&request));
             let answer = transport.inner.clone().call(request).await;
+            if let (Some(job), Ok(answer)) = (job.and_then(|job| job.body), &answer)
+                && answer.status() == StatusCode::CREATED
+            {
+                transport.network.created(&job);
+            }
             transport.faults.forget();
-            tokio::time::sleep(transport.network.latency()).await;
+            tokio::time::sleep(transport.network.latency(&transport.name)).await;
             transport.network.trace_answer(&transport.name, &answer);
             answer
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::history::{Action, After, Named, Propagation, Step};
+use super::permitted::Case;
 use super::project::Project;
 use super::snapshot::{Difference, Places, Snapshot, title};
 use super::time::Time;
@@ -58,7 +59,9 @@ impl Oracle {
             .project
             .resources
             .first()
-            .map_or(Value::Null, |custom| custom.with(&[]));
+            .map_or(Value::Null, |custom| {
+                custom.with(&vec![0; custom.fields.len()])
+            });
         self.fresh(&vec![(version, first), (version, Value::Null)])
     }
 
@@ -97,7 +100,7 @@ impl Oracle {
         let time = Time::new(seed)?;
         time.run(async {
             let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
-            let mut world = World::new(program, project, *version, seed).await?;
+            let mut world = World::new(program, project, *version, 1, seed).await?;
             world.start()?;
             for (version, object) in chain {
                 if *version != world.version() {
@@ -157,10 +160,7 @@ impl Oracle {
         let mut found = Vec::new();
         let mut rest = live.clone();
         // What is there in any case, and what people have made.
-        let mut given = without.snapshot.clone();
-        given
-            .objects
-            .retain(|title, _| live.objects.contains_key(title) || !is_given_up(title, &objects));
+        let given = without.snapshot.clone();
         let random = self.random(&without, &vec![(world.version(), Value::Null)])?;
         found.extend(given.differences(&live.only(&given), &random));
         rest.remove(&given);
@@ -206,16 +206,27 @@ impl Oracle {
                 }
             }
             if let Some((mut differences, fresh)) = best {
-                differences.retain(|difference| !is_permitted(world, &live, &fresh, difference));
+                let case = Case {
+                    world,
+                    live: &live,
+                    fresh: &fresh.snapshot,
+                    is_custom_left: true,
+                };
+                differences.retain(|difference| !case.is_permitted(difference));
                 found.extend(differences);
                 rest.remove(&fresh.snapshot);
             }
         }
-        let has_customs = objects.iter().any(|object| self.is_custom(object));
+        let case = Case {
+            world,
+            live: &live,
+            fresh: &Snapshot::default(),
+            is_custom_left: objects.iter().any(|object| self.is_custom(object)),
+        };
         for (title, object) in &rest.objects {
-            let is_permitted = (has_customs && is_hook(object)) || holds_others(world, title);
-            if !is_permitted {
-                found.push(Difference::of(title, "", None, Some(object)));
+            let difference = Difference::of(title, "", None, Some(object));
+            if !case.is_permitted(&difference) {
+                found.push(difference);
             }
         }
         Ok(found)
@@ -293,70 +304,12 @@ impl Fresh {
     }
 }
 
-/// Returns whether a difference follows from what people have done. An object of a hook that they have changed
-/// or deleted is not restored, because repairs of drift run no hooks. A condition names what is kept because it
-/// holds objects of others.
-fn is_permitted(world: &World, live: &Snapshot, fresh: &Fresh, difference: &Difference) -> bool {
-    let Difference {
-        object,
-        path,
-        found,
-        ..
-    } = difference;
-    let fresh = fresh.snapshot.objects.get(object);
-    let says_so = |found: &Value| found.get("reason") == Some(&json!("ObjectLeft"));
-    (fresh.is_some_and(is_hook) && world.touched.contains(object))
-        || (path == "/status/conditions/NotAsRendered"
-            && found.as_ref().is_some_and(says_so)
-            && live.objects.keys().any(|title| holds_others(world, title)))
-}
-
-/// Returns whether an object is one of a hook. Without a delete policy it stays as long as the custom
-/// resource, also when later revisions have no such hook.
-fn is_hook(object: &Value) -> bool {
-    let annotations = object.pointer("/metadata/annotations");
-    annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some())
-}
-
-/// Returns whether something is a namespace or a definition with objects of other people in it, which
-/// outlives its release, or what the cluster itself makes for it.
-fn holds_others(world: &World, title: &str) -> bool {
-    world.others.values().map(Named::of).any(|other| {
-        let namespace = &other.namespace;
-        let group = other.api_version.split('/').next().unwrap_or_default();
-        let in_namespace = format!(" {namespace}/");
-        let of_the_cluster = ["default", "kube-root-ca.crt"];
-        title == format!("Namespace /{namespace}")
-            || title
-                .split_once(&in_namespace)
-                .is_some_and(|(_, name)| of_the_cluster.contains(&name))
-            || title == format!("APIService.apiregistration.k8s.io /v1.{group}")
-            || title.starts_with("CustomResourceDefinition.")
-                && title.ends_with(&format!(".{group}"))
-    })
-}
-
 /// Returns whether people can know the name of an object, and the cluster itself does not make it.
 fn is_nameable(object: &Value) -> bool {
     let name = object.pointer("/metadata/name").and_then(Value::as_str);
     object.pointer("/metadata/generateName").is_none()
         && object.get("kind") != Some(&json!("APIService"))
         && !matches!(name, Some("kube-root-ca.crt" | "default"))
-}
-
-/// Returns whether an object that is missing was in a namespace that people have deleted.
-fn is_given_up(title: &str, objects: &[Value]) -> bool {
-    let Some((kind, name)) = title.split_once(' ') else {
-        return false;
-    };
-    let namespace = name.split('/').next().unwrap_or_default();
-    let exists = |namespace: &str| {
-        objects.iter().any(|object| {
-            object.get("kind") == Some(&json!("Namespace"))
-                && object.pointer("/metadata/name") == Some(&json!(namespace))
-        })
-    };
-    kind == "Namespace" || (!namespace.is_empty() && !exists(namespace))
 }
 
 impl Snapshot {

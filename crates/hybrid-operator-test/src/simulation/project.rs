@@ -11,10 +11,14 @@ pub struct Project {
     pub versions: Vec<PathBuf>,
     /// Objects that are in the cluster before.
     pub objects: Vec<Value>,
+    /// Objects that are in the cluster after these, and that people delete and create again, such as definitions.
+    pub replaced: Vec<Value>,
     /// Custom resources that people create, change and delete.
     pub resources: Vec<Custom>,
     /// Further objects that people create and delete.
     pub others: Vec<Value>,
+    /// Whether some histories have two processes of the program, of which one is elected.
+    pub elects: bool,
 }
 
 /// A custom resource that people create, change and delete.

@@ -1,12 +1,11 @@
 //! The content of a cluster at rest, without uids, times and other things that no two runs have in common.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 
-use data_encoding::BASE64;
-use flate2::read::GzDecoder;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::helm::decode;
 use super::history::Named;
 
 /// Type of the Secrets in which Helm keeps a revision.
@@ -237,8 +236,19 @@ fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Val
         if let Some(conditions) = status.get_mut("conditions") {
             *conditions = by_type(conditions, &current);
         }
+        status.values_mut().for_each(drop_times);
     }
     object
+}
+
+/// Replaces points in time.
+fn drop_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(drop_times),
+        Value::Array(items) => items.iter_mut().for_each(drop_times),
+        Value::String(text) if text.parse::<Timestamp>().is_ok() => *value = json!("a time"),
+        _ => {}
+    }
 }
 
 /// Removes fields that are empty objects.
@@ -300,7 +310,7 @@ struct Record {
 
 impl Record {
     fn of(secret: &Value) -> Self {
-        let release = decode(text(secret, "/data/release")).unwrap_or_default();
+        let release = decode(secret).unwrap_or_default();
         let namespace = text(secret, "/metadata/namespace");
         let label = |name: &str| text(secret, &format!("/metadata/labels/{name}")).to_owned();
         let lines = |value: Option<&Value>| {
@@ -326,14 +336,6 @@ impl Record {
             }),
         }
     }
-}
-
-fn decode(data: &str) -> Option<Value> {
-    let outer = BASE64.decode(data.as_bytes()).ok()?;
-    let inner = BASE64.decode(&outer).ok()?;
-    let mut json = Vec::new();
-    GzDecoder::new(&*inner).read_to_end(&mut json).ok()?;
-    serde_json::from_slice(&json).ok()
 }
 
 /// Returns the deployed revision of a release, or else the last one, and whether one has to be finished.

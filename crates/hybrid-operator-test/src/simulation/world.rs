@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures::future::BoxFuture;
-use host::watch;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
-use super::history::{Action, After, Named, Propagation, Step};
+use super::history::{Action, After, Named, Step};
+use super::invariants;
 use super::network::{Network, Transport};
 use super::project::Project;
-use super::snapshot::{RECORD, Snapshot, title, title_of};
+use super::snapshot::{Snapshot, title, title_of};
 use crate::api_server::{ApiServer, Options};
 
 /// A process of the program, as it sees itself.
@@ -30,8 +31,10 @@ pub struct Process {
     pub directory: PathBuf,
     /// Its name, which no other process has.
     pub name: String,
-    /// Becomes `true` when it is asked to end.
-    pub stop: watch::Receiver<bool>,
+    /// Whether other processes of the program run at the same time, of which one is elected.
+    pub is_elected: bool,
+    /// Is cancelled when it is asked to end.
+    pub stop: CancellationToken,
 }
 
 /// A program: a function that ends when it is asked to.
@@ -41,11 +44,11 @@ pub(super) type Program =
 /// Time within which a program that is asked to end has ended.
 const END_WITHIN: Duration = Duration::from_mins(1);
 
-/// Time within which the finalizers of a custom resource that was replaced are back.
-const FINALIZED_WITHIN: Duration = Duration::from_mins(5);
-
 /// Time without a change after which a history is at rest between two steps.
 const REST: Duration = Duration::from_secs(20);
+
+/// Longest time with which watches show a change in half of the histories.
+const LAG: Duration = Duration::from_secs(2);
 
 /// Maximum number of requests of a history.
 const MAX_REQUESTS: u64 = 100_000;
@@ -54,21 +57,28 @@ pub(super) struct World {
     pub(super) server: ApiServer,
     pub(super) network: Network,
     program: Program,
-    project: Arc<Project>,
+    pub(super) project: Arc<Project>,
     version: usize,
-    running: Option<Running>,
+    /// Number of processes of the program.
+    replicas: usize,
+    running: Vec<Running>,
     started: usize,
     /// Objects that people have changed or deleted, by title.
     pub(super) touched: BTreeSet<String>,
+    /// Fields that people have set, each with the title of its object.
+    pub(super) written: BTreeSet<(String, String)>,
     /// Objects that people have created beside custom resources, by title.
     pub(super) others: BTreeMap<String, Value>,
+    /// Objects to which people have added a finalizer.
+    pub(super) held: BTreeSet<Named>,
     /// Specifications that each custom resource has had since its creation, by title.
     pub(super) past: BTreeMap<String, Vec<(usize, Value)>>,
 }
 
 struct Running {
+    name: String,
     transport: Transport,
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
     task: JoinHandle<Result<(), BoxError>>,
 }
 
@@ -78,10 +88,17 @@ impl World {
         program: Program,
         project: Arc<Project>,
         version: usize,
+        replicas: usize,
         seed: u64,
     ) -> anyhow::Result<Self> {
+        let lag = if seed.is_multiple_of(2) {
+            LAG
+        } else {
+            Duration::ZERO
+        };
         let server = ApiServer::new(&Options {
             seed,
+            lag: Duration::ZERO..=lag,
             ..Options::default()
         });
         let world = Self {
@@ -90,13 +107,17 @@ impl World {
             program,
             project,
             version,
-            running: None,
+            replicas,
+            running: Vec::new(),
             started: 0,
             touched: BTreeSet::new(),
+            written: BTreeSet::new(),
+            held: BTreeSet::new(),
             others: BTreeMap::new(),
             past: BTreeMap::new(),
         };
-        for object in &world.project.objects {
+        let project = &world.project;
+        for object in project.objects.iter().chain(&project.replaced) {
             world.create(object).await?;
             if object.get("kind") == Some(&json!("CustomResourceDefinition")) {
                 // Until its kind is served.
@@ -117,63 +138,94 @@ impl World {
         self.version
     }
 
-    /// Starts the program, unless it runs.
+    /// Returns whether a process of the program runs.
+    pub(super) fn runs(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Starts the processes of the program that do not run.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
-        if self.running.is_some() {
-            return Ok(());
+        while self.running.len() < self.replicas {
+            let directory = self.project.versions.get(self.version);
+            let directory = directory
+                .context("the project has no such version")?
+                .clone();
+            self.started += 1;
+            let name = format!("process-{}", self.started);
+            let transport = self.network.connect(&self.server, &name);
+            let stop = CancellationToken::new();
+            let process = Process {
+                transport: transport.clone(),
+                directory,
+                name: name.clone(),
+                is_elected: self.replicas > 1,
+                stop: stop.clone(),
+            };
+            let task = tokio::spawn((self.program)(process));
+            self.network.note(&format!("-- {name} starts"));
+            self.running.push(Running {
+                name,
+                transport,
+                stop,
+                task,
+            });
         }
-        let directory = self.project.versions.get(self.version);
-        let directory = directory
-            .context("the project has no such version")?
-            .clone();
-        self.started += 1;
-        let name = format!("process-{}", self.started);
-        let transport = self.network.connect(&self.server, &name);
-        let (stop, stopped) = watch::channel(false);
-        let process = Process {
-            transport: transport.clone(),
-            directory,
-            name,
-            stop: stopped,
-        };
-        let task = tokio::spawn((self.program)(process));
-        self.running = Some(Running {
-            transport,
-            stop,
-            task,
-        });
-        self.network.note("-- the program starts");
         Ok(())
     }
 
-    /// Kills the program.
-    pub(super) fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
+    /// Returns the process that leads: the one that holds a lease, or else the first one.
+    fn leader(&self) -> usize {
+        let objects = self.server.objects();
+        let leases = objects
+            .iter()
+            .filter(|object| object.get("kind") == Some(&json!("Lease")));
+        let mut holders =
+            leases.filter_map(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
+        let leads = |running: &Running| holders.any(|holder| holder.starts_with(&running.name));
+        self.running.iter().position(leads).unwrap_or_default()
+    }
+
+    /// Removes the process that leads.
+    fn take_leader(&mut self) -> Option<Running> {
+        let leader = self.leader();
+        (leader < self.running.len()).then(|| self.running.remove(leader))
+    }
+
+    /// Kills the process that leads.
+    fn kill(&mut self) {
+        if let Some(running) = self.take_leader() {
             running.transport.sever();
-            running.stop.send_replace(true);
+            running.stop.cancel();
             running.task.abort();
-            self.network.note("-- the program is killed");
+            self.network.note(&format!("-- {} is killed", running.name));
         }
     }
 
-    /// Asks the program to end, and waits until it has ended.
+    /// Asks all processes to end, and waits until they have ended.
     pub(super) async fn end(&mut self) -> anyhow::Result<()> {
-        let Some(mut running) = self.running.take() else {
-            return Ok(());
-        };
-        self.network.note("-- the program is asked to end");
-        running.stop.send_replace(true);
+        for running in std::mem::take(&mut self.running) {
+            self.end_one(running).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_one(&mut self, mut running: Running) -> anyhow::Result<()> {
+        let name = running.name;
+        self.network.note(&format!("-- {name} is asked to end"));
+        running.stop.cancel();
         let ended = tokio::time::timeout(END_WITHIN, &mut running.task).await;
         running.transport.sever();
         match ended {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) => bail!("the program ended with an error: {error}"),
-            Ok(Err(panic)) => bail!("the program panicked: {panic}"),
-            Err(_) => bail!("the program did not end within {END_WITHIN:?}"),
+            // A leader may have lost its lease.
+            Ok(Ok(Err(_))) if self.replicas > 1 => Ok(()),
+            Ok(Ok(Err(error))) => bail!("{name} ended with an error: {error}"),
+            Ok(Err(panic)) => bail!("{name} panicked: {panic}"),
+            Err(_) => bail!("{name} did not end within {END_WITHIN:?}"),
         }
     }
 
-    /// Fails if the program has ended by itself, something is not modelled, or there are too many requests.
+    /// Fails if a process has panicked, something is not modelled, or there are too many requests.
     pub(super) async fn check(&mut self) -> anyhow::Result<()> {
         if let Some(request) = self.server.unmodelled().first() {
             bail!("the simulated API server does not model a request: {request}");
@@ -181,22 +233,29 @@ impl World {
         if *self.network.requests().borrow() > MAX_REQUESTS {
             bail!("more than {MAX_REQUESTS} requests");
         }
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|running| running.task.is_finished())
-            && let Some(running) = self.running.take()
-        {
-            match running.task.await {
-                // A pod restarts a program that ends.
-                Ok(_) => {
-                    running.transport.sever();
-                    self.start()?;
-                }
-                Err(panic) => bail!("the program panicked: {panic}"),
+        invariants::check(self)?;
+        let is_finished = |running: &Running| running.task.is_finished();
+        while let Some(index) = self.running.iter().position(is_finished) {
+            let running = self.running.remove(index);
+            running.transport.sever();
+            if let Err(panic) = running.task.await {
+                bail!("{} panicked: {panic}", running.name);
             }
+            // A pod restarts a program that ends.
+            self.start()?;
         }
         Ok(())
+    }
+
+    /// Returns whether people have deleted the namespace or a record of a release, or have used `helm` on it.
+    pub(super) fn is_disturbed(&self, namespace: &str, name: &str) -> bool {
+        let record = format!("Secret {namespace}/sh.helm.release.v1.{name}.v");
+        let whole = [
+            format!("Namespace /{namespace}"),
+            format!("Release {namespace}/{name}"),
+        ];
+        let mut touched = self.touched.iter();
+        touched.any(|touched| whole.contains(touched) || touched.starts_with(&record))
     }
 
     /// Does what a step says.
@@ -204,39 +263,22 @@ impl World {
         self.wait(step.after).await?;
         self.network
             .note(&format!("-- {}", serde_json::to_string(&step.action)?));
-        if let Action::Delete(named, _) | Action::Spoil(named, _) = &step.action {
-            self.touched.insert(title_of(named));
-        }
         match &step.action {
-            Action::Apply(object) => self.apply(object).await?,
-            Action::Put(object) => {
-                self.put(object).await?;
+            Action::Delete(named, _) | Action::Spoil(named, _) => {
+                self.touched.insert(title_of(named));
             }
             Action::Recreate(object) => {
-                let propagation = json!({"propagationPolicy": "Background"}).to_string();
-                self.send(
-                    Method::DELETE,
-                    &Named::of(object),
-                    "application/json",
-                    &propagation,
-                )
-                .await?;
-                for _ in 0..600 {
-                    if self.create(object).await? != 409 {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                self.past.remove(&title(object));
-                self.remember(object);
+                self.touched.insert(title(object));
             }
-            Action::Create(object) => {
-                if self.create(object).await? == 201 {
-                    self.others.insert(title(object), object.clone());
-                }
+            Action::Helm(custom, _) => {
+                let Named {
+                    namespace, name, ..
+                } = custom;
+                self.touched.insert(format!("Release {namespace}/{name}"));
             }
-            Action::Delete(named, propagation) => self.delete(named, *propagation).await?,
-            Action::Spoil(named, which) => self.spoil(named, *which).await?,
+            _ => {}
+        }
+        match &step.action {
             Action::Deploy(version) => {
                 self.end().await?;
                 self.version = *version;
@@ -252,15 +294,23 @@ impl World {
                 self.start()?;
             }
             Action::Restart => {
-                self.end().await?;
+                if let Some(leader) = self.take_leader() {
+                    self.end_one(leader).await?;
+                }
                 self.start()?;
             }
             Action::Crash => self.kill(),
+            Action::Pause(time) => {
+                if let Some(leader) = self.running.get(self.leader()) {
+                    leader.transport.pause(Duration::from_millis(*time));
+                }
+            }
             Action::Partition(time) => self.network.partition(Duration::from_millis(*time)),
             Action::Fault(of, after, fault) => self.network.plan(*of, *after, *fault),
             Action::CutWatches => self.server.cut_watches(),
             Action::Compact => self.server.compact(),
             Action::Wait => {}
+            people => self.act(people).await?,
         }
         self.check().await
     }
@@ -303,164 +353,6 @@ impl World {
         Ok(true)
     }
 
-    /// Creates an object; returns the code of the answer.
-    pub(super) async fn create(&self, object: &Value) -> anyhow::Result<u16> {
-        let mut named = Named::of(object);
-        named.name.clear();
-        let Some(path) = self.path(&named) else {
-            return Ok(404);
-        };
-        let (code, answer) = self
-            .call(Method::POST, &path, "application/json", &object.to_string())
-            .await?;
-        if code == 422 || code == 400 {
-            bail!("cannot create {}: {answer}", title(object));
-        }
-        Ok(code)
-    }
-
-    async fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
-        let code = self.create(object).await?;
-        if code == 409 {
-            self.replace(&Named::of(object), |live| {
-                let mut changed = live.clone();
-                let spec = object.get("spec").cloned().unwrap_or_default();
-                changed.as_object_mut()?.insert("spec".to_owned(), spec);
-                let annotations = object.pointer("/metadata/annotations").cloned();
-                let metadata = changed.get_mut("metadata")?.as_object_mut()?;
-                match annotations {
-                    Some(annotations) => metadata.insert("annotations".to_owned(), annotations),
-                    None => metadata.remove("annotations"),
-                };
-                Some(changed)
-            })
-            .await?;
-        } else if code == 201 {
-            self.past.remove(&title(object));
-        } else {
-            bail!("cannot create {}: {code}", title(object));
-        }
-        self.remember(object);
-        Ok(())
-    }
-
-    /// Replaces a custom resource by a PUT without its finalizers, and waits until they are back: what is deleted
-    /// before is lost to any program. Neither is anything replaced that is being deleted, or while the program is
-    /// down.
-    async fn put(&mut self, object: &Value) -> anyhow::Result<()> {
-        let named = Named::of(object);
-        let is_deleted = |live: &Value| live.pointer("/metadata/deletionTimestamp").is_some();
-        if self.running.is_none() {
-            return Ok(());
-        }
-        self.replace(&named, |live| (!is_deleted(live)).then(|| object.clone()))
-            .await?;
-        self.remember(object);
-        for _ in 0..FINALIZED_WITHIN.as_secs() {
-            let (code, live) = self
-                .send(Method::GET, &named, "application/json", "")
-                .await?;
-            if code == 404 || live.pointer("/metadata/finalizers").is_some() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        Ok(())
-    }
-
-    /// Replaces an object that exists, as `kubectl replace` does: with its resource version, and again if
-    /// it changes in between.
-    async fn replace(
-        &self,
-        named: &Named,
-        changed: impl Fn(&Value) -> Option<Value>,
-    ) -> anyhow::Result<()> {
-        for _ in 0..100 {
-            let (code, live) = self
-                .send(Method::GET, named, "application/json", "")
-                .await?;
-            let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
-                return Ok(());
-            };
-            let version = live.pointer("/metadata/resourceVersion").cloned();
-            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.insert("resourceVersion".to_owned(), version.unwrap_or_default());
-            }
-            let (code, answer) = self
-                .send(Method::PUT, named, "application/json", &object.to_string())
-                .await?;
-            match code {
-                409 => {}
-                200 | 404 => return Ok(()),
-                _ => bail!("cannot replace {named:?}: {code} {answer}"),
-            }
-        }
-        bail!("{named:?} keeps changing")
-    }
-
-    /// Remembers a specification that a custom resource has had.
-    fn remember(&mut self, object: &Value) {
-        if !self.customs().contains(&Named::of(object).kind) {
-            return;
-        }
-        let spec = object.get("spec").cloned().unwrap_or_default();
-        self.past
-            .entry(title(object))
-            .or_default()
-            .push((self.version, spec));
-    }
-
-    async fn delete(&mut self, named: &Named, propagation: Propagation) -> anyhow::Result<()> {
-        let is_namespace = named.kind == "Namespace";
-        self.others.retain(|_, object| {
-            let other = Named::of(object);
-            other != *named && !(is_namespace && other.namespace == named.name)
-        });
-        let options = json!({"propagationPolicy": propagation}).to_string();
-        self.send(Method::DELETE, named, "application/json", &options)
-            .await?;
-        Ok(())
-    }
-
-    /// Changes one text or number below `data`, `spec`, or the labels of an object.
-    async fn spoil(&self, named: &Named, which: u64) -> anyhow::Result<()> {
-        let (code, object) = self
-            .send(Method::GET, named, "application/json", "")
-            .await?;
-        // Nothing restores the content of a record that somebody overwrites, and the server models few changes
-        // of definitions.
-        let is_record = object.get("type") == Some(&json!(RECORD));
-        if code != 200 || is_record || named.kind == "CustomResourceDefinition" {
-            return Ok(());
-        }
-        let mut leaves = Vec::new();
-        for place in ["/data", "/spec", "/rules", "/metadata/labels"] {
-            if let Some(value) = object.pointer(place) {
-                collect_leaves(place, value, &mut leaves);
-            }
-        }
-        let count = u64::try_from(leaves.len()).unwrap_or(1).max(1);
-        let index = usize::try_from(which % count).unwrap_or_default();
-        let Some((path, value)) = leaves.get(index) else {
-            return Ok(());
-        };
-        let changed = match value {
-            Value::Number(number) => json!(number.as_i64().unwrap_or_default() + 1),
-            Value::Bool(yes) => json!(!yes),
-            _ if path.starts_with("/data") && named.kind == "Secret" => json!("c3BvaWxlZA=="),
-            _ => json!("spoiled"),
-        };
-        let operations = json!([{"op": "replace", "path": path, "value": changed}]).to_string();
-        self.send(
-            Method::PATCH,
-            named,
-            "application/json-patch+json",
-            &operations,
-        )
-        .await?;
-        Ok(())
-    }
-
     pub(super) async fn send(
         &self,
         method: Method,
@@ -474,7 +366,7 @@ impl World {
         }
     }
 
-    fn path(&self, named: &Named) -> Option<String> {
+    pub(super) fn path(&self, named: &Named) -> Option<String> {
         let Named {
             api_version,
             kind,
@@ -484,7 +376,7 @@ impl World {
         self.server.path(api_version, kind, namespace, name)
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -519,33 +411,10 @@ impl World {
         Snapshot::of(&self.server.objects(), &self.customs())
     }
 
-    fn customs(&self) -> BTreeSet<String> {
+    pub(super) fn customs(&self) -> BTreeSet<String> {
         let kinds = self.project.resources.iter();
         kinds
             .filter_map(|custom| Some(custom.object.get("kind")?.as_str()?.to_owned()))
             .collect()
-    }
-}
-
-fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                collect_leaves(&format!("{path}/{name}"), value, leaves);
-            }
-        }
-        Value::Array(items) => {
-            for (index, value) in items.iter().enumerate() {
-                collect_leaves(&format!("{path}/{index}"), value, leaves);
-            }
-        }
-        // A label with a domain says whose the object is.
-        _ if path.starts_with("/metadata/labels/") && path.contains("~1") => {}
-        // Another key in a list is an item of somebody else beside the one that comes back.
-        _ if ["/name", "/port", "/protocol"]
-            .iter()
-            .any(|key| path.ends_with(key)) => {}
-        value => leaves.push((path.to_owned(), value.clone())),
     }
 }

@@ -19,39 +19,29 @@ use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 /// Runs the operator as a process.
-async fn operator(mut process: Process) -> Result<(), BoxError> {
-    let arguments = [
+async fn operator(process: Process) -> Result<(), BoxError> {
+    let mut arguments = vec![
         "run",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
     ];
+    if process.is_elected {
+        arguments.push("--leader-elect");
+    }
     let options = RunArgs::try_parse_from(arguments)?.options(|name| match name {
         "POD_NAMESPACE" => Some("operator".to_owned()),
         "POD_NAME" => Some(process.name.clone()),
         _ => None,
     });
     let charts = Charts::load(&process.directory.join("watches.yaml"), |chart| chart)?;
-    let stop = CancellationToken::new();
-    let client = Client::new(process.transport.clone(), "operator");
+    let client = Client::new(process.transport, "operator");
     let manager = charts
         .watch_files(false)
         .add_to(Manager::new(options).network(client));
-    let asked = stop.clone();
-    let running = manager.run_until(stop);
-    let asking = async {
-        drop(process.stop.wait_for(|stop| *stop).await);
-        asked.cancel();
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        biased;
-        () = asking => Ok(()),
-        ended = running => Ok(ended?),
-    }
+    Ok(manager.run_until(process.stop).await?)
 }
 
 fn project() -> Project {
@@ -81,7 +71,18 @@ fn project() -> Project {
         Field::new("space", [Value::Null, json!(true)]),
         Field::new("definition", [Value::Null, json!(true)]),
         Field::new("generated", [Value::Null, json!("plain")]),
-        Field::new("task", [Value::Null, json!("always"), json!("once")]),
+        Field::new(
+            "task",
+            [
+                Value::Null,
+                json!("always"),
+                json!("once"),
+                json!("after"),
+                json!("delete"),
+            ],
+        ),
+        Field::new("kept", [Value::Null, json!(true)]),
+        Field::new("list", [Value::Null, json!(true)]),
         Field::new("valid", [Value::Null, json!(false)]),
     ];
     let web = |name: &str| Custom {
@@ -93,8 +94,12 @@ fn project() -> Project {
         ..Custom::new("demo.example.com/v1", "Web", "team", name)
     };
     Project {
-        versions: vec![directory.join("one"), directory.join("two")],
-        objects: vec![namespace("operator"), namespace("team"), definition],
+        versions: ["one", "two", "three"]
+            .map(|version| directory.join(version))
+            .to_vec(),
+        objects: vec![namespace("operator")],
+        replaced: vec![namespace("team"), definition],
+        elects: true,
         resources: vec![web("a"), web("b")],
         others: vec![
             json!({"apiVersion": "a.example.com/v1", "kind": "Page", "metadata": {"name": "mine", "namespace": "team"}}),
@@ -173,11 +178,11 @@ fn histories_of_former_defects_end_like_a_fresh_install() {
 
 #[test]
 fn a_program_that_does_nothing_after_a_restart_is_found() {
-    let lazy = |mut process: Process| async move {
+    let lazy = |process: Process| async move {
         if process.name == "process-1" {
             return operator(process).await;
         }
-        process.stop.wait_for(|stop| *stop).await?;
+        process.stop.cancelled().await;
         Ok(())
     };
     let simulation = Simulation::new(lazy, project()).unwrap();

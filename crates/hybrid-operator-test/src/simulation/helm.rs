@@ -1,0 +1,213 @@
+//! The command `helm`, as people use it beside the program.
+
+use std::io::{Read, Write};
+
+use anyhow::Context;
+use data_encoding::BASE64;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use http::Method;
+use json_patch::merge;
+use serde_json::{Value, json};
+
+use super::history::{Helm, Named, Propagation};
+use super::permitted::is_kept;
+use super::snapshot::RECORD;
+use super::world::World;
+
+impl World {
+    /// Runs a command on the release of a custom resource.
+    pub(super) async fn helm(&mut self, custom: &Named, command: Helm) -> anyhow::Result<()> {
+        let records = self.records(custom);
+        let Some(last) = records.last() else {
+            return Ok(());
+        };
+        if label(last, "status").starts_with("pending") || label(last, "status") == "uninstalling" {
+            return Ok(());
+        }
+        match command {
+            Helm::Uninstall => self.helm_uninstall(custom, &records).await,
+            Helm::Rollback => {
+                let former = records.iter().rev().skip(1);
+                let mut former = former.filter(|record| label(record, "status") == "superseded");
+                match former.next() {
+                    Some(former) => self.helm_rollback(custom, last, former).await,
+                    None => Ok(()),
+                }
+            }
+            Helm::Interrupted => {
+                let record = next(last, last, "pending-upgrade")?;
+                self.create(&record).await?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the records of a release by their revisions.
+    fn records(&self, release: &Named) -> Vec<Value> {
+        let mut records = self.server.objects();
+        records.retain(|object| {
+            object.get("type") == Some(&json!(RECORD))
+                && Named::of(object).namespace == release.namespace
+                && label(object, "name") == release.name
+        });
+        records.sort_by_key(revision);
+        records
+    }
+
+    async fn helm_uninstall(&self, release: &Named, records: &[Value]) -> anyhow::Result<()> {
+        let deployed = records
+            .iter()
+            .rfind(|record| label(record, "status") == "deployed");
+        for object in deployed.map(objects).transpose()?.into_iter().flatten() {
+            if is_kept(&object) {
+                continue;
+            }
+            self.remove(&in_namespace(&object, release)).await?;
+        }
+        for record in records {
+            self.remove(&Named::of(record)).await?;
+        }
+        Ok(())
+    }
+
+    async fn helm_rollback(
+        &self,
+        release: &Named,
+        last: &Value,
+        former: &Value,
+    ) -> anyhow::Result<()> {
+        let (before, after) = (objects(last)?, objects(former)?);
+        // Helm applies no objects whose names are generated.
+        let is_named = |object: &Value| !Named::of(object).name.is_empty();
+        if label(last, "status") != "deployed" || !before.iter().chain(&after).all(is_named) {
+            return Ok(());
+        }
+        self.create(&next(last, former, "pending-rollback")?)
+            .await?;
+        let kept: Vec<Named> = after
+            .iter()
+            .map(|object| in_namespace(object, release))
+            .collect();
+        for (mut object, named) in after.into_iter().zip(&kept) {
+            claim(&mut object, release);
+            if let Some(path) = self.path(named) {
+                let path = format!("{path}?fieldManager=helm&force=true");
+                let body = object.to_string();
+                self.call(Method::PATCH, &path, "application/apply-patch+yaml", &body)
+                    .await?;
+            }
+        }
+        for object in before.iter().filter(|object| !is_kept(object)) {
+            let named = in_namespace(object, release);
+            if !kept.contains(&named) {
+                self.remove(&named).await?;
+            }
+        }
+        let done = next(last, former, "deployed")?;
+        self.replace(&Named::of(&done), |_| Some(done.clone()))
+            .await?;
+        let superseded = with_status(last, "superseded")?;
+        self.replace(&Named::of(last), |_| Some(superseded.clone()))
+            .await
+    }
+
+    async fn remove(&self, named: &Named) -> anyhow::Result<()> {
+        let options = json!({"propagationPolicy": Propagation::Background}).to_string();
+        self.send(Method::DELETE, named, "application/json", &options)
+            .await?;
+        Ok(())
+    }
+}
+
+fn label<'a>(record: &'a Value, name: &str) -> &'a str {
+    let label = record
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(name));
+    label.and_then(Value::as_str).unwrap_or_default()
+}
+
+fn revision(record: &Value) -> u64 {
+    label(record, "version").parse().unwrap_or_default()
+}
+
+/// Returns the record of the revision after the last one, with the content of a former one. Helm copies labels.
+fn next(last: &Value, content: &Value, status: &str) -> anyhow::Result<Value> {
+    let number = revision(last) + 1;
+    let mut release = decode(content).context("a record cannot be read")?;
+    merge(&mut release, &json!({"version": number}));
+    let mut labels = content
+        .pointer("/metadata/labels")
+        .cloned()
+        .unwrap_or_default();
+    merge(&mut labels, &json!({"version": number.to_string()}));
+    let name = format!("sh.helm.release.v1.{}.v{number}", label(last, "name"));
+    let namespace = Named::of(last).namespace;
+    let record = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": RECORD,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "data": {"release": encode(&release)?},
+    });
+    with_status(&record, status)
+}
+
+fn with_status(record: &Value, status: &str) -> anyhow::Result<Value> {
+    let mut release = decode(record).context("a record cannot be read")?;
+    merge(&mut release, &json!({"info": {"status": status}}));
+    let mut record = record.clone();
+    let changed = json!({
+        "metadata": {"labels": {"status": status}},
+        "data": {"release": encode(&release)?},
+    });
+    merge(&mut record, &changed);
+    Ok(record)
+}
+
+/// Returns the objects of a revision without its hooks.
+fn objects(record: &Value) -> anyhow::Result<Vec<Value>> {
+    let release = decode(record).context("a record cannot be read")?;
+    let manifest = release
+        .get("manifest")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let mut objects: Vec<Value> = go_yaml::documents(manifest.as_bytes())?;
+    objects.retain(Value::is_object);
+    Ok(objects)
+}
+
+/// Marks an object as one of a release.
+fn claim(object: &mut Value, release: &Named) {
+    let marks = json!({"metadata": {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {
+            "meta.helm.sh/release-name": release.name,
+            "meta.helm.sh/release-namespace": release.namespace,
+        },
+    }});
+    merge(object, &marks);
+}
+
+fn in_namespace(object: &Value, release: &Named) -> Named {
+    let mut named = Named::of(object);
+    if named.namespace.is_empty() {
+        named.namespace.clone_from(&release.namespace);
+    }
+    named
+}
+
+/// Returns the release of a record.
+pub(super) fn decode(record: &Value) -> Option<Value> {
+    let data = record.pointer("/data/release")?.as_str()?;
+    let outer = BASE64.decode(data.as_bytes()).ok()?;
+    let inner = BASE64.decode(&outer).ok()?;
+    let mut json = Vec::new();
+    GzDecoder::new(&*inner).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+fn encode(release: &Value) -> anyhow::Result<String> {
+    let mut zipped = GzEncoder::new(Vec::new(), Compression::fast());
+    zipped.write_all(release.to_string().as_bytes())?;
+    Ok(BASE64.encode(BASE64.encode(&zipped.finish()?).as_bytes()))
+}

@@ -1,0 +1,322 @@
+//! The deeds of people.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::history::{Action, Named, Propagation};
+use super::snapshot::{RECORD, title, title_of};
+use super::world::World;
+
+/// Time within which the finalizers of a custom resource that was replaced are back.
+const FINALIZED_WITHIN: Duration = Duration::from_mins(5);
+
+/// Time within which a namespace or a definition that is being deleted is gone.
+const RESTORED_WITHIN: Duration = Duration::from_mins(15);
+
+/// Finalizer of people.
+const HOLD: &str = "people.example.com/hold";
+
+impl World {
+    /// Does what people do.
+    pub(super) async fn act(&mut self, action: &Action) -> anyhow::Result<()> {
+        match action {
+            Action::Apply(object) => self.apply(object).await?,
+            Action::Put(object) => self.put(object).await?,
+            Action::Recreate(object) => self.recreate(object).await?,
+            Action::Create(object) => {
+                let code = self.create(object).await?;
+                if code == 201 && !self.project.replaced.contains(object) {
+                    self.others.insert(title(object), object.clone());
+                }
+            }
+            Action::Delete(named, propagation) => self.delete(named, *propagation).await?,
+            Action::Spoil(named, which) => self.spoil(named, *which).await?,
+            Action::Scale(named, replicas) => self.scale(named, *replicas).await?,
+            Action::Hold(named) => self.hold(named).await?,
+            Action::Helm(custom, command) => self.helm(custom, *command).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes all finalizers of people away.
+    pub(super) async fn free(&mut self) -> anyhow::Result<()> {
+        for named in std::mem::take(&mut self.held) {
+            self.replace(&named, |live| {
+                let mut changed = live.clone();
+                let finalizers = changed.pointer_mut("/metadata/finalizers")?;
+                finalizers.as_array_mut()?.retain(|item| item != HOLD);
+                Some(changed)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Creates what is missing of what was there from the beginning, once it is gone.
+    pub(super) async fn restore(&mut self) -> anyhow::Result<()> {
+        for object in self.project.replaced.clone() {
+            let named = Named::of(&object);
+            for _ in 0..RESTORED_WITHIN.as_secs() {
+                self.create(&object).await?;
+                let (code, live) = self
+                    .send(Method::GET, &named, "application/json", "")
+                    .await?;
+                if code == 200 && live.pointer("/metadata/deletionTimestamp").is_none() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                self.check().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a finalizer of people to an object.
+    async fn hold(&mut self, named: &Named) -> anyhow::Result<()> {
+        self.held.insert(named.clone());
+        self.replace(named, |live| {
+            let metadata = live.get("metadata")?;
+            if metadata.get("deletionTimestamp").is_some() {
+                return None;
+            }
+            let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+            let mut finalizers = finalizers.cloned().unwrap_or_default();
+            finalizers.push(HOLD.into());
+            let mut changed = live.clone();
+            let metadata = changed.get_mut("metadata")?.as_object_mut()?;
+            metadata.insert("finalizers".to_owned(), finalizers.into());
+            Some(changed)
+        })
+        .await
+    }
+
+    async fn recreate(&mut self, object: &Value) -> anyhow::Result<()> {
+        self.delete(&Named::of(object), Propagation::Background)
+            .await?;
+        let mut code = 0;
+        for _ in 0..600 {
+            code = self.create(object).await?;
+            if code != 409 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if code == 201 {
+            self.past.remove(&title(object));
+            self.remember(object);
+        }
+        Ok(())
+    }
+
+    /// Sets a number of replicas, as `kubectl scale` does.
+    async fn scale(&mut self, named: &Named, replicas: u32) -> anyhow::Result<()> {
+        let Some(path) = self.path(named) else {
+            return Ok(());
+        };
+        let written = (title_of(named), "/spec/replicas".to_owned());
+        self.written.insert(written);
+        let body = json!({"spec": {"replicas": replicas}}).to_string();
+        let path = format!("{path}/scale?fieldManager=kubectl");
+        self.call(Method::PATCH, &path, "application/merge-patch+json", &body)
+            .await?;
+        Ok(())
+    }
+
+    /// Creates an object; returns the code of the answer.
+    pub(super) async fn create(&self, object: &Value) -> anyhow::Result<u16> {
+        let mut named = Named::of(object);
+        named.name.clear();
+        let Some(path) = self.path(&named) else {
+            return Ok(404);
+        };
+        let (code, answer) = self
+            .call(Method::POST, &path, "application/json", &object.to_string())
+            .await?;
+        if code == 422 || code == 400 {
+            bail!("cannot create {}: {answer}", title(object));
+        }
+        Ok(code)
+    }
+
+    async fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
+        let code = self.create(object).await?;
+        if code == 409 {
+            self.replace(&Named::of(object), |live| {
+                let mut changed = live.clone();
+                let spec = object.get("spec").cloned().unwrap_or_default();
+                changed.as_object_mut()?.insert("spec".to_owned(), spec);
+                let annotations = object.pointer("/metadata/annotations").cloned();
+                let metadata = changed.get_mut("metadata")?.as_object_mut()?;
+                match annotations {
+                    Some(annotations) => metadata.insert("annotations".to_owned(), annotations),
+                    None => metadata.remove("annotations"),
+                };
+                Some(changed)
+            })
+            .await?;
+        } else if code == 201 {
+            self.past.remove(&title(object));
+        } else if matches!(code, 403 | 404) {
+            // Its namespace or its definition is gone, or is being deleted.
+            return Ok(());
+        } else {
+            bail!("cannot create {}: {code}", title(object));
+        }
+        self.remember(object);
+        Ok(())
+    }
+
+    /// Replaces a custom resource by a PUT without its finalizers, and waits until they are back: what is deleted
+    /// before is lost to any program. Neither is anything replaced that is being deleted, or while the program is
+    /// down.
+    async fn put(&mut self, object: &Value) -> anyhow::Result<()> {
+        let named = Named::of(object);
+        let is_deleted = |live: &Value| live.pointer("/metadata/deletionTimestamp").is_some();
+        if !self.runs() {
+            return Ok(());
+        }
+        self.replace(&named, |live| (!is_deleted(live)).then(|| object.clone()))
+            .await?;
+        self.remember(object);
+        for _ in 0..FINALIZED_WITHIN.as_secs() {
+            let (code, live) = self
+                .send(Method::GET, &named, "application/json", "")
+                .await?;
+            if code == 404 || live.pointer("/metadata/finalizers").is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+
+    /// Replaces an object that exists, as `kubectl replace` does: with its resource version, and again if
+    /// it changes in between.
+    pub(super) async fn replace(
+        &self,
+        named: &Named,
+        changed: impl Fn(&Value) -> Option<Value>,
+    ) -> anyhow::Result<()> {
+        for _ in 0..100 {
+            let (code, live) = self
+                .send(Method::GET, named, "application/json", "")
+                .await?;
+            let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
+                return Ok(());
+            };
+            let version = live.pointer("/metadata/resourceVersion").cloned();
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("resourceVersion".to_owned(), version.unwrap_or_default());
+            }
+            let (code, answer) = self
+                .send(Method::PUT, named, "application/json", &object.to_string())
+                .await?;
+            match code {
+                409 => {}
+                200 | 404 => return Ok(()),
+                _ => bail!("cannot replace {named:?}: {code} {answer}"),
+            }
+        }
+        bail!("{named:?} keeps changing")
+    }
+
+    /// Remembers a specification that a custom resource has had.
+    fn remember(&mut self, object: &Value) {
+        if !self.customs().contains(&Named::of(object).kind) {
+            return;
+        }
+        let spec = object.get("spec").cloned().unwrap_or_default();
+        let state = (self.version(), spec);
+        self.past.entry(title(object)).or_default().push(state);
+    }
+
+    async fn delete(&mut self, named: &Named, propagation: Propagation) -> anyhow::Result<()> {
+        self.others.retain(|_, object| {
+            let other = Named::of(object);
+            other != *named && !holds(named, &other)
+        });
+        let options = json!({"propagationPolicy": propagation}).to_string();
+        self.send(Method::DELETE, named, "application/json", &options)
+            .await?;
+        Ok(())
+    }
+
+    /// Changes one text or number below `data`, `spec`, or the labels of an object.
+    async fn spoil(&mut self, named: &Named, which: u64) -> anyhow::Result<()> {
+        let (code, object) = self
+            .send(Method::GET, named, "application/json", "")
+            .await?;
+        // Nothing restores the content of a record that somebody overwrites, and the server models few changes
+        // of definitions.
+        let is_record = object.get("type") == Some(&json!(RECORD));
+        if code != 200 || is_record || named.kind == "CustomResourceDefinition" {
+            return Ok(());
+        }
+        let mut leaves = Vec::new();
+        for place in ["/data", "/spec", "/rules", "/metadata/labels"] {
+            if let Some(value) = object.pointer(place) {
+                collect_leaves(place, value, &mut leaves);
+            }
+        }
+        let count = u64::try_from(leaves.len()).unwrap_or(1).max(1);
+        let index = usize::try_from(which % count).unwrap_or_default();
+        let Some((path, value)) = leaves.get(index) else {
+            return Ok(());
+        };
+        let changed = match value {
+            Value::Number(number) => json!(number.as_i64().unwrap_or_default() + 1),
+            Value::Bool(yes) => json!(!yes),
+            _ if path.starts_with("/data") && named.kind == "Secret" => json!("c3BvaWxlZA=="),
+            _ => json!("spoiled"),
+        };
+        self.written.insert((title(&object), path.clone()));
+        let operations = json!([{"op": "replace", "path": path, "value": changed}]).to_string();
+        self.send(
+            Method::PATCH,
+            named,
+            "application/json-patch+json",
+            &operations,
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+/// Returns whether an object is deleted with another one: with its namespace, or with its kind.
+pub(super) fn holds(container: &Named, named: &Named) -> bool {
+    match container.kind.as_str() {
+        "Namespace" => named.namespace == container.name,
+        "CustomResourceDefinition" => {
+            let group = container.name.split_once('.').map(|(_, group)| group);
+            group == named.api_version.split_once('/').map(|(group, _)| group)
+        }
+        _ => false,
+    }
+}
+
+fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                collect_leaves(&format!("{path}/{name}"), value, leaves);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                collect_leaves(&format!("{path}/{index}"), value, leaves);
+            }
+        }
+        // A label with a domain says whose the object is.
+        _ if path.starts_with("/metadata/labels/") && path.contains("~1") => {}
+        // Another key in a list is an item of somebody else beside the one that comes back.
+        _ if ["/name", "/port", "/protocol"]
+            .iter()
+            .any(|key| path.ends_with(key)) => {}
+        value => leaves.push((path.to_owned(), value.clone())),
+    }
+}

@@ -1,0 +1,197 @@
+//! Differences from a fresh install that are permitted.
+
+use serde_json::{Value, json};
+
+use super::history::Named;
+use super::snapshot::{Difference, Snapshot};
+use super::world::World;
+
+/// A reason for which a cluster may differ from a fresh install. Two more follow from the way in which fresh
+/// installs are made: an upgrade that fails is rolled back, and random values differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Permitted {
+    Hook,
+    ContentOfOthers,
+    Kept,
+    Addition,
+    Autoscaler,
+    LostRecord,
+}
+
+const ALL: [Permitted; 6] = [
+    Permitted::Hook,
+    Permitted::ContentOfOthers,
+    Permitted::Kept,
+    Permitted::Addition,
+    Permitted::Autoscaler,
+    Permitted::LostRecord,
+];
+
+/// Differences in what belongs to a custom resource, or in what belongs to none.
+pub(super) struct Case<'a> {
+    pub(super) world: &'a World,
+    pub(super) live: &'a Snapshot,
+    /// The fresh install.
+    pub(super) fresh: &'a Snapshot,
+    /// Whether there is a custom resource.
+    pub(super) is_custom_left: bool,
+}
+
+impl Case<'_> {
+    pub(super) fn is_permitted(&self, difference: &Difference) -> bool {
+        ALL.iter().any(|reason| reason.covers(self, difference))
+    }
+}
+
+impl Permitted {
+    /// Returns the sentence of the documentation.
+    #[cfg(test)]
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Hook => {
+                "Objects of hooks without a delete policy stay as long as the custom resource, and are not repaired."
+            }
+            Self::ContentOfOthers => {
+                "A namespace or a definition with objects of others in it outlives its release, and a condition says so."
+            }
+            Self::Kept => "An object with `helm.sh/resource-policy: keep` outlives its release.",
+            Self::Addition => {
+                "A field that others have set, and that the chart does not set, stays."
+            }
+            Self::Autoscaler => "The number of replicas is left to an autoscaler.",
+            Self::LostRecord => {
+                "If others delete the record of a revision while it is replaced, the objects stay that only this revision had."
+            }
+        }
+    }
+
+    /// Returns whether a difference is one of these.
+    fn covers(self, case: &Case<'_>, difference: &Difference) -> bool {
+        let Difference {
+            object: title,
+            path,
+            expected,
+            found,
+        } = difference;
+        let world = case.world;
+        let is_left = expected.is_none() && path.is_empty();
+        match self {
+            Self::Hook if is_left => case.is_custom_left && found.as_ref().is_some_and(is_hook),
+            Self::Hook => {
+                let fresh = case.fresh.objects.get(title);
+                fresh.is_some_and(is_hook) && world.touched.contains(title)
+            }
+            Self::ContentOfOthers if is_left => holds_others(world, title),
+            Self::ContentOfOthers => {
+                let mut live = case.live.objects.keys();
+                says_that_something_is_left(difference)
+                    && live.any(|title| holds_others(world, title))
+            }
+            Self::Kept if is_left => found.as_ref().is_some_and(is_kept),
+            Self::Kept => {
+                let mut live = case.live.objects.iter();
+                says_that_something_is_left(difference)
+                    && live.any(|(title, object)| {
+                        is_kept(object) && !case.fresh.objects.contains_key(title)
+                    })
+            }
+            Self::Addition => {
+                let mut written = world.written.iter().filter(|(object, _)| object == title);
+                expected.is_none()
+                    && !path.is_empty()
+                    && written.any(|(_, written)| {
+                        written == path || written.starts_with(&format!("{path}/"))
+                    })
+            }
+            Self::Autoscaler => path == "/spec/replicas" && is_autoscaled(case.live, title),
+            Self::LostRecord => {
+                let name = |annotation: &str| {
+                    let path = format!("/metadata/annotations/meta.helm.sh~1{annotation}");
+                    found.as_ref()?.pointer(&path)?.as_str()
+                };
+                is_left
+                    && name("release-namespace")
+                        .zip(name("release-name"))
+                        .is_some_and(|(namespace, name)| {
+                            let record = format!("Secret {namespace}/sh.helm.release.v1.{name}.v");
+                            let mut touched = world.touched.iter();
+                            touched.any(|touched| touched.starts_with(&record))
+                        })
+            }
+        }
+    }
+}
+
+/// Returns whether a difference is a condition that names objects that were not deleted.
+fn says_that_something_is_left(difference: &Difference) -> bool {
+    let found = difference.found.as_ref();
+    difference.path == "/status/conditions/NotAsRendered"
+        && found.and_then(|found| found.get("reason")) == Some(&json!("ObjectLeft"))
+}
+
+/// Returns whether an object is to outlive its release.
+pub(super) fn is_kept(object: &Value) -> bool {
+    let policy = object.pointer("/metadata/annotations/helm.sh~1resource-policy");
+    policy == Some(&json!("keep"))
+}
+
+/// Returns whether an object is one of a hook.
+fn is_hook(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some())
+}
+
+/// Returns whether an autoscaler names an object.
+fn is_autoscaled(live: &Snapshot, title: &str) -> bool {
+    let Some((kind, name)) = title.split_once(' ') else {
+        return false;
+    };
+    let kind = kind.split('.').next().unwrap_or_default();
+    let (namespace, name) = name.split_once('/').unwrap_or_default();
+    let scaler = format!("HorizontalPodAutoscaler.autoscaling {namespace}/");
+    live.objects.iter().any(|(title, object)| {
+        let target = object.pointer("/spec/scaleTargetRef");
+        title.starts_with(&scaler)
+            && target.is_some_and(|target| {
+                target.get("kind") == Some(&json!(kind)) && target.get("name") == Some(&json!(name))
+            })
+    })
+}
+
+/// Returns whether something is a namespace or a definition with objects of other people in it, or what the
+/// cluster itself makes for it.
+fn holds_others(world: &World, title: &str) -> bool {
+    world.others.values().map(Named::of).any(|other| {
+        let namespace = &other.namespace;
+        let group = other.api_version.split('/').next().unwrap_or_default();
+        let in_namespace = format!(" {namespace}/");
+        let of_the_cluster = ["default", "kube-root-ca.crt"];
+        title == format!("Namespace /{namespace}")
+            || title
+                .split_once(&in_namespace)
+                .is_some_and(|(_, name)| of_the_cluster.contains(&name))
+            || title == format!("APIService.apiregistration.k8s.io /v1.{group}")
+            || title.starts_with("CustomResourceDefinition.")
+                && title.ends_with(&format!(".{group}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_book_lists_what_is_permitted() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+        let page = std::fs::read_to_string(page).unwrap().replace('\n', " ");
+        for reason in ALL {
+            assert!(
+                page.contains(reason.sentence()),
+                "{reason:?}: {}",
+                reason.sentence()
+            );
+        }
+    }
+}

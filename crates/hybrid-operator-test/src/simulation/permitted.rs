@@ -16,15 +16,17 @@ enum Permitted {
     Addition,
     Autoscaler,
     LostRecord,
+    LateRecord,
 }
 
-const ALL: [Permitted; 6] = [
+const ALL: [Permitted; 7] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
     Permitted::Addition,
     Permitted::Autoscaler,
     Permitted::LostRecord,
+    Permitted::LateRecord,
 ];
 
 /// Differences in what belongs to a custom resource, or in what belongs to none.
@@ -59,6 +61,9 @@ impl Permitted {
                 "A field that others have set, and that the chart does not set, stays."
             }
             Self::Autoscaler => "The number of replicas is left to an autoscaler.",
+            Self::LateRecord => {
+                "A pending record that `helm` writes during the uninstall of its release stays."
+            }
             Self::LostRecord => {
                 "If others delete the record of a revision while it is replaced, the objects stay that only this revision had."
             }
@@ -104,6 +109,16 @@ impl Permitted {
                     })
             }
             Self::Autoscaler => path == "/spec/replicas" && is_autoscaled(case.live, title),
+            Self::LateRecord => {
+                let statuses = found
+                    .as_ref()
+                    .and_then(|found| found.get("statuses")?.as_object());
+                let is_pending = |status: &String| status.starts_with("pending-");
+                is_left
+                    && title.starts_with("Release ")
+                    && world.touched.contains(title)
+                    && statuses.is_some_and(|statuses| statuses.keys().all(is_pending))
+            }
             Self::LostRecord => {
                 let name = |annotation: &str| {
                     let path = format!("/metadata/annotations/meta.helm.sh~1{annotation}");

@@ -34,10 +34,14 @@ pub(super) fn history(seed: u64, project: &Project, targets: &[Named]) -> Histor
         }
     }
     let count = drawing.random.usize(1..=MAX_STEPS);
-    for _ in 0..count {
-        let action = drawing.action();
-        let after = drawing.after();
-        steps.push(Step { after, action });
+    while steps.len() < count {
+        if drawing.random.u8(0..4) == 0 {
+            steps.extend(drawing.pattern());
+        } else {
+            let action = drawing.action();
+            let after = drawing.after();
+            steps.push(Step { after, action });
+        }
     }
     let elects = project.elects && drawing.random.u8(0..4) == 0;
     History {
@@ -131,6 +135,57 @@ impl Drawing<'_> {
             user.vary(&mut self.random);
         }
         user.object()
+    }
+
+    /// Returns steps that single actions are unlikely to be.
+    fn pattern(&mut self) -> Vec<Step> {
+        let step = |after, action| Step { after, action };
+        let requests = self.random.u32(0..30);
+        let before = self.wish(false);
+        let changed = self.wish(true);
+        match self.random.u8(0..4) {
+            // A change that is interrupted.
+            0 => {
+                let end = if self.random.bool() {
+                    Action::Kill
+                } else {
+                    Action::Crash
+                };
+                vec![
+                    step(After::Rest, Action::Apply(changed)),
+                    step(After::Requests(requests), end),
+                ]
+            }
+            // A change of which an answer is lost, and that is taken back.
+            1 => {
+                let writes = self.random.u32(0..12);
+                vec![
+                    step(
+                        After::Rest,
+                        Action::Fault(Requests::Writes, writes, Fault::AnswerLost),
+                    ),
+                    step(After::Time(0), Action::Apply(changed)),
+                    step(After::Requests(requests), Action::Apply(before)),
+                ]
+            }
+            // What happens while the program is down.
+            2 => vec![
+                step(After::Rest, Action::Crash),
+                step(After::Time(0), self.action()),
+                step(After::Time(1_000), Action::Kill),
+            ],
+            // Something of others, and then a change or the end.
+            _ => {
+                let other = self.random.choice(&self.project.others).cloned();
+                let end = if self.random.bool() {
+                    Action::Apply(changed)
+                } else {
+                    Action::Delete(Named::of(&before), self.propagation())
+                };
+                let other = other.map_or(Action::Wait, Action::Create);
+                vec![step(After::Rest, other), step(After::Rest, end)]
+            }
+        }
     }
 
     fn action(&mut self) -> Action {

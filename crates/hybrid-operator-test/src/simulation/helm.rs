@@ -26,6 +26,16 @@ impl World {
         if label(last, "status").starts_with("pending") || label(last, "status") == "uninstalling" {
             return Ok(());
         }
+        // Helm applies and deletes no objects whose names are generated.
+        for record in &records {
+            let objects = objects(record)?;
+            if objects
+                .iter()
+                .any(|object| Named::of(object).name.is_empty())
+            {
+                return Ok(());
+            }
+        }
         match command {
             Helm::Uninstall => self.helm_uninstall(custom, &records).await,
             Helm::Rollback => {
@@ -79,9 +89,7 @@ impl World {
         former: &Value,
     ) -> anyhow::Result<()> {
         let (before, after) = (objects(last)?, objects(former)?);
-        // Helm applies no objects whose names are generated.
-        let is_named = |object: &Value| !Named::of(object).name.is_empty();
-        if label(last, "status") != "deployed" || !before.iter().chain(&after).all(is_named) {
+        if label(last, "status") != "deployed" {
             return Ok(());
         }
         self.create(&next(last, former, "pending-rollback")?)

@@ -10,6 +10,7 @@ mod replay;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use clap::Parser;
@@ -108,8 +109,12 @@ fn project() -> Project {
     }
 }
 
+/// The simulation of the operator, whose fresh installs the tests share.
+static SIMULATION: LazyLock<Simulation> =
+    LazyLock::new(|| Simulation::new(operator, project()).unwrap());
+
 /// Number of histories of a run without `SEEDS`.
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 100;
 
 /// Returns the seeds `FROM..TO` of a variable of the environment.
 fn seeds(variable: &str) -> Option<Range<u64>> {
@@ -121,11 +126,10 @@ fn seeds(variable: &str) -> Option<Range<u64>> {
 /// Runs the histories of the seeds `SEEDS=FROM..TO` and prints the shortest ones that fail.
 #[test]
 fn histories_end_like_a_fresh_install() {
-    let simulation = Simulation::new(operator, project()).unwrap();
     let seeds = seeds("SEEDS").unwrap_or(0..HISTORIES);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
-    let findings = simulation.search(seeds.clone(), threads).unwrap();
+    let findings = SIMULATION.search(seeds.clone(), threads).unwrap();
     println!(
         "{} histories in {:.1?}",
         seeds.end - seeds.start,
@@ -150,9 +154,8 @@ fn history_of_a_file_ends_like_a_fresh_install() {
     let Ok(file) = std::env::var("HISTORY") else {
         return;
     };
-    let simulation = Simulation::new(operator, project()).unwrap();
     let history = History::read(&std::fs::read_to_string(file).unwrap()).unwrap();
-    if let Some(finding) = simulation.run(&history).unwrap() {
+    if let Some(finding) = SIMULATION.run(&history).unwrap() {
         panic!("{}\n{finding}", finding.log.join("\n"));
     }
 }
@@ -160,7 +163,6 @@ fn history_of_a_file_ends_like_a_fresh_install() {
 /// Each history of `histories/` fails with a defect that the operator once had, which the file names.
 #[test]
 fn histories_of_former_defects_end_like_a_fresh_install() {
-    let simulation = Simulation::new(operator, project()).unwrap();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation/histories");
     let mut count = 0;
     let mut failed = Vec::new();
@@ -168,7 +170,7 @@ fn histories_of_former_defects_end_like_a_fresh_install() {
         let path = entry.unwrap().path();
         let history = History::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
         count += 1;
-        if let Some(finding) = simulation.run(&history).unwrap() {
+        if let Some(finding) = SIMULATION.run(&history).unwrap() {
             failed.push(format!("{}:\n{finding}", path.display()));
         }
     }

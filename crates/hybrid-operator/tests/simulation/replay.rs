@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::{Child, Command, Stdio};
 
-use hybrid_operator_test::simulation::Simulation;
-
-use super::{operator, project, seeds};
+use super::{SIMULATION, seeds};
 
 /// Number of histories of a run without `REPLAYS`.
 const HISTORIES: u64 = 4;
@@ -25,7 +23,7 @@ fn a_history_has_the_same_requests_in_each_run_and_in_each_process() {
     }
     let seeds = seeds("REPLAYS").unwrap_or(0..HISTORIES);
     let second = start(&format!("{}..{}", seeds.start, seeds.end), false);
-    let simulation = Simulation::new(operator, project()).unwrap();
+    let simulation = &*SIMULATION;
     let mut hashes = BTreeMap::new();
     let mut different = Vec::new();
     let mut writes = 0;
@@ -70,7 +68,7 @@ fn a_history_has_the_same_requests_in_each_run_and_in_each_process() {
 
 /// Prints the traces of seeds, the last one first, so that what earlier histories leave in the process differs.
 fn print_traces(seeds: std::ops::Range<u64>) {
-    let simulation = Simulation::new(operator, project()).unwrap();
+    let simulation = &*SIMULATION;
     // The harness of tests leaves a line open.
     println!();
     for seed in seeds.rev() {

@@ -286,3 +286,100 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
     stop.cancel();
     running.await.unwrap().unwrap();
 }
+
+/// Time with which watches show changes in some tests.
+const LAG: Duration = Duration::from_secs(10);
+
+/// Path of the custom resource of tests with late watches.
+const WEB: &str = "/apis/demo.example.com/v1/namespaces/default/webs/a";
+
+/// Returns a server whose watches are late, with a custom resource that has this metadata, and the operator,
+/// which has seen it.
+async fn behind(metadata: &Value) -> (ApiServer, Client, tempfile::TempDir, CancellationToken) {
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 0);
+    let server = ApiServer::new(&Options {
+        lag: LAG..=LAG,
+        ..Options::default()
+    });
+    let people = Client::new(server.service(), "default");
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    create(&people, definitions, &definition()).await;
+    let namespace = json!({"metadata": {"name": "operator"}});
+    create(&people, "/api/v1/namespaces", &namespace).await;
+    tokio::time::sleep(3 * LAG).await;
+    let mut web =
+        json!({"apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"}});
+    json_patch::merge(&mut web, &json!({"metadata": metadata}));
+    let path = WEB.trim_end_matches("/a");
+    create(&people, path, &web).await;
+    tokio::time::sleep(3 * LAG).await;
+    let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
+    let manager = Manager::new(options()).network(server.client("operator"));
+    let manager = charts.watch_files(false).add_to(manager);
+    let stop = CancellationToken::new();
+    tokio::spawn(manager.run_until(stop.clone()));
+    tokio::time::sleep(3 * LAG).await;
+    (server, people, directory, stop)
+}
+
+async fn change(client: &Client, change: &Value) {
+    let patch = http::Request::patch(WEB)
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(&change).unwrap());
+    client.request::<Value>(patch.unwrap()).await.unwrap();
+    tokio::time::sleep(LAG / 5).await;
+}
+
+async fn delete(client: &Client, path: &str) {
+    let delete = http::Request::delete(path).body(Vec::new());
+    client.request::<Value>(delete.unwrap()).await.unwrap();
+}
+
+/// Returns the number of requests of this kind in the namespace of the custom resource.
+fn requests(server: &ApiServer, verb: &str, resource: &str) -> usize {
+    let requests = server.faults().requests();
+    let of = requests.iter().filter(|request| {
+        let in_default = request.namespace.as_deref() == Some("default");
+        in_default && request.verb == verb && request.resource == resource
+    });
+    of.count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_is_not_installed_again_from_a_cache_that_is_older_than_its_uninstall() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let paused = "helm.sdk.operatorframework.io/paused";
+    let metadata = json!({"finalizers": [super::UNINSTALL], "annotations": {paused: "true"}});
+    let (server, people, _directory, _stop) = behind(&metadata).await;
+    // The operator sees the first change when all of them are over, as if another process had uninstalled.
+    change(
+        &people,
+        &json!({"metadata": {"annotations": {paused: null}}}),
+    )
+    .await;
+    change(&people, &json!({"metadata": {"finalizers": null}})).await;
+    delete(&people, WEB).await;
+    tokio::time::sleep(10 * LAG).await;
+    assert!(requests(&server, "get", "webs") > 0, "it does not look");
+    let installs = requests(&server, "create", "secrets");
+    assert_eq!(installs, 0, "it installs the release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_resources_are_forgotten_once_their_kind_is_gone() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let (server, people, _directory, _stop) = behind(&json!({})).await;
+    // The custom resource goes with its kind, but no answer and no event says so.
+    server.faults().inject_with(|request| {
+        let is_last = request.verb == "patch" && request.resource == "webs";
+        is_last.then_some(Fault::AnswerLost)
+    });
+    let definition =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webs.demo.example.com";
+    delete(&people, definition).await;
+    tokio::time::sleep(6 * LAG).await;
+    let before = requests(&server, "get", "webs");
+    tokio::time::sleep(360 * LAG).await;
+    assert_eq!(requests(&server, "get", "webs"), before);
+}

@@ -34,7 +34,7 @@ struct State<T> {
     version: u64,
 }
 
-/// Those that wait, in their order.
+/// Waiting tasks, in their order.
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,

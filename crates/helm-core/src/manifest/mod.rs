@@ -204,7 +204,7 @@ pub fn parse_objects(manifest: &str) -> Result<Vec<ManifestObject>, ManifestErro
 /// Returns the objects of a file of `crds/` as [`parse_objects`] does.
 ///
 /// # Errors
-/// Those of [`parse_objects`], and [`ManifestError::List`] if it has a list that Helm does not create.
+/// The errors of [`parse_objects`], and [`ManifestError::List`] for a list that Helm does not create.
 pub fn parse_definitions(manifest: &str) -> Result<Vec<ManifestObject>, ManifestError> {
     for (index, text) in split(manifest).enumerate() {
         let problem = yaml::parse(text)

@@ -72,10 +72,9 @@ impl Memories {
         if is_former {
             forget();
         }
-        let memory = known.filter(|_| !is_former).unwrap_or_else(|| Memory {
-            uid: uid.to_owned(),
-            ..Memory::default()
-        });
+        let memory = known
+            .filter(|_| !is_former)
+            .unwrap_or_else(|| Memory::new(uid));
         Remembered {
             memories: self,
             key: key.clone(),
@@ -185,6 +184,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Returns a memory without any knowledge of the custom resource with this uid.
+    pub(super) fn new(uid: &str) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Forgets what depends on the chart and its options if they have changed.
     pub(super) fn for_setup(&mut self, version: u64) {
         if self.setup != version {

@@ -56,6 +56,7 @@ mod repairs;
 mod repetition;
 mod report;
 mod resources;
+mod retried;
 mod router;
 mod setup;
 mod status;
@@ -63,11 +64,12 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod traced;
-mod unlocated;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use tokio::time::Instant;
@@ -100,9 +102,11 @@ use desired::{Desired, desired};
 use events::Notices;
 pub(crate) use finalizer::FINALIZER as UNINSTALL;
 use memory::{Memories, Memory};
+use message::Message;
 use observe::Observation;
 use report::{Attempt, Report};
 use setup::Setup;
+use status::chain;
 use subject::Subject;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
@@ -137,14 +141,40 @@ impl Reconcile for HelmReconciler {
             let reconcile = self.reconcile_release(&resource, &mut memory, request.pause);
             let reconcile = Box::pin(reconcile.instrument(span));
             let tracer = &self.access.tracer;
-            let outcome = tracer.attempt(&mut history, &resource, reconcile).await;
-            memory.traced = history;
-            outcome
+            let attempt = AssertUnwindSafe(tracer.attempt(&mut history, &resource, reconcile));
+            match attempt.catch_unwind().await {
+                Ok(outcome) => {
+                    memory.traced = history;
+                    outcome
+                }
+                Err(panic) => {
+                    // What it knew may be half done, also if it is cancelled before the status is written.
+                    *memory = Memory::new(uid);
+                    self.tell_of_panic(&request, uid).await;
+                    // The worker counts and logs it.
+                    resume_unwind(panic)
+                }
+            }
         })
     }
 }
 
 impl HelmReconciler {
+    /// Says in the status of the custom resource with this uid that its reconcile panicked. The message of the
+    /// panic may quote values.
+    async fn tell_of_panic(&self, request: &Request, uid: &str) {
+        let known = self.access.resources.get(&request.key);
+        let known = known.filter(|known| known.metadata.uid.as_deref() == Some(uid));
+        let Some(resource) = known else { return };
+        let cause =
+            Message::from("the reconcile panicked; the log of the operator has the message");
+        let told = retried::report(&self.setup, &self.access, &resource, &cause, request.pause);
+        if let Err(error) = told.await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, "cannot write that the reconcile panicked");
+        }
+    }
+
     /// Reconciles the release of one custom resource. `pause` is the longest time until the next attempt
     /// if this one fails.
     async fn reconcile_release(
@@ -161,7 +191,9 @@ impl HelmReconciler {
         let subject = match Subject::of(resource, setup, access) {
             Ok(subject) => subject,
             Err(error) => {
-                unlocated::report(setup, access, resource, &error, pause).await?;
+                // These errors name namespaces and kinds of storage.
+                let cause = Message::from(chain(&error));
+                retried::report(setup, access, resource, &cause, pause).await?;
                 return Err(error.into());
             }
         };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
@@ -10,12 +11,15 @@ use hybrid_operator_test::fault::Fault;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ATTEMPT_WITHIN, Chart, Charts, Component, install};
-use crate::manager::Manager;
+use super::{ATTEMPT_WITHIN, Chart, Charts, Component, HelmController, install};
+use crate::manager::{Manager, ManagerError};
 use crate::native;
 use crate::options::RunArgs;
 
@@ -87,14 +91,18 @@ fn slow_writes(server: &ApiServer) {
     });
 }
 
-const ARGUMENTS: [&str; 3] = [
-    "run",
-    "--metrics-bind-address=0",
-    "--health-probe-bind-address=0",
-];
+/// Path of the custom resource of most tests.
+const WEB: &str = "/apis/demo.example.com/v1/namespaces/default/webs/a";
+
+const PROBES: &str = "--health-probe-bind-address=0";
+const ARGUMENTS: [&str; 3] = ["run", "--metrics-bind-address=0", PROBES];
 
 fn options() -> crate::options::Options {
-    let options = RunArgs::try_parse_from(ARGUMENTS).unwrap();
+    options_of(ARGUMENTS)
+}
+
+fn options_of(arguments: [&str; 3]) -> crate::options::Options {
+    let options = RunArgs::try_parse_from(arguments).unwrap();
     options.options(|name| (name == "POD_NAMESPACE").then(|| "operator".to_owned()))
 }
 
@@ -103,13 +111,52 @@ async fn create(client: &Client, path: &str, object: &Value) {
     client.request::<Value>(request.unwrap()).await.unwrap();
 }
 
+/// Returns a server with a custom resource, and a client of people.
+async fn served() -> (ApiServer, Client) {
+    let server = ApiServer::new(&Options::default());
+    let people = Client::new(server.service(), "default");
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    create(&people, definitions, &definition()).await;
+    let namespace = json!({"metadata": {"name": "operator"}});
+    create(&people, "/api/v1/namespaces", &namespace).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let web =
+        json!({"apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"}});
+    let path = WEB.trim_end_matches("/a");
+    create(&people, path, &web).await;
+    (server, people)
+}
+
+/// Runs the operator until the token is cancelled.
+fn operate(
+    server: &ApiServer,
+    charts: Charts,
+    options: crate::options::Options,
+) -> (CancellationToken, JoinHandle<Result<(), ManagerError>>) {
+    let manager = Manager::new(options).network(server.client("operator"));
+    let manager = charts.watch_files(false).add_to(manager);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    (stop, running)
+}
+
+/// Waits for a `Ready` of the custom resource that holds, for no longer than an attempt takes.
+async fn ready_when(client: &Client, holds: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    let mut last = None;
+    while begun.elapsed() < ATTEMPT_WITHIN {
+        last = ready(client).await;
+        if let Some(ready) = last.take_if(|ready| holds(ready)) {
+            return ready;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!("{last:?}");
+}
+
 /// Returns the condition `Ready` of the custom resource.
 async fn ready(client: &Client) -> Option<Value> {
-    ready_of(
-        client,
-        "/apis/demo.example.com/v1/namespaces/default/webs/a",
-    )
-    .await
+    ready_of(client, WEB).await
 }
 
 async fn ready_of(client: &Client, path: &str) -> Option<Value> {
@@ -127,29 +174,10 @@ async fn attempt_that_is_cut_off_is_told_with_its_step_and_the_next_one_goes_on(
     let _simulated = host::simulate(Clock(Instant::now()));
     let directory = tempfile::tempdir().unwrap();
     write_chart(directory.path(), 8);
-    let server = ApiServer::new(&Options::default());
-    let people = Client::new(server.service(), "default");
-    create(
-        &people,
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        &definition(),
-    )
-    .await;
-    let namespace = json!({"metadata": {"name": "operator"}});
-    create(&people, "/api/v1/namespaces", &namespace).await;
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let web = json!({
-        "apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"},
-    });
-    let path = "/apis/demo.example.com/v1/namespaces/default/webs";
-    create(&people, path, &web).await;
-
+    let (server, people) = served().await;
     slow_writes(&server);
     let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
-    let manager = Manager::new(options()).network(server.client("operator"));
-    let manager = charts.watch_files(false).add_to(manager);
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(manager.run_until(stop.clone()));
+    let (stop, running) = operate(&server, charts, options());
 
     let begun = Instant::now();
     let mut told = None;
@@ -197,6 +225,50 @@ async fn attempt_that_is_cut_off_is_told_with_its_step_and_the_next_one_goes_on(
     stop.cancel();
     running.await.unwrap().unwrap();
     assert_eq!(server.unmodelled(), Vec::<String>::new());
+}
+
+/// Returns what the operator answers to a request for its metrics.
+async fn metrics(port: u16) -> String {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = b"GET /metrics HTTP/1.0\r\n\r\n";
+    connection.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_that_panics_is_in_ready_until_it_succeeds() {
+    static PANICS: AtomicBool = AtomicBool::new(true);
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 0);
+    let extend = |chart: HelmController| {
+        chart.pre_hook(|_, _| async {
+            assert!(!PANICS.load(Ordering::SeqCst), "the password is secret");
+            Ok(())
+        })
+    };
+    let charts = Charts::load(&directory.path().join("watches.yaml"), extend).unwrap();
+    let (server, people) = served().await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let arguments = format!("--metrics-bind-address={address}");
+    let (stop, running) = operate(&server, charts, options_of(["run", &arguments, PROBES]));
+
+    let told = ready_when(&people, |ready| ready["reason"] == "Retrying").await;
+    assert_eq!(
+        told["message"],
+        "the reconcile panicked; the log of the operator has the message; the next attempt is within 4 s"
+    );
+    let counted = metrics(address.port()).await;
+    let expected = "controller_runtime_reconcile_panics_total{controller=\"web\"} 4";
+    assert!(counted.contains(expected), "{counted}");
+    PANICS.store(false, Ordering::SeqCst);
+    ready_when(&people, |ready| ready["status"] == "True").await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,9 +361,6 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
 
 /// Time with which watches show changes in some tests.
 const LAG: Duration = Duration::from_secs(10);
-
-/// Path of the custom resource of tests with late watches.
-const WEB: &str = "/apis/demo.example.com/v1/namespaces/default/webs/a";
 
 /// Returns a server whose watches are late, with a custom resource that has this metadata, and the operator,
 /// which has seen it.

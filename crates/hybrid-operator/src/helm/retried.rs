@@ -1,5 +1,6 @@
-//! Custom resources that are being deleted and whose release cannot be found: it is kept elsewhere, or in a
-//! namespace that is not watched. They are tried again, which their status says.
+//! Says in the status of a custom resource that it is tried again, where nothing is known of its release: the
+//! reconcile panicked, or the release of a custom resource that is being deleted cannot be found, because it is
+//! kept elsewhere or in a namespace that is not watched.
 
 use std::time::Duration;
 
@@ -8,29 +9,28 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::access::Access;
-use super::message::Redactor;
+use super::message::{Message, Redactor};
 use super::resources::Change;
 use super::setup::Setup;
-use super::status::{Status, WrittenStatus, chain};
-use super::subject::{self, SubjectError};
+use super::status::{Status, WrittenStatus};
+use super::subject;
 use crate::cluster::ApiError;
 use crate::machine;
 
-/// Writes the status of a custom resource unless it says so. `pause` is the longest time until the next
-/// attempt.
+/// Writes the status of a custom resource unless it says so. `cause` quotes no values; `pause` is the longest
+/// time until the next attempt.
 pub(super) async fn report(
     setup: &Setup,
     access: &Access,
     resource: &DynamicObject,
-    error: &SubjectError,
+    cause: &Message,
     pause: Duration,
 ) -> Result<(), ApiError> {
     let before = resource.data.get("status");
     let generation = resource.metadata.generation;
     let mut status = Status::read(before, machine::timestamp(), generation);
-    // The errors name namespaces and kinds of storage.
     status.redact(&Redactor::default(), setup.reader());
-    status.retrying(&chain(error).into(), pause);
+    status.retrying(cause, pause);
     let Some(patch) = status.patch(&WrittenStatus::default()) else {
         return Ok(());
     };

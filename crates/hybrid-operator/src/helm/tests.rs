@@ -392,11 +392,11 @@ async fn behind(metadata: &Value) -> (ApiServer, Client, tempfile::TempDir, Canc
     (server, people, directory, stop)
 }
 
-async fn change(client: &Client, change: &Value) {
-    let patch = http::Request::patch(WEB)
+async fn change(client: &Client, path: &str, change: &Value) {
+    let request = http::Request::patch(path)
         .header("content-type", "application/merge-patch+json")
         .body(serde_json::to_vec(&change).unwrap());
-    client.request::<Value>(patch.unwrap()).await.unwrap();
+    client.request::<Value>(request.unwrap()).await.unwrap();
     tokio::time::sleep(LAG / 5).await;
 }
 
@@ -424,10 +424,11 @@ async fn release_is_not_installed_again_from_a_cache_that_is_older_than_its_unin
     // The operator sees the first change when all of them are over, as if another process had uninstalled.
     change(
         &people,
+        WEB,
         &json!({"metadata": {"annotations": {paused: null}}}),
     )
     .await;
-    change(&people, &json!({"metadata": {"finalizers": null}})).await;
+    change(&people, WEB, &json!({"metadata": {"finalizers": null}})).await;
     delete(&people, WEB).await;
     tokio::time::sleep(10 * LAG).await;
     assert!(requests(&server, "get", "webs") > 0, "it does not look");
@@ -451,4 +452,41 @@ async fn custom_resources_are_forgotten_once_their_kind_is_gone() {
     let before = requests(&server, "get", "webs");
     tokio::time::sleep(360 * LAG).await;
     assert_eq!(requests(&server, "get", "webs"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_keeps_is_released_while_the_revision_waits_for_a_hook() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 0);
+    let hook = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hook\n  annotations: {helm.sh/hook: post-install}\nspec:\n  template:\n    metadata: {annotations: {test.hybrid-operator/pod: running}}\n    spec: {restartPolicy: Never, containers: [{name: hook, image: hook}]}\n";
+    fs::write(directory.path().join("chart/templates/hook.yaml"), hook).unwrap();
+    let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
+    let (server, people) = served().await;
+    let (stop, running) = operate(&server, charts, options());
+    let waits = |ready: &Value| {
+        ready["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("post-install hook hook")
+    };
+    ready_when(&people, waits).await;
+
+    let path = "/api/v1/namespaces/default/configmaps/object";
+    let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+    assert!(owners(&people, path).await.is_some());
+    change(&people, path, &keep).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(owners(&people, path).await, None);
+    assert!(waits(&ready(&people).await.unwrap()));
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert_eq!(server.unmodelled(), Vec::<String>::new());
+}
+
+/// Returns the owner references of an object.
+async fn owners(client: &Client, path: &str) -> Option<Value> {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    let object: Value = client.request(request).await.unwrap();
+    object.pointer("/metadata/ownerReferences").cloned()
 }

@@ -44,7 +44,7 @@ use super::memory::Memory;
 use super::message::Message;
 use super::observe::Observation;
 use super::plan::Step;
-use super::report::Report;
+use super::report::{Report, StepOutcome};
 use super::setup::{Setup, timeout};
 use super::status::chain;
 use super::subject::Subject;
@@ -190,7 +190,7 @@ fn phase(step: Option<&'static str>) -> String {
 }
 
 /// Runs the pre hooks of the extensions, executes a step, and runs their post hooks if nothing is
-/// left to do.
+/// left to do. If the step waits for something, what is annotated to be kept does not wait with it.
 pub(super) async fn run(
     step: &Step,
     context: &ActContext<'_>,
@@ -201,6 +201,10 @@ pub(super) async fn run(
     extensions.before(step, context, inputs).await?;
     let executing = traces::span(step.name()).run(execute(step, context, memory));
     let mut report = Box::pin(executing).await?;
+    // Garbage collection comes before an uninstall could leave it.
+    if matches!(report.outcome, StepOutcome::Progressing { .. }) {
+        unbind::run(context, memory).await?;
+    }
     if report.is_settled() {
         let after = extensions.after(step, context).await;
         let values = memory.values(context.subject);

@@ -232,7 +232,7 @@ pub struct RunArgs {
     /// Address to serve /healthz and /readyz on (0 disables them).
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: String,
-    /// Address of the loopback interface to serve CPU and heap profiles on, under the paths of Go's
+    /// Address of the loopback interface to serve profiles of the heap on, under the paths of Go's
     /// net/http/pprof (0 disables them); needs a program that was built with the feature `profiling`.
     #[arg(long, default_value = "0", value_name = "ADDRESS", value_parser = profiling::form)]
     pub profiling_bind_address: String,

@@ -123,7 +123,7 @@ async fn serve_profiles(
     };
     crate::telemetry::profiles::heap::activate().await;
     let socket = listen(&address.to_string(), "profiles", FLAG)?;
-    let router = super::profiles::router(stop);
+    let router = super::profiles::router();
     spawn(servers, socket, router, stop).map_err(|source| ProbeError::Listen {
         address: address.to_string(),
         what: "profiles",

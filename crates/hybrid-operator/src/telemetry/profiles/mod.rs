@@ -1,9 +1,7 @@
-//! CPU and heap profiles of this process, in the format of pprof.
+//! Profiles of the heap of this process, in the format of pprof.
 //!
 //! Without the feature `profiling` there are none, and the options refuse the flag that serves them.
 
-#[cfg(feature = "profiling")]
-pub(crate) mod cpu;
 #[cfg(feature = "profiling")]
 pub(crate) mod heap;
 

@@ -6,7 +6,9 @@
 //! result is not certainly "valid", the full library decides and words the errors.
 //!
 //! With it, the charts with schemas of `docs/benchmarks.md` render 1.2 times as fast in the median, and 1.3 times with
-//! loading and compiling, up to 3 times. A test compares it with the full library on random schemas and values.
+//! loading and compiling, up to 3 times. The library also keeps 0.7 MiB of metaschemas once it has compiled a schema, and
+//! 60 KiB for the schema of the chart `memcached`, which has 1.7 KB. A test compares the fast path with the library on
+//! random schemas and values.
 
 mod pattern;
 mod read;

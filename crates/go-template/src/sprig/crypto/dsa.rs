@@ -5,7 +5,7 @@ use crypto_bigint::{Encoding, NonZero, Odd, U256, U2048};
 use crypto_primes::{Flavor, is_prime};
 
 use super::der::{DerReader, Malformed, integer, sequence, tag};
-use super::prime::{self, Width};
+use super::prime;
 use crate::error::FuncError;
 use crate::sprig::random;
 
@@ -79,11 +79,7 @@ fn prime_above_multiple(q: &U2048) -> Result<Option<U2048>, FuncError> {
         let candidate = random_number::<U2048>()? | highest;
         let multiple = candidate.wrapping_sub(&candidate.rem_vartime(&step));
         let p = multiple.wrapping_add(&U2048::ONE);
-        if p >= highest
-            && !prime::has_small_factor(&p)
-            && p.is_probable_prime()
-            && is_prime(Flavor::Any, &p)
-        {
+        if p >= highest && !prime::has_small_factor(&p) && is_prime(Flavor::Any, &p) {
             return Ok(Some(p));
         }
     }

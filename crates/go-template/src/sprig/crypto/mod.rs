@@ -7,7 +7,6 @@
 mod certificate;
 mod der;
 mod dsa;
-mod fermat;
 mod key;
 mod password;
 mod pem;

@@ -1,33 +1,21 @@
 //! Random primes, searched by all processors together.
 //!
 //! A worker takes a random odd number, removes the multiples of small primes from the odd numbers after it,
-//! and tests what is left with [Fermat's test](fermat) to the base 2. What passes is then tested as `crypto-primes`
-//! tests primes (Baillie-PSW).
+//! and tests what is left as `crypto-primes` tests primes (Baillie-PSW).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crypto_bigint::{Encoding, RandomMod, Uint, UnsignedWithMontyForm};
+use crypto_bigint::{Encoding, RandomMod, UnsignedWithMontyForm};
 use crypto_primes::{Flavor, is_prime};
 
-use super::fermat;
 use crate::error::FuncError;
 use crate::sprig::random;
 
 /// An integer of fixed width in which primes are searched.
-pub(super) trait Width: UnsignedWithMontyForm + RandomMod + Encoding + Copy {
-    /// Tests whether an odd number is prime. Some that are not pass.
-    fn is_probable_prime(&self) -> bool;
-}
+pub(super) trait Width: UnsignedWithMontyForm + RandomMod + Encoding + Copy {}
 
-impl<const L: usize> Width for Uint<L>
-where
-    Self: UnsignedWithMontyForm + RandomMod + Encoding,
-{
-    fn is_probable_prime(&self) -> bool {
-        fermat::passes(self)
-    }
-}
+impl<T: UnsignedWithMontyForm + RandomMod + Encoding + Copy> Width for T {}
 
 /// More workers than primes gain less and less.
 const MAX_WORKERS: usize = 8;
@@ -96,7 +84,7 @@ impl<T: Width> Search<T> {
                     return None;
                 }
                 let candidate = start.checked_add(&T::from(offset)).into_option()?;
-                if candidate.is_probable_prime() && is_prime(Flavor::Any, &candidate) {
+                if is_prime(Flavor::Any, &candidate) {
                     return Some(candidate);
                 }
             }

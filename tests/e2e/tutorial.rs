@@ -86,7 +86,6 @@ const EXAMPLES: &[&str] = &["start/install.md", "troubleshooting.md"];
 /// The page that `demo.rs` compares with what the demo prints.
 const DEMO: &str = "start/demo.md";
 
-/// Returns a page.
 pub(crate) fn page(name: &str) -> String {
     fs::read_to_string(root().join("docs").join(name)).unwrap()
 }

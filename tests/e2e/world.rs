@@ -204,7 +204,6 @@ impl Project {
         faults.was_injected()
     }
 
-    /// Returns the path of the watches file.
     pub(crate) fn watches_file(&self) -> PathBuf {
         self.dir.path().join("watches.yaml")
     }
@@ -370,7 +369,6 @@ pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_memcached-operator"))
 }
 
-/// Returns the API of a kind in a namespace.
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
 }
@@ -518,7 +516,6 @@ pub(crate) async fn injected(faults: &Faults) {
     wait::until(LIMIT, "the fault", injected).await.unwrap();
 }
 
-/// Returns a condition of an object.
 pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
     object["status"]["conditions"]
         .as_array()?

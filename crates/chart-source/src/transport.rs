@@ -35,7 +35,6 @@ pub(crate) struct Transport {
     patience: Patience,
 }
 
-/// A request.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) url: Url,
@@ -69,7 +68,6 @@ impl Request {
     }
 }
 
-/// An answer.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -10,7 +10,6 @@ use crate::go::strconv;
 use crate::go::unicode::{is_digit, is_letter, is_print};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// The lexer failed; [`Lexer::error`] has the message.

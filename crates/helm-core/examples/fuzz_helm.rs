@@ -229,7 +229,6 @@ impl Random {
         INTS.get(self.below(INTS.len())).copied().unwrap_or(0)
     }
 
-    /// Returns an expression of a kind.
     fn expression(&mut self, kind: char, depth: usize) -> String {
         if depth > 0 && self.below(3) > 0 {
             return format!("({})", self.call(depth - 1));

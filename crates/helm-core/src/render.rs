@@ -45,7 +45,6 @@ struct Place {
     line: usize,
 }
 
-/// A document of the manifest.
 #[derive(Clone, Debug)]
 struct ManifestDocument {
     path: Arc<str>,

@@ -15,25 +15,18 @@ use tempfile::NamedTempFile;
 pub(crate) enum FilesError {
     /// A path is absolute, or leads out of the directory.
     #[error("{} is not a path inside of the project", path.display())]
-    Outside {
-        /// The path.
-        path: PathBuf,
-    },
+    Outside { path: PathBuf },
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A file cannot be written; the others were not written either.
     #[error("cannot write {}; nothing was changed", path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

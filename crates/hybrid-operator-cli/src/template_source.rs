@@ -100,7 +100,6 @@ pub(crate) struct TemplateSource {
 pub(crate) struct Action {
     /// Line on which it begins, counted from 1.
     pub(crate) line: usize,
-    /// Its tokens.
     pub(crate) tokens: Vec<Token>,
 }
 
@@ -309,9 +308,7 @@ impl TemplateSource {
 pub(crate) struct Document {
     /// Its first line with text.
     pub(crate) first_line: usize,
-    /// Its last line.
     pub(crate) last_line: usize,
-    /// Line of `kind`.
     pub(crate) kind_line: usize,
     /// Whether the document is a list.
     pub(crate) is_list: bool,

@@ -231,7 +231,6 @@ async fn claim(
     Ok(Action::await_change())
 }
 
-/// Returns the volume of a claim.
 async fn volume_for(
     claim: &PersistentVolumeClaim,
     client: &Client,

@@ -14,7 +14,6 @@ pub(crate) enum DurationError {
     /// A unit is unknown.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// The unknown unit.
         unit: String,
         /// The whole string.
         text: String,

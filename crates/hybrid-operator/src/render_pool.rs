@@ -136,7 +136,6 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Returns the message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

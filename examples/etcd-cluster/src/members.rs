@@ -54,7 +54,6 @@ pub(crate) enum View {
 /// A member and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedMember {
-    /// Its id.
     pub(crate) id: MemberId,
     /// Name of the Pod that it was added for.
     pub(crate) name: String,
@@ -67,9 +66,7 @@ pub(crate) struct NamedMember {
 /// A Pod of the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberPod {
-    /// Its name.
     pub(crate) name: String,
-    /// Its life.
     pub(crate) life: Life,
     /// Image of etcd.
     pub(crate) image: String,

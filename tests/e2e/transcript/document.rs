@@ -11,7 +11,6 @@ pub(super) struct Block {
     pub(super) output: Option<String>,
 }
 
-/// Returns the blocks of a document.
 pub(super) fn blocks(document: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut lines = document.lines();

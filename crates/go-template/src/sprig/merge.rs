@@ -18,7 +18,6 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("mustMergeOverwrite", &[MAP], must_merge_overwrite).variadic(MAP),
 ];
 
-/// An error of a merge.
 enum MergeError {
     /// A pointer meets another type: the only case that mergo itself rejects.
     DifferentTypes,

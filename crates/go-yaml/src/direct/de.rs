@@ -30,7 +30,6 @@ impl serde::de::Error for Declined {
 }
 
 impl<'t> Tape<'t> {
-    /// Returns the root node.
     pub(crate) fn root(&self) -> TapeNode<'_, 't> {
         TapeNode {
             tape: &self.entries,
@@ -39,7 +38,6 @@ impl<'t> Tape<'t> {
     }
 }
 
-/// A node of a tape.
 #[derive(Clone, Copy)]
 pub(crate) struct TapeNode<'a, 't> {
     tape: &'a [Entry<'t>],

@@ -96,7 +96,6 @@ static BUILD_INFO: TypeInfo = TypeInfo::structure(
     ],
 );
 
-/// Returns `.Capabilities`.
 pub(crate) fn capabilities(capabilities: &Capabilities) -> Value {
     let versions = capabilities.api_versions.texts().iter().cloned();
     let versions = versions.map(Value::Str).collect();
@@ -186,7 +185,6 @@ fn has(call: &mut Call<'_>, value: &Value, args: &mut Args<'_>) -> Result<Value,
 
 // === .Release ===
 
-/// Returns `.Release`.
 pub(crate) fn release(release: &ReleaseInfo) -> Value {
     Value::Map(Map::from_entries(
         Type::MAP,

@@ -214,7 +214,6 @@ mod tests {
     use crate::manifest::{HookEvent, HookPhase};
     use crate::release::{Revision, Status, StoredFile};
 
-    /// Returns incompressible bytes.
     fn incompressible_bytes(length: usize, mut seed: u64) -> Arc<[u8]> {
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -268,7 +268,6 @@ fn parse(
 enum Style {
     /// Up to the next comma, or a list in braces; a backslash escapes the next character.
     Typed,
-    /// JSON.
     Json,
     /// Up to the end.
     Literal,
@@ -276,7 +275,6 @@ enum Style {
 
 struct FlagParser<'a> {
     rest: &'a str,
-    /// The length of the flag.
     length: usize,
     /// The ranges of the flag whose characters have no meaning.
     data: &'a [Range<usize>],

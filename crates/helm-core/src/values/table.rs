@@ -30,10 +30,8 @@ struct Changed {
 
 static EMPTY: LazyLock<Arc<TreeMap>> = LazyLock::new(|| Arc::new(TreeMap::new(Type::MAP, [])));
 
-/// A value in a table.
 #[derive(Clone, Debug)]
 pub(crate) enum TableValue {
-    /// A table.
     Table(Table),
     /// Any other value.
     Leaf(Tree),

@@ -132,7 +132,6 @@ pub(crate) fn compile(path: &Path) -> Result<CompiledChart, String> {
     CompiledChart::load(path).map_err(|error| error.to_string())
 }
 
-/// Renders a case.
 pub(crate) fn render(chart: &CompiledChart, case: &Case, user: Values) -> Result<Rendered, String> {
     let values = chart.coalesce(user).map_err(|error| error.to_string())?;
     let mut release = ReleaseInfo::new(&case.name, &case.namespace);

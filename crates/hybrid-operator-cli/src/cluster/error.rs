@@ -68,7 +68,6 @@ pub(crate) fn explain(error: kube::Error, attempt: &Attempt, server: &str) -> an
     }
 }
 
-/// Explains an error of a watch.
 pub(crate) fn explain_watch(
     cluster: &Cluster,
     error: watcher::Error,

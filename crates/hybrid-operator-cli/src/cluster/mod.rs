@@ -71,7 +71,6 @@ impl ClusterArgs {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Runs `work` with the cluster.
     pub(crate) fn run<T, F: Future<Output = anyhow::Result<T>>>(
         &self,
         work: impl FnOnce(Cluster) -> F,

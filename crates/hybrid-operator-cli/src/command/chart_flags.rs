@@ -95,7 +95,6 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// Loads the chart.
     pub(crate) fn load(&self) -> anyhow::Result<Chart> {
         let loaded = match self {
             Self::Local(path) => Chart::load(path),

@@ -330,7 +330,6 @@ fn all(watched: &Watched) -> Vec<PathBuf> {
     watched.files().into_keys().collect()
 }
 
-/// Returns the last lines of a file.
 fn last_lines(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

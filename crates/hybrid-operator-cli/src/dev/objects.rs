@@ -22,25 +22,20 @@ pub(super) enum ApplyError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The file is not YAML with Kubernetes objects.
     #[error("{} is not a YAML file with Kubernetes objects", path.display())]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: go_yaml::Error,
     },
     /// An object lacks its kind or name.
     #[error("an object in {} has no {what}; add it", path.display())]
     Incomplete {
-        /// The file.
         path: PathBuf,
         /// What is missing.
         what: &'static str,
@@ -48,11 +43,9 @@ pub(super) enum ApplyError {
     /// The API server refuses an object.
     #[error("cannot apply {object} of {}", path.display())]
     Refused {
-        /// The file.
         path: PathBuf,
         /// Kind and name.
         object: String,
-        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
@@ -232,7 +225,6 @@ async fn patch(api: &Api<DynamicObject>, object: &Object, path: &Path) -> Result
     Ok(())
 }
 
-/// Returns a condition of an object.
 pub(super) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions

@@ -31,7 +31,6 @@ pub(super) struct Launch {
 pub(super) struct Operator(Supervised);
 
 impl Launch {
-    /// Starts the operator.
     pub(super) fn start(&self) -> io::Result<Operator> {
         let (program, mut arguments): (OsString, Vec<OsString>) = if self.code {
             let arguments = ["run", "--quiet", "--"].map(OsString::from);

@@ -28,9 +28,7 @@ pub(super) enum PlaneError {
     /// The program cannot be started.
     #[error("cannot start {}", program.display())]
     Start {
-        /// The program.
         program: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

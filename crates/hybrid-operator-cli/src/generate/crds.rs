@@ -122,7 +122,6 @@ impl Definition {
         self
     }
 
-    /// Returns the name of its file.
     pub(crate) fn file_name(&self) -> String {
         format!("{}_{}.yaml", self.group, self.names.plural)
     }

@@ -28,7 +28,6 @@ pub(crate) struct ChartApi<'a> {
     pub(crate) plural: &'a str,
     /// Whether custom resources are in a namespace.
     pub(crate) namespaced: bool,
-    /// The chart.
     pub(crate) chart: &'a Chart,
     /// Directory of the chart, relative to the project.
     pub(crate) directory: &'a str,

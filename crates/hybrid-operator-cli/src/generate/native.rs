@@ -17,7 +17,6 @@ use crate::rbac::native::Controller;
 pub(crate) struct Description {
     /// Definitions of the kinds that it defines.
     pub(crate) crds: Vec<Value>,
-    /// Its controllers.
     pub(crate) controllers: Vec<Controller>,
 }
 

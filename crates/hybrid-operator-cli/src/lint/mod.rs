@@ -118,7 +118,6 @@ pub(crate) const RULES: &[(&str, &str)] = &[
 /// What is linted.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
-    /// The chart.
     pub(crate) chart: &'a Chart,
     /// Values files with their names.
     pub(crate) given: &'a [(String, Values)],

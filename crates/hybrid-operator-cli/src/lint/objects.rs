@@ -20,7 +20,6 @@ const PRESENT: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-sy
 /// Kinds whose selector and claim templates cannot be changed.
 const WORKLOADS: &[&str] = &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"];
 
-/// Returns the findings.
 pub(super) fn findings(
     input: &Input<'_>,
     survey: &Survey,

@@ -32,7 +32,6 @@ const CERTIFICATES: &[&str] = &[
 /// Functions that read the clock.
 const CLOCK: &[&str] = &["now", "ago"];
 
-/// Returns the findings.
 pub(super) fn findings(chart: &Chart, files: &[TemplateFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {

@@ -60,7 +60,6 @@ pub(crate) enum MigrateError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::{kind, name, text};
 
-/// File of a kustomization.
 const FILE: &str = "kustomization.yaml";
 
 /// Kinds whose names get no prefix, as in kustomize.

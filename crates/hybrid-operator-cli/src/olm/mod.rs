@@ -34,12 +34,10 @@ pub(crate) fn items<'v>(value: &'v Value, pointer: &str) -> impl Iterator<Item =
     found.into_iter().flatten()
 }
 
-/// Returns the kind of an object.
 pub(crate) fn kind(object: &Value) -> &str {
     text(object, "/kind")
 }
 
-/// Returns the name of an object.
 pub(crate) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }

@@ -32,7 +32,6 @@ pub(crate) struct Parts {
     pub(crate) others: Vec<Value>,
 }
 
-/// Sorts objects.
 pub(crate) fn sort(objects: Vec<Value>) -> anyhow::Result<Parts> {
     let mut parts = Parts::default();
     let mut roles = Vec::new();

@@ -66,7 +66,6 @@ fn replaced(image: &str, images: &[Value]) -> String {
     format!("{}{rest}", field("newName").unwrap_or(name))
 }
 
-/// Returns the template of the Deployment.
 pub(super) fn template(
     deployment: &Value,
     file: &str,

@@ -22,18 +22,14 @@ pub(crate) enum ManifestError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A file is not YAML.
     #[error("{} is not valid YAML", path.display())]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: go_yaml::Error,
     },
@@ -42,23 +38,13 @@ pub(crate) enum ManifestError {
         "{} has the field {field}, which is not carried over into the chart; make the change in the manifests themselves, so that the chart has it, too",
         path.display()
     )]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The field.
-        field: String,
-    },
+    Field { path: PathBuf, field: String },
     /// A resource is not a file or directory of `config/`.
     #[error(
         "{} names the resource {resource}, which is not in the project's config/; copy it there",
         path.display()
     )]
-    Outside {
-        /// The file.
-        path: PathBuf,
-        /// The resource.
-        resource: String,
-    },
+    Outside { path: PathBuf, resource: String },
 }
 
 /// The objects of one file.
@@ -103,7 +89,6 @@ impl Manifests {
         Ok(found)
     }
 
-    /// Returns all objects.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Value> {
         self.files.iter().flat_map(|file| &file.objects)
     }

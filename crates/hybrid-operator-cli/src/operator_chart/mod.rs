@@ -41,9 +41,7 @@ pub(crate) enum OperatorChartError {
     /// A file of the chart cannot be written as YAML.
     #[error("cannot write {file} of the chart as YAML")]
     Yaml {
-        /// The file.
         file: String,
-        /// The cause.
         #[source]
         source: go_yaml::Error,
     },
@@ -154,7 +152,6 @@ fn text_at<'v>(object: &'v Value, pointer: &str) -> &'v str {
     found.unwrap_or_default()
 }
 
-/// Returns a value as YAML.
 fn yaml(file: &str, value: &Value) -> Result<String, OperatorChartError> {
     go_yaml::to_string(value).map_err(|source| OperatorChartError::Yaml {
         file: file.to_owned(),

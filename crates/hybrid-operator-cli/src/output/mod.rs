@@ -59,7 +59,6 @@ impl ColorArgs {
 pub(crate) struct Paint(pub(crate) bool);
 
 impl Paint {
-    /// Returns a text in a style.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.0 {
             format!("{style}{text}{style:#}")

@@ -77,7 +77,6 @@ impl Scopes {
         !self.0.resource(&kind).namespaced
     }
 
-    /// Returns the identity of an object.
     pub(crate) fn identity<'o>(
         &self,
         object: &'o Deployed,

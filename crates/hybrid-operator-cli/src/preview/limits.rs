@@ -17,7 +17,6 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Returns the limits.
     pub(crate) fn limits(self) -> ChartLimits {
         ChartLimits {
             memory: self.limit_memory,

@@ -280,7 +280,6 @@ pub(crate) struct Deployed {
     pub(crate) hook: bool,
 }
 
-/// Returns the objects and hooks of a manifest.
 pub(crate) fn deployed(
     objects: Vec<ManifestObject>,
     hooks: &[&Hook],

@@ -53,7 +53,6 @@ pub(crate) struct Resource {
     /// Its API group without the domain; may be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
-    /// Its kind.
     pub(crate) kind: String,
     /// File of its type, or Go package; absent for charts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

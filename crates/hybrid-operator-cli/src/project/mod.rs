@@ -42,18 +42,14 @@ pub(crate) enum ProjectError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The file is not in kubebuilder's version-3 format.
     #[error("{} is not a PROJECT file of version 3", path.display())]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: go_yaml::Error,
     },
@@ -62,12 +58,7 @@ pub(crate) enum ProjectError {
         "{} has version {version:?}; only version \"3\" is supported, to which 'kubebuilder alpha update' converts older projects",
         path.display()
     )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: String,
-    },
+    Version { path: PathBuf, version: String },
 }
 
 /// A project on disk.
@@ -119,7 +110,6 @@ impl Project {
         })
     }
 
-    /// Returns the path of the watches file.
     pub(crate) fn watches_file(&self) -> PathBuf {
         self.root.join(WATCHES)
     }

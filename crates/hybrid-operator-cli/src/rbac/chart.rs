@@ -71,7 +71,6 @@ pub(crate) struct RoleOptions {
 /// The permissions for a chart.
 #[derive(Debug, Default)]
 pub(crate) struct ChartRules {
-    /// The rules.
     pub(crate) rules: Rules,
     /// What somebody should know, one line each.
     pub(crate) warnings: Vec<String>,

@@ -19,7 +19,6 @@ pub(crate) struct Deployed {
     pub(crate) operator: String,
     /// Its service account.
     pub(crate) account: String,
-    /// Its namespace.
     pub(crate) namespace: String,
 }
 

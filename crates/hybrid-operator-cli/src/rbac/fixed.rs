@@ -52,7 +52,6 @@ metadata:
     text
 }
 
-/// The role for leader election.
 pub(crate) const LEADER_ELECTION_ROLE: &str = "\
 # The Lease for leader election.
 apiVersion: rbac.authorization.k8s.io/v1

@@ -13,7 +13,6 @@ use crate::project::plural;
 pub(crate) struct GroupKind {
     /// API group; empty for the core group.
     pub(crate) group: String,
-    /// Kind.
     pub(crate) kind: String,
 }
 
@@ -86,7 +85,6 @@ impl Kinds {
         Some(kind)
     }
 
-    /// Adds a kind.
     pub(crate) fn add(&mut self, kind: GroupKind, plural: &str, namespaced: bool) {
         let resource = Resource {
             plural: plural.to_owned(),

@@ -426,7 +426,6 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     schema
 }
 
-/// Returns the schema of a path.
 fn schema_at<'s>(root: &'s Value, schema: &'s Value, path: &[String]) -> Option<&'s Value> {
     let mut schema = resolved(root, schema);
     for name in path {

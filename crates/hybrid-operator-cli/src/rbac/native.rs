@@ -12,14 +12,12 @@ use super::write::{RoleScope, role};
 /// A native controller, as the program of an operator describes it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Controller {
-    /// Its name.
     pub(crate) name: String,
     /// API group of its kind.
     #[serde(default)]
     pub(crate) group: String,
     /// API version of its kind.
     pub(crate) version: String,
-    /// Its kind.
     pub(crate) kind: String,
     /// The kinds of objects that it owns.
     #[serde(default)]

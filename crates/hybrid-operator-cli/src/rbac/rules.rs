@@ -82,7 +82,6 @@ impl std::fmt::Display for Subject {
 pub(crate) struct Grant {
     /// What it is about.
     pub(crate) subject: Subject,
-    /// The verbs.
     pub(crate) verbs: BTreeSet<String>,
     /// Reasons, for `--explain`.
     pub(crate) why: Vec<String>,
@@ -104,7 +103,6 @@ impl Grant {
 pub(crate) struct Section {
     /// Comment above the rules, without `#`.
     pub(crate) comment: String,
-    /// The grants.
     pub(crate) grants: Vec<Grant>,
 }
 
@@ -147,7 +145,6 @@ impl Rules {
         }
     }
 
-    /// Returns all grants.
     pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.sections.iter().flat_map(|section| &section.grants)
     }

@@ -44,7 +44,6 @@ const REMOVED: &[&str] = &[
 /// An object of a render.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The object.
     pub(crate) object: ManifestObject,
     /// Its template, without the chart's name.
     pub(crate) template: String,
@@ -89,11 +88,9 @@ pub(crate) struct Reach {
 /// A kind in the text of a template that no render contained.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Unreached {
-    /// The template.
     pub(crate) template: String,
     /// Line of its `kind`.
     pub(crate) line: usize,
-    /// The kind.
     pub(crate) kind: String,
     /// Its API version, if it is a constant.
     pub(crate) api_version: Option<String>,

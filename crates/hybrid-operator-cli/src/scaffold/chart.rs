@@ -24,7 +24,6 @@ pub(crate) enum ChartError {
     Load {
         /// Directory or archive.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: Box<LoadError>,
     },
@@ -33,7 +32,6 @@ pub(crate) enum ChartError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -42,7 +40,6 @@ pub(crate) enum ChartError {
         "the chart {name} has version {present}, not {wanted}; leave out --helm-chart-version, or give another chart"
     )]
     Version {
-        /// Name of the chart.
         name: String,
         /// Its version.
         present: String,
@@ -53,23 +50,16 @@ pub(crate) enum ChartError {
     #[error(
         "the chart {name} is a library: it deploys nothing itself; use a chart of type application that depends on it"
     )]
-    Library {
-        /// Name of the chart.
-        name: String,
-    },
+    Library { name: String },
     /// The chart's name cannot be the name of a directory.
     #[error("the chart's name {name:?} cannot be the name of a directory; change it in Chart.yaml")]
-    Name {
-        /// Name of the chart.
-        name: String,
-    },
+    Name { name: String },
     /// Charts that it depends on are missing.
     #[error(
         "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'hybrid-operator charts dependency update {}' first",
         path.display()
     )]
     Dependencies {
-        /// Name of the chart.
         name: String,
         /// Names of those charts.
         missing: String,
@@ -81,7 +71,6 @@ pub(crate) enum ChartError {
 /// A chart and its files.
 #[derive(Debug)]
 pub(crate) struct ChartSource {
-    /// The chart.
     pub(crate) chart: Chart,
     files: Vec<File>,
     /// Whether it is the user's own from now on, and not a copy of a chart.

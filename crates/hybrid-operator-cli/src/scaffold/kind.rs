@@ -16,7 +16,6 @@ pub(crate) struct Kind {
     pub(crate) group: String,
     /// API version.
     pub(crate) version: String,
-    /// Kind.
     pub(crate) kind: String,
     /// Plural name, if the user gave one.
     pub(crate) plural: Option<String>,
@@ -25,7 +24,6 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Checks the names.
     pub(crate) fn check(&self) -> Result<(), names::NameError> {
         names::check_group(&self.group)?;
         names::check_version(&self.version)?;
@@ -282,12 +280,10 @@ fn add_resource(file: &mut ProjectFile, wanted: Resource) -> Result<(), Scaffold
     })
 }
 
-/// Returns the file of the CRD of a kind.
 fn crd_file(group: &str, kind: &Kind) -> String {
     format!("config/crd/bases/{group}_{}.yaml", kind.plural())
 }
 
-/// Adds a sample.
 fn add_sample(draft: &mut Draft, kind: &Kind, sample: String) -> Result<(), ScaffoldError> {
     let file = format!("{}_{}_{}.yaml", kind.group, kind.version, kind.lower());
     draft.add(format!("config/samples/{file}"), sample)?;

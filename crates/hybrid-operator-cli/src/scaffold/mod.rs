@@ -45,9 +45,7 @@ pub(crate) enum ScaffoldError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -56,7 +54,6 @@ pub(crate) enum ScaffoldError {
         "cannot find the place in {path} for the following; add it by hand and run the command again:\n{line}"
     )]
     NoPlace {
-        /// The file.
         path: String,
         /// What is to be added.
         line: String,
@@ -66,7 +63,6 @@ pub(crate) enum ScaffoldError {
         "the project has no {path}; create it with the following in it, and run the command again:\n{line}"
     )]
     NotThere {
-        /// The file.
         path: String,
         /// What is to be in it.
         line: String,
@@ -82,9 +78,7 @@ pub(crate) enum ScaffoldError {
     /// A file is not YAML.
     #[error("{} would not be valid YAML", path.display())]
     Yaml {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: go_yaml::Error,
     },
@@ -109,7 +103,6 @@ pub(crate) enum ScaffoldError {
         "the kind {kind} of {group} is in the project already, as {present}; choose another kind or group, or remove it from PROJECT first"
     )]
     KindExists {
-        /// The kind.
         kind: String,
         /// Its API group.
         group: String,
@@ -121,11 +114,9 @@ pub(crate) enum ScaffoldError {
         "the project has no native kind {kind} of {group}/{version}; create it with 'hybrid-operator create api --native' first"
     )]
     NoSuchKind {
-        /// The kind.
         kind: String,
         /// Its API group.
         group: String,
-        /// Its version.
         version: String,
     },
     /// Versions of a kind have one plural name and one scope.
@@ -133,7 +124,6 @@ pub(crate) enum ScaffoldError {
         "{kind} is in the project already, in version {version}; all versions of a kind have the same plural name and scope: use {flag}"
     )]
     VersionDiffers {
-        /// The kind.
         kind: String,
         /// The version that is there.
         version: String,
@@ -145,7 +135,6 @@ pub(crate) enum ScaffoldError {
         "{kind} has a controller for version {version} already, which gets the objects of all versions; leave out --controller"
     )]
     HasController {
-        /// The kind.
         kind: String,
         /// The version that the controller reads.
         version: String,
@@ -155,7 +144,6 @@ pub(crate) enum ScaffoldError {
         "{kind} of {group} has no version to convert {hub} to; add one with 'hybrid-operator create api --native --version VERSION' first"
     )]
     OneVersion {
-        /// The kind.
         kind: String,
         /// Its API group.
         group: String,
@@ -166,12 +154,7 @@ pub(crate) enum ScaffoldError {
     #[error(
         "the conversions of {kind} have the hub {hub}, and a kind has one; use --version {hub}"
     )]
-    OtherHub {
-        /// The kind.
-        kind: String,
-        /// The hub.
-        hub: String,
-    },
+    OtherHub { kind: String, hub: String },
     /// The project cannot have such kinds.
     #[error("{0}")]
     WrongLayout(&'static str),

@@ -8,7 +8,6 @@ pub(crate) enum NameError {
     Invalid {
         /// What is named.
         what: &'static str,
-        /// The name.
         name: String,
         /// The rule, and an example.
         rule: &'static str,
@@ -20,7 +19,6 @@ pub(crate) enum NameError {
     Reserved {
         /// What is named.
         what: &'static str,
-        /// The name.
         name: String,
         /// The reserved word that it leads to.
         word: String,
@@ -205,7 +203,6 @@ pub(crate) fn check_version(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// Checks a kind.
 pub(crate) fn check_kind(name: &str) -> Result<(), NameError> {
     let is_valid = name.len() <= KIND_MAX
         && name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -235,7 +232,6 @@ pub(super) fn check_native_kind(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Checks a plural name.
 pub(super) fn check_plural(name: &str) -> Result<(), NameError> {
     if is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())

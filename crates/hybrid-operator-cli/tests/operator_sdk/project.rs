@@ -78,7 +78,6 @@ pub(crate) async fn until(
     .await
 }
 
-/// Returns a condition of an object.
 pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
     let conditions = object["status"]["conditions"].as_array()?;
     conditions.iter().find(|found| found["type"] == type_)

@@ -78,7 +78,6 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
     }
 }
 
-/// Returns the version in which objects are stored.
 fn stored_version(object: &Value) -> Option<&Value> {
     let mut versions = items(at(object, &["spec", "versions"])).iter();
     versions.find(|version| version.get("storage") == Some(&Value::Bool(true)))

@@ -137,7 +137,6 @@ impl Kind {
         self.path_in(preferred.unwrap_or(&self.stored), namespace, name)
     }
 
-    /// Returns the path in a version.
     pub(super) fn path_in(&self, version: &Version, namespace: &str, name: &str) -> String {
         let version = &version.name;
         let mut path = if self.resource.group.is_empty() {

@@ -45,7 +45,6 @@ fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
         .as_object_mut()
 }
 
-/// Sets a field of an object.
 pub(super) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(field.to_owned(), value.into());
@@ -72,7 +71,6 @@ pub(super) fn items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the finalizers.
 pub(super) fn finalizers(object: &Value) -> Vec<String> {
     let finalizers = items(meta_field(object, "finalizers")).iter();
     finalizers

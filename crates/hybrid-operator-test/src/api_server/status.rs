@@ -271,7 +271,6 @@ impl Failure {
         self
     }
 
-    /// Returns the `Status`.
     pub(super) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -258,7 +258,6 @@ impl Store {
         });
     }
 
-    /// Returns the changes after a version.
     pub(super) fn changes_after(&self, version: u64) -> impl Iterator<Item = &Change> {
         let first = self.log.partition_point(|change| change.version <= version);
         self.log.range(first..)
@@ -280,7 +279,6 @@ impl Store {
     }
 }
 
-/// Returns the key of an object.
 pub(super) fn key_of(object: &Value) -> Key {
     Key {
         namespace: meta(object, "namespace").to_owned(),

@@ -448,7 +448,6 @@ pub(super) enum Method {
     Apply(Value),
     /// An update to an object.
     Replace(Value),
-    /// A patch.
     Patch(fn(&mut Value, &[u8]) -> Result<(), Failure>),
 }
 

@@ -167,7 +167,6 @@ impl Generator {
         self.random.u8(..100) < percent
     }
 
-    /// Returns the next events.
     pub(crate) fn next(&mut self) -> Vec<Event> {
         let namespaces = self.namespaces();
         let namespace = self.pick(&namespaces);

@@ -16,7 +16,6 @@ const MAX_LINES: i64 = 1_000;
 /// Maximum number of bytes that are read from a container's log.
 const MAX_BYTES: i64 = 256 * 1024;
 
-/// The output of a container.
 #[derive(Debug, PartialEq, Eq)]
 struct ContainerOutput {
     pod: String,

@@ -142,7 +142,6 @@ pub(crate) struct Live {
 /// Something that was done otherwise than a manifest says, or left out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Remark {
-    /// Reason of the event.
     pub(crate) reason: EventReason,
     /// The object, and what happened to it.
     pub(crate) note: String,

@@ -16,7 +16,6 @@ const LOGGER: &str = "release";
 pub(crate) struct Done<'a> {
     /// The custom resource.
     pub(crate) primary: &'a Primary,
-    /// The release.
     pub(crate) release: &'a ReleaseName,
     /// Its revision, if it has one.
     pub(crate) revision: Option<Revision>,
@@ -31,7 +30,6 @@ pub(crate) struct Done<'a> {
 pub(crate) struct Details<'a> {
     /// The objects that were changed, if they are not all.
     pub(crate) objects: Option<&'a str>,
-    /// The hook.
     pub(crate) hook: Option<&'a str>,
     /// The event of the hook.
     pub(crate) event: Option<&'a str>,

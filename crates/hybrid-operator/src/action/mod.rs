@@ -194,7 +194,6 @@ pub(crate) enum ActionError {
     /// A recorded manifest cannot be parsed.
     #[error("cannot parse the manifest of revision {revision}")]
     Manifest {
-        /// The revision.
         revision: u32,
         /// The parse error.
         #[source]

@@ -58,10 +58,7 @@ pub(crate) enum Claim {
     /// It must not exist. An existing object, whoever owns it, is left unchanged.
     Absent,
     /// The last apply returned this uid.
-    Known {
-        /// The uid.
-        uid: String,
-    },
+    Known { uid: String },
     /// A record of a release that is being adopted contains it. It is read first, and fields of
     /// former field managers become ours.
     Adopted,
@@ -153,7 +150,6 @@ pub(super) struct WriteResponse {
     pub(super) metadata: ObjectMeta,
 }
 
-/// The response to an apply.
 struct ApplyResponse {
     metadata: ObjectMeta,
     created: bool,

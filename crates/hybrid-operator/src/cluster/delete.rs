@@ -69,10 +69,7 @@ pub(crate) enum Which {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is the release's.
-    Delete {
-        /// The uid to delete.
-        uid: String,
-    },
+    Delete { uid: String },
     /// It does not exist.
     Gone,
     /// The stored or the live object has `helm.sh/resource-policy: keep`.

@@ -35,7 +35,6 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub(crate) enum Scope {
     /// Cluster-scoped.
     Cluster,
-    /// Namespaced.
     Namespaced,
 }
 
@@ -123,7 +122,6 @@ pub(crate) enum DiscoveryError {
     UnknownKind {
         /// Group and version.
         api_version: String,
-        /// The kind.
         kind: String,
     },
     /// The server of this group version is not available.
@@ -146,7 +144,6 @@ pub(crate) enum DiscoveryError {
     Unsettled {
         /// Group and version.
         api_version: String,
-        /// The kind.
         kind: String,
     },
     /// A request failed.

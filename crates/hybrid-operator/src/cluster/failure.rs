@@ -28,7 +28,6 @@ pub(crate) enum ApplyError {
     Foreign {
         /// The object.
         key: Box<ObjectKey>,
-        /// Its owner.
         owner: ForeignOwner,
     },
     /// It exists although it must not.
@@ -48,7 +47,6 @@ pub(crate) enum ApplyError {
     Immutable {
         /// The object.
         key: Box<ObjectKey>,
-        /// The fields.
         fields: Vec<String>,
         /// The server's message.
         message: String,
@@ -61,7 +59,6 @@ pub(crate) enum ApplyError {
     Kept {
         /// The object.
         key: Box<ObjectKey>,
-        /// The fields.
         fields: Vec<String>,
     },
     /// The server rejects it as invalid.

@@ -131,7 +131,6 @@ impl Cluster {
             .ok()
     }
 
-    /// Returns the client.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

@@ -34,9 +34,7 @@ pub(crate) const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`] on objects of a release.
 pub(crate) const MANAGED_BY_HELM: &str = "Helm";
-/// Annotation with the name of the release.
 pub(crate) const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
-/// Annotation with the namespace of the release.
 pub(crate) const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
 /// Annotation that, with the value `keep`, excludes an object from deletion.
 pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";

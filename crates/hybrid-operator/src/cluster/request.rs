@@ -191,7 +191,6 @@ pub(crate) async fn send(
 /// other JSON, and a body may be empty or cut off.
 const NO_STATUS: &str = "NoStatus";
 
-/// Returns the status of a failure.
 fn failure(code: StatusCode, body: &[u8]) -> Status {
     let status = serde_json::from_slice(body).ok();
     let status = status.filter(|status: &Status| status.is_failure());

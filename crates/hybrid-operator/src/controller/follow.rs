@@ -43,7 +43,6 @@ const GRACE: Duration = Duration::from_secs(30);
 /// request that is not answered fails earlier; see [`crate::client::Deadlines`].
 const QUIET: Duration = Duration::from_secs(40);
 
-/// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WatchState {
     /// The first list is in progress.
@@ -169,7 +168,6 @@ impl WatchTarget {
         }
     }
 
-    /// Returns the state after an error.
     fn state_after(&self, error: &watcher::Error) -> WatchState {
         let (verb, status) = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status)) => ("list", status),

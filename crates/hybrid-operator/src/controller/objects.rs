@@ -211,7 +211,6 @@ fn decode<O: TypedObject>(mut object: DynamicObject) -> Result<O, Undecodable> {
 /// What a cache knows under a key.
 #[derive(Debug)]
 pub(crate) enum Cached<O> {
-    /// The object.
     Object(Arc<O>),
     /// There is one, but it cannot be decoded; the text says why.
     Undecodable(Arc<str>),

@@ -156,7 +156,6 @@ impl Drop for SharedWatch {
 pub(crate) struct WatchGuard(Arc<SharedWatch>);
 
 impl WatchGuard {
-    /// Returns the state of the watch.
     pub(crate) fn state(&self) -> WatchState {
         self.0.read_state()
     }

@@ -61,7 +61,6 @@ impl Cause {
     }
 }
 
-/// The reasons of causes.
 const CAUSES: &[Reason] = &[
     Reason::ImagePullFailed,
     Reason::SecretMissing,

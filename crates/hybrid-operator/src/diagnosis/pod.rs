@@ -27,7 +27,6 @@ pub(super) enum Clue {
     Claims(Vec<String>),
     /// The end of a container's log.
     Log {
-        /// The container.
         container: String,
         /// Whether the log is that of its previous run.
         previous: bool,

@@ -27,7 +27,6 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 pub(crate) struct LockOptions {
     /// Namespace of the Pod and of the lock.
     pub(crate) namespace: String,
-    /// Name of the lock.
     pub(crate) name: String,
     /// Name of the Pod.
     pub(crate) pod: String,

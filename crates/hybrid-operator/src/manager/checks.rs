@@ -31,7 +31,6 @@ pub(super) struct Checks(Vec<Check>);
 type Answer = (StatusCode, String);
 
 impl Checks {
-    /// Adds a check.
     pub(super) fn add<F, Fut>(&mut self, name: &str, check: F)
     where
         F: Fn() -> Fut + Send + Sync + 'static,

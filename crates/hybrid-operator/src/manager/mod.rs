@@ -107,7 +107,6 @@ impl ControllerContext {
 /// The connections that all controllers share.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    /// The client.
     pub(crate) client: Client,
     /// Discovery and object access over that client.
     pub(crate) cluster: Cluster,
@@ -268,7 +267,6 @@ pub enum ManagerError {
     LeaseLost,
 }
 
-/// Loads controllers.
 type Load = Box<dyn FnOnce() -> Result<Vec<Box<dyn Controller>>, ControllerError> + Send>;
 
 /// A client that is used instead of one created from the options.

@@ -492,7 +492,6 @@ fn default_of(help: &str) -> (&str, &str) {
     })
 }
 
-/// Returns a text as a sentence.
 fn sentence(text: &str) -> String {
     let text = reference::coded(text.trim_end_matches('.'));
     format!("{text}.")

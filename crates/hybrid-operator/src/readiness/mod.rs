@@ -30,7 +30,6 @@ pub(crate) enum Readiness {
     Failed(String),
     /// Being deleted.
     Terminating,
-    /// Unknown.
     #[default]
     Unknown,
 }

@@ -272,7 +272,6 @@ impl ReleaseIndex {
         });
     }
 
-    /// Returns the parts of a release.
     pub(super) fn parts(&self, namespace: &str, name: &ReleaseName) -> Vec<PartMeta> {
         self.read(|inner| {
             let parts = inner.parts.get(&(namespace.to_owned(), name.clone()));

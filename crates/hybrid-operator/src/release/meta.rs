@@ -148,7 +148,6 @@ pub(crate) struct RecordMeta {
     pub format: Format,
     /// Uids of the owner references. Garbage collection may delete the record.
     pub owners: Vec<String>,
-    /// Parts of the record.
     pub(super) parts: Option<Parts>,
 }
 
@@ -258,7 +257,6 @@ pub(crate) struct RecordTags {
 }
 
 impl RecordTags {
-    /// Returns the labels for a revision.
     pub(super) fn labels(&self, revision: Revision) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::from([
             (CR_LABEL.to_owned(), self.cr.to_string()),

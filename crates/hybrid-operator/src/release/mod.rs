@@ -47,7 +47,6 @@ pub(crate) enum StoreError {
     /// The revision to create already exists: another writer created it.
     #[error("revision {revision} of release {name} already exists")]
     Exists {
-        /// Name of the release.
         name: ReleaseName,
         /// Number of the revision.
         revision: Revision,
@@ -69,7 +68,6 @@ pub(crate) enum StoreError {
     Corrupt {
         /// Name of the record's Secret.
         secret: String,
-        /// The codec error.
         #[source]
         source: CodecError,
     },
@@ -84,9 +82,7 @@ pub(crate) enum StoreError {
     /// The record cannot be encoded.
     #[error("cannot encode the record of release {name}")]
     Encode {
-        /// Name of the release.
         name: ReleaseName,
-        /// The codec error.
         #[source]
         source: CodecError,
     },

@@ -60,7 +60,6 @@ struct Place {
     secret: String,
 }
 
-/// The Secret of a key.
 #[derive(Deserialize)]
 struct KeySecret {
     #[serde(default)]

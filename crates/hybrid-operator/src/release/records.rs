@@ -62,7 +62,6 @@ impl Records {
         self.keys.clone()
     }
 
-    /// Returns a store of the records in an index.
     pub(crate) fn store(&self, index: ReleaseIndex) -> RecordStore {
         RecordStore::new(self.client.clone(), index, self.keys.clone())
     }

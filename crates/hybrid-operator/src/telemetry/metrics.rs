@@ -84,7 +84,6 @@ impl WatchMetrics {
     }
 }
 
-/// The result of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum ReconcileResult {
     /// `success`
@@ -100,11 +99,8 @@ pub(crate) enum ReconcileResult {
 
 #[expect(non_upper_case_globals, reason = "conventional names of the variants")]
 impl ReconcileResult {
-    /// `success`
     pub(crate) const Success: Self = Self::success;
-    /// `error`
     pub(crate) const Error: Self = Self::error;
-    /// `requeue_after`
     pub(crate) const RequeueAfter: Self = Self::requeue_after;
 }
 
@@ -297,17 +293,14 @@ impl Metrics {
         self.0.controllers.blocked.get_or_create(&controller).inc();
     }
 
-    /// Returns the metrics of watches.
     pub(crate) fn watches(&self) -> WatchMetrics {
         self.0.controllers.watches.clone()
     }
 
-    /// Returns the metrics of reloads.
     pub(crate) fn reloads(&self) -> ReloadMetrics {
         self.0.reloads.clone()
     }
 
-    /// Returns the metrics of webhooks.
     pub(crate) fn webhooks(&self) -> WebhookMetrics {
         self.0.webhooks.clone()
     }
@@ -386,7 +379,6 @@ impl ControllerMetrics {
         &self.name
     }
 
-    /// Returns the metrics of watches.
     pub(crate) fn watches(&self) -> WatchMetrics {
         self.families.watches.clone()
     }

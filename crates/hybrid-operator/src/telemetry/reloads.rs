@@ -18,7 +18,6 @@ struct ControllerLabel {
     controller: String,
 }
 
-/// The metrics of reloads.
 #[derive(Clone)]
 pub(crate) struct ReloadMetrics {
     total: Family<ResultLabel, Counter>,

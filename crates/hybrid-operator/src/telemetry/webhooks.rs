@@ -20,7 +20,6 @@ struct CodeLabels {
     code: u16,
 }
 
-/// The metrics of all webhooks.
 #[derive(Clone)]
 pub(crate) struct WebhookMetrics {
     requests: Family<CodeLabels, Counter>,

@@ -44,7 +44,6 @@ enum Decision {
     Patched(json_patch::Patch),
 }
 
-/// Returns the answers of a validation.
 pub(super) fn validation<K, F, Fut>(function: F, deadline: Duration) -> Answer
 where
     K: TypedObject,
@@ -63,7 +62,6 @@ where
     answer(Arc::new(decide), deadline)
 }
 
-/// Returns the answers of a mutation.
 pub(super) fn mutation<K, F, Fut>(function: F, deadline: Duration) -> Answer
 where
     K: TypedObject,

@@ -52,7 +52,6 @@ pub(crate) enum CertificateError {
     Certificate {
         /// The file or the key of the Secret.
         what: &'static str,
-        /// The cause.
         #[source]
         source: x509_cert::der::Error,
     },
@@ -88,7 +87,6 @@ impl From<x509_cert::spki::Error> for CertificateError {
 /// A name under which the API server calls the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HostName {
-    /// A DNS name.
     Dns(String),
     /// An address.
     Ip(IpAddr),

@@ -19,12 +19,7 @@ const TIMEOUT: u8 = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     /// Through a Service, on port 443.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Service { namespace: String, name: String },
     /// Under a URL without a path.
     Url(String),
 }

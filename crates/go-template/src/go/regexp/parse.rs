@@ -29,7 +29,6 @@ pub(super) struct Flags {
     swap_greed: bool,
 }
 
-/// A parsed pattern.
 #[derive(Debug)]
 pub(super) struct ParsedPattern {
     pub(super) hir: Hir,

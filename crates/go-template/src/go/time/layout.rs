@@ -16,7 +16,6 @@ pub(super) struct Offset {
     pub(super) precision: OffsetPrecision,
 }
 
-/// The precision of an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OffsetPrecision {
     Hours,

@@ -28,7 +28,6 @@ pub(super) enum KeyError {
     Rsa(#[from] RsaError),
 }
 
-/// A private key.
 pub(super) enum PrivateKey {
     Rsa(Box<RsaKey>),
     /// On the curve P-256, the only one for which Sprig generates keys.

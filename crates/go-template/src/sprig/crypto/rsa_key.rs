@@ -20,7 +20,6 @@ const MIN_BITS: u32 = 1024;
 const MAX_BITS: u32 = 16_384;
 const EXPONENT: u32 = 65_537;
 
-/// The size of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySize {
     /// Used in certificates.

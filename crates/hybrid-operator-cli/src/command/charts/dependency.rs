@@ -143,7 +143,6 @@ fn load(path: &Path) -> anyhow::Result<Chart> {
 struct Names {
     /// What it depends on.
     wanted: &'static str,
-    /// The lock.
     lock: &'static str,
 }
 

@@ -84,7 +84,6 @@ pub(super) fn color(status: &str) -> AnsiColor {
     }
 }
 
-/// Returns the rows as a table.
 pub(super) fn table(rows: &[Row], wide: bool, now: Timestamp) -> Table {
     let mut columns = vec![
         "NAMESPACE",

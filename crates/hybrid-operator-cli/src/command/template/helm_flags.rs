@@ -220,7 +220,6 @@ impl HelmFlags {
         self.release_name
     }
 
-    /// Returns the template of `--name-template`.
     pub(super) fn name_template(&self) -> Option<&str> {
         given(self.name_template.as_ref())
     }

@@ -39,7 +39,6 @@ pub(super) struct ValueFlags {
 type Parse = fn(&str, &mut UserValues) -> Result<(), SetError>;
 
 impl ValueFlags {
-    /// Merges all values.
     pub(super) fn merged(&self) -> anyhow::Result<UserValues> {
         let mut merged = Values::new();
         // An empty argument is an empty list; an empty path in a list is an error.

@@ -48,9 +48,7 @@ pub(crate) enum SchemaError {
         "the chart {chart} has a values.schema.json that is not JSON; Helm refuses to install it"
     )]
     Json {
-        /// The chart.
         chart: String,
-        /// The cause.
         #[source]
         source: serde_json::Error,
     },

@@ -8,7 +8,6 @@ use serde_json::{Number, Value};
 /// A kind of JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// `null`
     Null,
     /// `true` or `false`
     Boolean,
@@ -16,7 +15,6 @@ pub(crate) enum Kind {
     Integer,
     /// Any number.
     Number,
-    /// A string.
     String,
     /// A list.
     Array,
@@ -77,7 +75,6 @@ pub(crate) enum Others {
     /// All.
     #[default]
     Any,
-    /// None.
     None,
     /// Those with values of this form.
     Like(Box<Node>),

@@ -16,7 +16,6 @@ use crate::cluster::ownership::run_of;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupted(Vec<HookRun>);
 
-/// A run of a hook.
 #[derive(Clone, Debug)]
 struct HookRun {
     /// The label of its objects.

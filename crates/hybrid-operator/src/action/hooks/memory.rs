@@ -66,7 +66,6 @@ impl HookMemory {
         ))
     }
 
-    /// Returns the uid of an object.
     pub(super) fn uid(&self, key: &ObjectKey) -> Option<&str> {
         self.tracked.get(key).map(|known| known.uid.as_str())
     }

@@ -1,6 +1,6 @@
-//! Removes the remaining objects of a release without records: a terminating namespace may lose its
-//! Secrets before the operator runs, and the release's objects outside of the namespace would never
-//! be deleted.
+//! Removes the remaining objects of a release whose records, or the last of them, are gone: a terminating
+//! namespace may lose its Secrets before the operator runs, and the release's objects outside of the namespace
+//! would never be deleted.
 
 use host::HashSet;
 

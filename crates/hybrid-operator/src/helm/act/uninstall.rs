@@ -129,6 +129,11 @@ async fn uninstall_as(
     earlier: &[StoredRelease],
 ) -> Result<ActionProgress, ActError> {
     let subject = context.subject;
+    if stored.meta.status == Status::Superseded {
+        // The record of the revision that followed is gone. Once this one is being uninstalled, nothing says so.
+        let found = orphans::find(context, memory).await?;
+        orphans::remove(context, memory, found).await?;
+    }
     let mut action = context.action(ActionKind::Uninstall, &[]);
     if let Deleter::Recorded(account) = deleter {
         action.cluster = &account.cluster;

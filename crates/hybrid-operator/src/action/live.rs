@@ -312,6 +312,7 @@ impl Live {
         let follows = same || self.revision.map(|known| known + 1) == Some(revision);
         if !same {
             self.reported.clear();
+            self.hooks.forget_running();
         }
         self.revision = Some(revision);
         self.complete = false;

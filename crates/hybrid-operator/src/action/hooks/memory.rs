@@ -80,6 +80,11 @@ impl HookMemory {
         self.tracked.remove(key);
     }
 
+    /// Drops all objects: those of a revision that another one has replaced are no longer awaited.
+    pub(in crate::action) fn forget_running(&mut self) {
+        self.tracked.clear();
+    }
+
     /// Records that a run has succeeded and its delete policies are applied.
     pub(super) fn complete(&mut self, run: &str) {
         if self.completed.len() >= MAX_COMPLETED {

@@ -145,8 +145,10 @@ pub(crate) async fn deploy(
         }
         let revision_before = previous.as_ref().map_or(0, |p| p.release.revision.0);
         prune::prune(context, live, revision_before, &before, &wanted).await?;
-        for (number, made) in &left {
+        for ((number, made), leftover) in left.iter().zip(&leftovers) {
             prune::prune(context, live, *number, made, &wanted).await?;
+            // Once this revision is deployed, nothing tells that these are ours.
+            hooks::remove_interrupted(context, leftover).await?;
         }
         live.finish(&wanted, context);
     } else if wait && !live.drifted().is_empty() {

@@ -13,6 +13,7 @@
 //! when something is applied but not what.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use data_encoding::{BASE64, HEXLOWER};
 use helm_core::release::Release;
@@ -22,7 +23,8 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 use sha2::Sha256;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::StoreError;
 use super::meta::RecordMeta;
@@ -51,8 +53,18 @@ pub(crate) struct ProofKeys(Arc<Shared>);
 
 struct Shared {
     place: Option<Place>,
-    key: OnceCell<ProofKey>,
+    known: Mutex<Option<Known>>,
 }
+
+/// The key in use.
+struct Known {
+    key: ProofKey,
+    /// When it is tried again to keep it in the Secret; `None` if it is kept.
+    retry: Option<Instant>,
+}
+
+/// Time after which a refused permission is asked for again.
+const RETRY_AFTER: Duration = Duration::from_mins(1);
 
 struct Place {
     client: Client,
@@ -71,7 +83,7 @@ impl ProofKeys {
     pub(crate) fn of_process() -> Self {
         Self(Arc::new(Shared {
             place: None,
-            key: OnceCell::new(),
+            known: Mutex::default(),
         }))
     }
 
@@ -79,7 +91,7 @@ impl ProofKeys {
     /// is first needed: all replicas, and the process after a restart, use the same.
     ///
     /// RBAC: `get` and `create` on `secrets` in that namespace. Without them the key is one that
-    /// only this process knows, and a warning names the permission.
+    /// only this process knows, and a warning names the permission. Once they are given, that key is kept.
     pub(crate) fn in_secret(client: Client, namespace: &str, operator: &OperatorId) -> Self {
         Self(Arc::new(Shared {
             place: Some(Place {
@@ -87,54 +99,75 @@ impl ProofKeys {
                 namespace: namespace.to_owned(),
                 secret: record_key_secret(&operator.to_string()),
             }),
-            key: OnceCell::new(),
+            known: Mutex::default(),
         }))
     }
 
     /// Returns the key. Sends one request with the first call, and another one if the Secret does
-    /// not exist.
+    /// not exist. While the permission is missing, it asks again once a minute.
     ///
     /// # Errors
     /// When the API server does not respond; the next call tries again.
     pub(super) async fn key(&self) -> Result<ProofKey, StoreError> {
-        let key = self.0.key.get_or_try_init(|| self.find()).await?;
-        Ok(key.clone())
+        let mut known = self.0.known.lock().await;
+        if let Some(known) = &*known
+            && known.retry.is_none_or(|at| Instant::now() < at)
+        {
+            return Ok(known.key.clone());
+        }
+        let own = known.as_ref().map(|known| known.key.clone());
+        let found = self.find(own).await?;
+        Ok(known.insert(found).key.clone())
     }
 
-    async fn find(&self) -> Result<ProofKey, StoreError> {
-        let Some(place) = &self.0.place else {
-            return random_key();
+    /// Reads the key, or keeps `own`, or else a new one.
+    async fn find(&self, own: Option<ProofKey>) -> Result<Known, StoreError> {
+        let is_known = own.is_some();
+        let own = match own {
+            Some(own) => own,
+            None => random_key()?,
         };
-        match place.read_or_create().await {
-            Ok(Some(key)) => Ok(key),
-            Ok(None) => {
-                tracing::error!(
-                    secret = format!("{}/{}", place.namespace, place.secret),
-                    "the key that proves release records is invalid; delete the Secret, so that the next start creates a new one"
-                );
-                random_key()
-            }
-            Err(StoreError::Api(error)) if !error.is_transient() => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    secret = format!("{}/{}", place.namespace, place.secret),
-                    "cannot keep the key that proves release records: permit get and create on secrets in the operator's namespace; until then, records are not trusted after a restart"
-                );
-                random_key()
-            }
-            Err(error) => Err(error),
-        }
+        let mut retry = None;
+        let kept = match &self.0.place {
+            None => None,
+            Some(place) => match place.read_or_create(&own).await {
+                Ok(Some(key)) => Some(key),
+                Ok(None) => {
+                    tracing::error!(
+                        secret = format!("{}/{}", place.namespace, place.secret),
+                        "the key that proves release records is invalid; delete the Secret, so that the next start creates a new one"
+                    );
+                    None
+                }
+                Err(StoreError::Api(error)) if !error.is_transient() => {
+                    if !is_known {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            secret = format!("{}/{}", place.namespace, place.secret),
+                            "cannot keep the key that proves release records: permit get and create on secrets in the operator's namespace; until then, records are not trusted after a restart"
+                        );
+                    }
+                    retry = Some(Instant::now() + RETRY_AFTER);
+                    None
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Known {
+            key: kept.unwrap_or(own),
+            retry,
+        })
     }
 }
 
 impl Place {
-    async fn read_or_create(&self) -> Result<Option<ProofKey>, StoreError> {
+    /// Returns the key in the Secret, or creates the Secret with this one; `None` if it is invalid.
+    async fn read_or_create(&self, own: &ProofKey) -> Result<Option<ProofKey>, StoreError> {
         if let Some(found) = self.read().await? {
             return Ok(found.key());
         }
-        let key = random_key()?;
-        match self.create(&key).await {
-            Ok(()) => Ok(Some(key)),
+        match self.create(own).await {
+            Ok(()) => Ok(Some(own.clone())),
             // Another replica has created it meanwhile.
             Err(ApiError::Conflict { .. }) => Ok(self.read().await?.and_then(|found| found.key())),
             Err(error) => Err(error.into()),

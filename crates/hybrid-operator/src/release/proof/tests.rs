@@ -194,6 +194,22 @@ async fn without_a_permission_or_with_an_invalid_secret_the_key_is_that_of_the_p
     script.finish();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_key_of_the_process_is_kept_once_that_is_permitted() {
+    let forbidden = failure(403, "Forbidden", "", &json!({}));
+    let script = Script::default()
+        .on(&format!("GET {NAMED}"), 403, forbidden)
+        .on(&format!("GET {NAMED}"), 404, missing())
+        .on(&format!("POST {PATH}"), 201, json!({"metadata": {}}));
+    let keys = keys(&script);
+    let key = keys.key().await.unwrap();
+    tokio::time::advance(RETRY_AFTER).await;
+    assert_eq!(keys.key().await.unwrap().0, key.0);
+    assert_eq!(keys.key().await.unwrap().0, key.0);
+    let requests = script.finish();
+    assert_eq!(requests[2].json()["data"]["key"], BASE64.encode(&key.0));
+}
+
 #[tokio::test]
 async fn while_the_api_server_does_not_respond_there_is_no_key() {
     let unavailable = failure(500, "InternalError", "", &json!({}));

@@ -291,7 +291,13 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         StepOutcome::Failed(failure) => fail(failure, status),
         StepOutcome::Stalled { message, failure } => {
             if let Some(failure) = failure {
+                let known = status.release.take();
                 fail(failure, status);
+                // The revision that failed may be older than the one that runs.
+                let failed = failure.release.revision;
+                status.release = known
+                    .filter(|known| known.revision > failed)
+                    .or(status.release.take());
             }
             status.stalled(message);
         }

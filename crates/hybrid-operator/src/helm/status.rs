@@ -307,7 +307,12 @@ impl Status {
         let is_deployed = |condition: &Condition| {
             condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
         };
-        if !self.conditions.iter().any(is_deployed) {
+        // What is installed has no former revision: somebody may have uninstalled it.
+        let is_install = reason == Reason::InstallError;
+        if is_install {
+            self.remove(ConditionType::Stalled);
+        }
+        if is_install || !self.conditions.iter().any(is_deployed) {
             self.set(
                 ConditionType::Deployed,
                 ConditionStatus::False,
@@ -341,13 +346,18 @@ impl Status {
 
     /// Returns whether the status already reports the failure of this revision.
     pub(crate) fn reports_failure_of(&self, revision: Revision) -> bool {
+        let reported = self.release.as_ref().map(|release| release.revision);
+        reported == Some(revision.0) && self.reports_failure()
+    }
+
+    /// Returns whether the status says why a release failed.
+    pub(crate) fn reports_failure(&self) -> bool {
         let failed = |condition: &Condition| {
             condition.type_ == ConditionType::ReleaseFailed
                 && condition.status == ConditionStatus::True
                 && !condition.message.is_empty()
         };
-        let reported = self.release.as_ref().map(|release| release.revision);
-        reported == Some(revision.0) && self.conditions.iter().any(failed)
+        self.conditions.iter().any(failed)
     }
 
     /// Removes the test result, which belongs to an earlier revision.

@@ -166,19 +166,27 @@ pub(super) async fn report(
 }
 
 /// Returns why a revision failed if the status does not report it yet: the process may have stopped
-/// between writing the record and the status.
+/// between writing the record and the status, or the values that failed once are wanted again after others.
 async fn failure_if_unreported(
     context: &ActContext<'_>,
     revision: Revision,
 ) -> Result<Option<Box<Failure>>, ActError> {
     let latest = context.observation.history.last();
-    let unreported = latest.is_some_and(|latest| latest.revision == revision)
-        && !context.subject.status().reports_failure_of(revision);
-    Ok(if unreported {
-        Some(Box::new(failure_of(context, revision).await?))
+    let is_latest = latest.is_some_and(|latest| latest.revision == revision);
+    let status = context.subject.status();
+    let is_reported = if is_latest {
+        status.reports_failure_of(revision)
     } else {
-        None
-    })
+        status.reports_failure()
+    };
+    if is_reported {
+        return Ok(None);
+    }
+    let mut failure = failure_of(context, revision).await?;
+    if !is_latest {
+        failure.kind = ActionKind::Upgrade;
+    }
+    Ok(Some(Box::new(failure)))
 }
 
 /// Returns the failure described by a record.

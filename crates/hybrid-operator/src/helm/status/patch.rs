@@ -29,12 +29,18 @@ impl Status {
             if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
                 deployed = json!({"name": name, "manifest": manifest});
             }
-            if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
+            if self.manifest != DeployedManifest::Same
+                || !known && self.has_deployed(ConditionStatus::True)
+            {
                 status.insert("deployedRelease".to_owned(), deployed);
             }
         }
         if self.without_manifest {
             remove_manifest(&mut status, &self.before);
+        }
+        if self.has_deployed(ConditionStatus::False) && self.before.get("deployedRelease").is_some()
+        {
+            status.insert("deployedRelease".to_owned(), Value::Null);
         }
         if let Some(history) = &self.history {
             status.insert("history".to_owned(), json!(history));
@@ -57,10 +63,10 @@ impl Status {
         Some(patch)
     }
 
-    fn is_deployed(&self) -> bool {
+    fn has_deployed(&self, status: ConditionStatus) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.any(|condition| {
-            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
+            condition.type_ == ConditionType::Deployed && condition.status == status
         })
     }
 }

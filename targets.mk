@@ -27,7 +27,7 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 
 .PHONY: simulate
 simulate: ## Run generated histories of the operator, and compare each with a fresh install (SEEDS=FROM..TO)
-	SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- histories_end --nocapture
+	CHANGES=all SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- end_like_a_fresh_install --nocapture
 
 .PHONY: base-image
 base-image: ## Build the image for projects of charts alone, as BASE_IMG

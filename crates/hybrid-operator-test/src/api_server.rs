@@ -99,6 +99,8 @@ pub struct Options {
     pub delays: RangeInclusive<Duration>,
     /// Delay with which watches, and lists from version 0, show a change.
     pub lag: RangeInclusive<Duration>,
+    /// Whether watches show some changes twice.
+    pub repeats: bool,
     /// When the controllers act.
     pub pace: Pace,
     /// Whether workloads become ready.
@@ -122,6 +124,7 @@ impl Default for Options {
             epoch: Timestamp::from_second(1_767_225_600).unwrap_or_default(),
             delays: Duration::ZERO..=Duration::from_secs(1),
             lag: Duration::ZERO..=Duration::ZERO,
+            repeats: false,
             pace: Pace::Clock,
             workloads: true,
         }
@@ -238,6 +241,25 @@ impl ApiServer {
             .iter()
             .flat_map(|resource| server.objects(resource, None));
         objects.map(|(_, object)| (*object).clone()).collect()
+    }
+
+    /// Returns the objects of a kind.
+    pub(crate) fn objects_of(&self, kind: &str) -> Vec<Value> {
+        let server = self.lock();
+        let resources = server.store.resources();
+        let objects = resources
+            .iter()
+            .flat_map(|resource| server.objects(resource, None))
+            .filter(|(_, object)| object.get("kind").is_some_and(|own| own == kind));
+        objects.map(|(_, object)| (*object).clone()).collect()
+    }
+
+    /// Returns the object at a path.
+    pub(crate) fn at(&self, path: &str) -> Option<Value> {
+        let request = Request::get(path).body(Body::empty()).ok()?;
+        let answer = self.service().call(request).now_or_never()?.ok()?;
+        let body = answer.into_body().collect().now_or_never()?.ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
     }
 
     /// Returns the version of the last change of an object that is neither a lease nor an event.

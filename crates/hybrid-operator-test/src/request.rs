@@ -98,6 +98,11 @@ impl Recorded {
     }
 }
 
+/// Returns the plural resource in a path.
+pub(crate) fn resource_of(path: &str) -> String {
+    Target::of(path).map_or(String::new(), |target| target.resource)
+}
+
 /// The resource or object that a path names.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {

@@ -14,6 +14,7 @@ mod snapshot;
 mod time;
 mod world;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
+use serde_json::Value;
 use tower::BoxError;
 
 pub use history::{Action, After, Helm, History, Named, Propagation, Requests, Step};
@@ -28,6 +30,7 @@ pub use network::Transport;
 pub use project::{Custom, Field, Project};
 pub use world::Process;
 
+use generator::Made;
 use oracle::Oracle;
 use time::Time;
 use world::{Program, World};
@@ -36,7 +39,7 @@ use world::{Program, World};
 const REST: Duration = Duration::from_mins(1);
 /// Time within which a history comes to rest after its last fault.
 const LIMIT: Duration = Duration::from_mins(45);
-/// Time of rest in which nothing is written.
+/// Time of rest in which nothing is requested, but for watches.
 const SILENCE: Duration = Duration::from_mins(3);
 
 /// A program, and what happens to it.
@@ -44,7 +47,7 @@ pub struct Simulation {
     program: Program,
     project: Arc<Project>,
     oracle: Oracle,
-    targets: Vec<Named>,
+    made: Vec<Made>,
 }
 
 /// A history whose result is not that of a fresh install.
@@ -65,6 +68,21 @@ impl std::fmt::Display for Finding {
             writeln!(f, "  {line}")?;
         }
         Ok(())
+    }
+}
+
+impl Finding {
+    /// Returns whether something of another finding is wrong here, too.
+    fn is_like(&self, other: &Self) -> bool {
+        let kind = |line: &String| {
+            let begin = line.split(": expected ").next().unwrap_or_default();
+            let without_numbers = begin
+                .chars()
+                .filter(|character| !character.is_ascii_digit());
+            without_numbers.collect::<String>()
+        };
+        let mut wrong = self.wrong.iter().map(kind);
+        wrong.any(|one| other.wrong.iter().map(kind).any(|other| other == one))
     }
 }
 
@@ -89,53 +107,85 @@ impl Simulation {
         let program: Program = Arc::new(move |process| program(process).boxed());
         let project = Arc::new(project);
         let oracle = Oracle::new(Arc::clone(&program), Arc::clone(&project));
-        let mut targets = Vec::new();
-        for custom in &project.resources {
-            let count = custom.fields.len();
-            let mut choices = vec![vec![0; count]];
-            for (varied, field) in custom.fields.iter().enumerate() {
-                for value in 1..field.values.len() {
-                    let chosen = |index| if index == varied { value } else { 0 };
-                    choices.push((0..count).map(chosen).collect());
-                }
-            }
-            for (number, choice) in choices.into_iter().enumerate() {
-                // What the fields add is the same in each version.
-                let versions = if number == 0 {
-                    project.versions.len()
-                } else {
-                    1
-                };
-                for version in 0..versions {
-                    let fresh = oracle.fresh(&vec![(version, custom.with(&choice))])?;
-                    let names = fresh.names.iter().filter(|named| {
-                        !matches!(named.kind.as_str(), "Event" | "Lease")
-                            && !project
-                                .resources
-                                .iter()
-                                .any(|custom| Named::of(&custom.object).kind == named.kind)
-                    });
-                    targets.extend(names.cloned());
-                }
-            }
-        }
-        for version in 0..project.versions.len() {
-            let own = oracle.left(version)?;
-            targets.retain(|named| !own.names.contains(named));
-        }
-        targets.sort();
-        targets.dedup();
-        Ok(Self {
+        let mut simulation = Self {
             program,
             project,
             oracle,
-            targets,
+            made: Vec::new(),
+        };
+        let project = Arc::clone(&simulation.project);
+        for custom in &project.resources {
+            simulation.made.push(simulation.made(custom)?);
+        }
+        Ok(simulation)
+    }
+
+    /// Returns what the program makes for a custom resource.
+    fn made(&self, custom: &Custom) -> anyhow::Result<Made> {
+        let first = vec![0; custom.fields.len()];
+        let mut always = BTreeSet::new();
+        for version in 0..self.project.versions.len() {
+            always.extend(self.names(version, custom.with(&first))?);
+        }
+        let mut by_value = BTreeMap::new();
+        for (field, value, choice) in custom.variations() {
+            // What the fields add is the same in each version.
+            let mut names = self.names(0, custom.with(&choice))?;
+            names.retain(|named| !always.contains(named));
+            by_value.insert((field, value), names);
+        }
+        Ok(Made {
+            always: always.into_iter().collect(),
+            by_value,
         })
+    }
+
+    /// Returns the names of what a version of the program makes for an object.
+    fn names(&self, version: usize, object: Value) -> anyhow::Result<Vec<Named>> {
+        let fresh = self.oracle.fresh(&vec![(version, object)])?;
+        let left = self.oracle.left(version)?;
+        let customs = self.project.resources.iter();
+        let kinds: Vec<String> = customs
+            .map(|custom| Named::of(&custom.object).kind)
+            .chain(["Event".to_owned(), "Lease".to_owned()])
+            .collect();
+        let mut names = fresh.names.clone();
+        names.retain(|named| !kinds.contains(&named.kind) && !left.names.contains(named));
+        Ok(names)
     }
 
     /// Draws the history of a seed.
     pub fn history(&self, seed: u64) -> History {
-        generator::history(seed, &self.project, &self.targets)
+        generator::history(seed, &self.project, &self.made)
+    }
+
+    /// Returns a history for each change of the first custom resource between two states in which at most one field
+    /// has not its first value.
+    pub fn changes(&self) -> Vec<History> {
+        let Some(custom) = self.project.resources.first() else {
+            return Vec::new();
+        };
+        let mut states = vec![custom.with(&vec![0; custom.fields.len()])];
+        states.extend(
+            custom
+                .variations()
+                .map(|(_, _, choice)| custom.with(&choice)),
+        );
+        let apply = |state: &Value| Step {
+            after: After::Rest,
+            action: Action::Apply(state.clone()),
+        };
+        let mut histories = Vec::new();
+        for before in &states {
+            for after in states.iter().filter(|after| *after != before) {
+                histories.push(History {
+                    seed: 1,
+                    replicas: 1,
+                    steps: vec![apply(before), apply(after)],
+                });
+            }
+        }
+        histories
     }
 
     /// Runs a history; returns what is wrong with its result.
@@ -208,14 +258,14 @@ impl Simulation {
             time.run(async { tokio::time::sleep(pause).await });
             waited += pause;
         }
-        let writes = world.network.writes();
+        let calls = world.network.calls();
         time.run(async {
             tokio::time::sleep(SILENCE).await;
             world.check().await
         })?;
-        let more = world.network.writes() - writes;
-        if more > 0 {
-            return Ok(vec![format!("{more} writes within {SILENCE:?} of rest")]);
+        let more = world.network.calls() - calls;
+        if more > 0 && world.snapshot().is_deployed() {
+            return Ok(vec![format!("{more} requests within {SILENCE:?} of rest")]);
         }
         time.run(world.end())?;
         Ok(Vec::new())
@@ -253,7 +303,7 @@ impl Simulation {
         Ok(findings)
     }
 
-    /// Returns the shortest history that is found by leaving steps out and that still has a finding.
+    /// Returns the shortest history that is found by leaving steps out and that still has a finding of this kind.
     fn shrink(&self, finding: &Finding) -> anyhow::Result<Finding> {
         let mut best = finding.clone();
         let mut size = best.history.steps.len();
@@ -264,8 +314,8 @@ impl Simulation {
                 let end = (begin + size).min(shorter.steps.len());
                 shorter.steps.drain(begin..end);
                 match self.run(&shorter)? {
-                    Some(found) => best = found,
-                    None => begin += size,
+                    Some(found) if found.is_like(finding) => best = found,
+                    _ => begin += size,
                 }
             }
             size /= 2;
@@ -276,7 +326,7 @@ impl Simulation {
                 && step.after != After::Rest
             {
                 step.after = After::Rest;
-                if let Some(found) = self.run(&calmer)? {
+                if let Some(found) = self.run(&calmer)?.filter(|found| found.is_like(finding)) {
                     best = found;
                 }
             }

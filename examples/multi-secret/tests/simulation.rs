@@ -91,6 +91,7 @@ fn project() -> Project {
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine", "namespace": "left"}}),
         ],
         elects: true,
+        requests: 100,
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Server {
     pub(super) warnings: Vec<String>,
     /// Delay with which watches and caches show a change.
     lag: RangeInclusive<Duration>,
+    repeats: bool,
     /// Tells watches that the store has changed, or that they are cut.
     changed: watch::Sender<Signal>,
     /// Version up to which the controllers have seen the changes.
@@ -96,6 +97,7 @@ impl Server {
             unmodelled: Vec::new(),
             warnings: Vec::new(),
             lag: options.lag.clone(),
+            repeats: options.repeats,
             changed: watch::Sender::new(Signal::default()),
             observed: 0,
             last_change: 0,
@@ -192,6 +194,11 @@ impl Server {
     pub(super) fn draw_lag(&mut self) -> Duration {
         let lag = self.lag.clone();
         self.draw(&lag)
+    }
+
+    /// Draws whether a watch shows a change twice.
+    pub(super) fn draw_repetition(&mut self) -> bool {
+        self.repeats && self.random.u8(0..8) == 0
     }
 
     /// Draws a time.

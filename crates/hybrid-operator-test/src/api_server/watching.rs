@@ -208,6 +208,9 @@ impl Watch {
         self.seen = self.seen.max(seen);
         for change in &changes {
             self.show(change);
+            if server.draw_repetition() {
+                self.show(change);
+            }
         }
         if !changes.is_empty() {
             self.lag = server.draw_lag();

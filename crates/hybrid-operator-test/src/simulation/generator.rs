@@ -1,26 +1,38 @@
 //! Draws histories from seeds.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::history::{Action, After, Helm, History, Named, Propagation, Requests, Step};
+use super::people::holds;
 use super::project::{Custom, Project};
+use super::snapshot::RECORDS;
 use crate::fault::Fault;
 
 /// Longest history.
 const MAX_STEPS: usize = 9;
 
-/// Draws a history. `targets` are objects that the program makes.
-pub(super) fn history(seed: u64, project: &Project, targets: &[Named]) -> History {
+/// Objects that the program makes for a custom resource.
+pub(super) struct Made {
+    /// Those of the first values of all fields.
+    pub(super) always: Vec<Named>,
+    /// Those that a field adds with another value.
+    pub(super) by_value: BTreeMap<(usize, usize), Vec<Named>>,
+}
+
+/// Draws a history. `made` has what the program makes for each custom resource.
+pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let mut random = fastrand::Rng::with_seed(seed);
     let users: Vec<User> = project
         .resources
         .iter()
-        .map(|custom| User::new(custom, &mut random))
+        .zip(made)
+        .map(|(custom, made)| User::new(custom, made, &mut random))
         .collect();
     let mut drawing = Drawing {
         random,
         project,
-        targets,
         users,
     };
     let mut steps = Vec::new();
@@ -54,13 +66,13 @@ pub(super) fn history(seed: u64, project: &Project, targets: &[Named]) -> Histor
 struct Drawing<'a> {
     random: fastrand::Rng,
     project: &'a Project,
-    targets: &'a [Named],
     users: Vec<User<'a>>,
 }
 
 /// Somebody who changes one custom resource.
 struct User<'a> {
     custom: &'a Custom,
+    made: &'a Made,
     /// The values that the fields have.
     choice: Vec<usize>,
     /// The fields that vary in this history.
@@ -69,12 +81,13 @@ struct User<'a> {
 }
 
 impl<'a> User<'a> {
-    fn new(custom: &'a Custom, random: &mut fastrand::Rng) -> Self {
+    fn new(custom: &'a Custom, made: &'a Made, random: &mut fastrand::Rng) -> Self {
         let mut varying: Vec<usize> = (0..custom.fields.len()).collect();
         random.shuffle(&mut varying);
         varying.truncate(random.usize(1..=3));
         Self {
             custom,
+            made,
             choice: vec![0; custom.fields.len()],
             varying,
             annotation: None,
@@ -95,6 +108,22 @@ impl<'a> User<'a> {
             }
         }
         object
+    }
+
+    /// Returns the objects that the program makes for the present choice.
+    fn targets(&self) -> Vec<&'a Named> {
+        let added = self.choice.iter().copied().enumerate();
+        let added = added.filter_map(|chosen| self.made.by_value.get(&chosen));
+        self.made.always.iter().chain(added.flatten()).collect()
+    }
+
+    /// Returns the field, and its value, that makes the namespace or the definition in which an object is.
+    fn value_that_makes_place_for(&self, other: &Named) -> Option<(usize, usize)> {
+        let makes = |names: &Vec<Named>| names.iter().any(|made| holds(made, other));
+        let mut values = self.made.by_value.iter();
+        values
+            .find(|(_, names)| makes(names))
+            .map(|(place, _)| *place)
     }
 
     fn vary(&mut self, random: &mut fastrand::Rng) {
@@ -125,10 +154,14 @@ impl Drawing<'_> {
         }
     }
 
-    /// Returns a custom resource as somebody wants it next.
-    fn wish(&mut self, varies: bool) -> Value {
-        let index = self.random.usize(0..self.users.len().max(1));
-        let Some(user) = self.users.get_mut(index) else {
+    /// Draws somebody.
+    fn user(&mut self) -> usize {
+        self.random.usize(0..self.users.len().max(1))
+    }
+
+    /// Returns a custom resource as its user wants it next.
+    fn wish(&mut self, user: usize, varies: bool) -> Value {
+        let Some(user) = self.users.get_mut(user) else {
             return Value::Null;
         };
         if varies {
@@ -137,69 +170,167 @@ impl Drawing<'_> {
         user.object()
     }
 
+    /// Draws an object that the program makes for a custom resource as it is wanted now.
+    fn target(&mut self) -> Option<Named> {
+        let user = self.user();
+        let targets = self.users.get(user)?.targets();
+        self.random.choice(targets).cloned()
+    }
+
+    /// Draws the record of one of the first revisions of a release.
+    fn record(&mut self, user: usize) -> Option<Named> {
+        let revision = self.random.u8(1..5);
+        let mut made = self.users.get(user)?.made.always.iter();
+        let (first, name) = made.find_map(|made| {
+            let name = made.name.strip_suffix(".v1")?;
+            name.starts_with(RECORDS).then_some((made, name))
+        })?;
+        Some(Named {
+            name: format!("{name}.v{revision}"),
+            ..first.clone()
+        })
+    }
+
     /// Returns steps that single actions are unlikely to be.
     fn pattern(&mut self) -> Vec<Step> {
         let step = |after, action| Step { after, action };
         let requests = self.random.u32(0..30);
-        let before = self.wish(false);
-        let changed = self.wish(true);
-        match self.random.u8(0..4) {
-            // A change that is interrupted.
+        let user = self.user();
+        match self.random.u8(0..7) {
+            // Changes that are interrupted.
             0 => {
-                let end = if self.random.bool() {
-                    Action::Kill
-                } else {
-                    Action::Crash
-                };
-                vec![
-                    step(After::Rest, Action::Apply(changed)),
-                    step(After::Requests(requests), end),
-                ]
+                let mut steps = Vec::new();
+                for _ in 0..self.random.u8(1..4) {
+                    let changed = self.wish(user, true);
+                    let requests = self.random.u32(0..30);
+                    let end = if self.random.bool() {
+                        Action::Kill
+                    } else {
+                        Action::Crash
+                    };
+                    steps.push(step(After::Rest, Action::Apply(changed)));
+                    steps.push(step(After::Requests(requests), end));
+                }
+                steps
             }
             // A change of which an answer is lost, and that is taken back.
             1 => {
+                let before = self.wish(user, false);
+                let changed = self.wish(user, true);
                 let writes = self.random.u32(0..12);
+                let lost = Action::Fault(Requests::Writes, writes, Fault::AnswerLost);
                 vec![
-                    step(
-                        After::Rest,
-                        Action::Fault(Requests::Writes, writes, Fault::AnswerLost),
-                    ),
+                    step(After::Rest, lost),
                     step(After::Time(0), Action::Apply(changed)),
                     step(After::Requests(requests), Action::Apply(before)),
                 ]
             }
+            // A change with a fault.
+            2 => {
+                let fault = self.fault();
+                let changed = self.wish(user, true);
+                vec![
+                    step(After::Rest, fault),
+                    step(After::Time(0), Action::Apply(changed)),
+                    step(After::Rest, Action::Wait),
+                ]
+            }
+            // A change during which somebody deletes the record of a revision.
+            3 => {
+                let Some(record) = self.record(user) else {
+                    return Vec::new();
+                };
+                let changed = self.wish(user, true);
+                let propagation = self.propagation();
+                vec![
+                    step(After::Rest, Action::Apply(changed)),
+                    step(
+                        After::Requests(requests),
+                        Action::Delete(record, propagation),
+                    ),
+                ]
+            }
             // What happens while the program is down.
-            2 => vec![
+            4 => vec![
                 step(After::Rest, Action::Crash),
                 step(After::Time(0), self.action()),
                 step(After::Time(1_000), Action::Kill),
             ],
-            // Something of others, and then a change or the end.
-            _ => {
-                let other = self.random.choice(&self.project.others).cloned();
-                let end = if self.random.bool() {
-                    Action::Apply(changed)
-                } else {
-                    Action::Delete(Named::of(&before), self.propagation())
+            // Something happens to an object of the release, and then the release changes or ends.
+            5 => {
+                let Some(target) = self.target() else {
+                    return Vec::new();
                 };
-                let other = other.map_or(Action::Wait, Action::Create);
-                vec![step(After::Rest, other), step(After::Rest, end)]
+                let which = self.random.u64(..);
+                let deed = match self.random.u8(0..3) {
+                    0 => Action::Spoil(target, which),
+                    1 => Action::Hold(target),
+                    _ => Action::Delete(target, self.propagation()),
+                };
+                let next = self.change_or_end(user);
+                let after = self.after();
+                vec![step(After::Rest, deed), step(after, next)]
             }
+            // Others use what a release has made, and then it changes or ends.
+            _ => self.use_by_others(),
         }
     }
 
+    fn use_by_others(&mut self) -> Vec<Step> {
+        let step = |action| Step {
+            after: After::Rest,
+            action,
+        };
+        let Some(other) = self.random.choice(&self.project.others).cloned() else {
+            return Vec::new();
+        };
+        let named = Named::of(&other);
+        let wanted = |user: &User<'_>| user.value_that_makes_place_for(&named);
+        let mut places = self.users.iter().map(wanted).enumerate();
+        let Some((user, (field, value))) = places.find_map(|(user, place)| Some((user, place?)))
+        else {
+            return vec![step(Action::Create(other))];
+        };
+        let former = self.users.get_mut(user).and_then(|user| {
+            let chosen = user.choice.get_mut(field)?;
+            Some(std::mem::replace(chosen, value))
+        });
+        let mut steps = vec![
+            step(Action::Apply(self.wish(user, false))),
+            step(Action::Create(other)),
+        ];
+        if self.random.bool()
+            && let Some(user) = self.users.get_mut(user)
+            && let Some((chosen, former)) = user.choice.get_mut(field).zip(former)
+        {
+            *chosen = former;
+        }
+        steps.push(step(self.change_or_end(user)));
+        steps
+    }
+
+    /// Returns a change of a custom resource, or its deletion.
+    fn change_or_end(&mut self, user: usize) -> Action {
+        if self.random.bool() {
+            return Action::Apply(self.wish(user, true));
+        }
+        let named = Named::of(&self.wish(user, false));
+        Action::Delete(named, self.propagation())
+    }
+
     fn action(&mut self) -> Action {
-        let target = self.random.choice(self.targets).cloned();
+        let target = self.target();
+        let user = self.user();
         let which = self.random.u64(..);
         let varies = self.random.bool();
-        match (self.random.u8(0..118), target) {
-            (0..=27, _) => Action::Apply(self.wish(true)),
-            (28..=35, _) => Action::Recreate(self.wish(varies)),
+        match (self.random.u8(0..120), target) {
+            (0..=27, _) => Action::Apply(self.wish(user, true)),
+            (28..=35, _) => Action::Recreate(self.wish(user, varies)),
             (36..=41, _) => {
-                let named = Named::of(&self.wish(false));
+                let named = Named::of(&self.wish(user, false));
                 Action::Delete(named, self.propagation())
             }
-            (42..=44, _) => Action::Put(self.wish(varies)),
+            (42..=44, _) => Action::Put(self.wish(user, varies)),
             (45..=52, Some(target)) => Action::Spoil(target, which),
             (53..=58, Some(target)) => {
                 let propagation = self.propagation();
@@ -229,14 +360,15 @@ impl Drawing<'_> {
             (97..=98, _) => Action::Compact,
             (99..=102, _) if !self.project.replaced.is_empty() => self.replacement(),
             (103..=106, Some(target)) if self.random.bool() => Action::Hold(target),
-            (103..=106, _) => Action::Hold(Named::of(&self.wish(false))),
+            (103..=106, _) => Action::Hold(Named::of(&self.wish(user, false))),
             (107..=110, _) => {
                 let commands = [Helm::Uninstall, Helm::Rollback, Helm::Interrupted];
                 let command = commands.get(self.random.usize(0..commands.len()));
                 let command = command.copied().unwrap_or(Helm::Uninstall);
-                Action::Helm(Named::of(&self.wish(false)), command)
+                Action::Helm(Named::of(&self.wish(user, false)), command)
             }
             (111..=112, Some(target)) => Action::Scale(target, self.random.u32(0..6)),
+            (117..=118, Some(target)) => Action::Forbid(target, self.random.u64(0..60_000)),
             (113..=116, _) => Action::Pause(self.random.u64(0..40_000)),
             _ => Action::Wait,
         }

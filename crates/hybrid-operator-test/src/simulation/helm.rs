@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::history::{Helm, Named, Propagation};
 use super::permitted::is_kept;
-use super::snapshot::RECORD;
+use super::snapshot::{RECORD, RECORDS};
 use super::world::World;
 
 impl World {
@@ -54,6 +54,25 @@ impl World {
         }
     }
 
+    /// Remembers the release of which people delete a record while a revision is pending.
+    pub(super) fn note_lost_record(&mut self, secret: &Named) {
+        let Some((release, _)) = secret
+            .name
+            .strip_prefix(RECORDS)
+            .and_then(|name| name.rsplit_once(".v"))
+        else {
+            return;
+        };
+        let named = Named {
+            name: release.to_owned(),
+            ..secret.clone()
+        };
+        let mut records = self.records(&named).into_iter();
+        if records.any(|record| label(&record, "status").starts_with("pending")) {
+            self.lost.insert((named.namespace, named.name));
+        }
+    }
+
     /// Returns the records of a release by their revisions.
     fn records(&self, release: &Named) -> Vec<Value> {
         let mut records = self.server.objects();
@@ -66,7 +85,7 @@ impl World {
         records
     }
 
-    async fn helm_uninstall(&self, release: &Named, records: &[Value]) -> anyhow::Result<()> {
+    async fn helm_uninstall(&mut self, release: &Named, records: &[Value]) -> anyhow::Result<()> {
         let deployed = records
             .iter()
             .rfind(|record| label(record, "status") == "deployed");
@@ -74,24 +93,26 @@ impl World {
             if is_kept(&object) {
                 continue;
             }
-            self.remove(&in_namespace(&object, release)).await?;
+            self.delete(&in_namespace(&object, release), Propagation::Background)
+                .await?;
         }
         for record in records {
-            self.remove(&Named::of(record)).await?;
+            self.delete(&Named::of(record), Propagation::Background)
+                .await?;
         }
         Ok(())
     }
 
     async fn helm_rollback(
-        &self,
+        &mut self,
         release: &Named,
         last: &Value,
         former: &Value,
     ) -> anyhow::Result<()> {
-        let (before, after) = (objects(last)?, objects(former)?);
         if label(last, "status") != "deployed" {
             return Ok(());
         }
+        let (before, after) = (objects(last)?, objects(former)?);
         self.create(&next(last, former, "pending-rollback")?)
             .await?;
         let kept: Vec<Named> = after
@@ -110,7 +131,7 @@ impl World {
         for object in before.iter().filter(|object| !is_kept(object)) {
             let named = in_namespace(object, release);
             if !kept.contains(&named) {
-                self.remove(&named).await?;
+                self.delete(&named, Propagation::Background).await?;
             }
         }
         let done = next(last, former, "deployed")?;
@@ -119,13 +140,6 @@ impl World {
         let superseded = with_status(last, "superseded")?;
         self.replace(&Named::of(last), |_| Some(superseded.clone()))
             .await
-    }
-
-    async fn remove(&self, named: &Named) -> anyhow::Result<()> {
-        let options = json!({"propagationPolicy": Propagation::Background}).to_string();
-        self.send(Method::DELETE, named, "application/json", &options)
-            .await?;
-        Ok(())
     }
 }
 
@@ -150,7 +164,7 @@ fn next(last: &Value, content: &Value, status: &str) -> anyhow::Result<Value> {
         .cloned()
         .unwrap_or_default();
     merge(&mut labels, &json!({"version": number.to_string()}));
-    let name = format!("sh.helm.release.v1.{}.v{number}", label(last, "name"));
+    let name = format!("{RECORDS}{}.v{number}", label(last, "name"));
     let namespace = Named::of(last).namespace;
     let record = json!({
         "apiVersion": "v1", "kind": "Secret", "type": RECORD,

@@ -128,11 +128,11 @@ pub enum Action {
     Helm(Named, Helm),
     /// Another version of the program is deployed. The former one ends before.
     Deploy(usize),
-    /// The process that leads is killed, and another one is started.
+    /// The process that leads is killed, and another one is started in the same Pod.
     Kill,
     /// The process that leads is asked to end, and another one is started.
     Restart,
-    /// The process that leads is killed. Another one is started by the next step that starts one, or at the end.
+    /// The process that leads is killed. One in another Pod is started by the next step that starts one, or at the end.
     Crash,
     /// For this number of milliseconds no request of the process that leads, and no answer to it, gets through.
     Pause(u64),
@@ -140,6 +140,8 @@ pub enum Action {
     Partition(u64),
     /// The next requests of a class have faults: the one that comes after so many.
     Fault(Requests, u32, Fault),
+    /// For this number of milliseconds the program may not list and watch objects of this kind.
+    Forbid(Named, u64),
     /// All connections of watches are closed.
     CutWatches,
     /// The server forgets the past.

@@ -3,25 +3,111 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::history::Named;
+use super::people::holds;
+use super::permitted::is_kept;
 use super::snapshot::{RECORD, title, title_of};
 use super::world::World;
+use crate::api_server::ApiServer;
+use crate::request::Recorded;
+
+/// Shortest value of a Secret that other texts do not contain by chance.
+const GUESSED: usize = 8;
 
 /// Fails if a sentence does not hold now.
 pub(super) fn check(world: &World) -> anyhow::Result<()> {
     let objects = world.server.objects();
     others_are_left_alone(world, &objects)?;
     objects_have_a_record(world, &objects)?;
+    secrets_are_not_shown(&objects)?;
     hooks_run_once(world)
+}
+
+/// Returns the sentence that a request of a program breaks. `leader` is the name of the process if only the
+/// elected one may write.
+pub(super) fn broken_by(
+    server: &ApiServer,
+    leader: Option<&str>,
+    request: &Recorded,
+) -> Option<String> {
+    let kind = request.resource.as_str();
+    if !request.is_write() || matches!(kind, "leases" | "events") || kind.ends_with("reviews") {
+        return None;
+    }
+    let what = || {
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        let name = request.name.as_deref().unwrap_or_default();
+        format!("{} {namespace}/{name}", request.kind())
+    };
+    if let Some(process) = leader
+        && !leads(server, process)
+    {
+        return Some(format!("{process}, which does not lead, sent {}", what()));
+    }
+    // A collection is chosen by its labels.
+    if request.verb != "delete" {
+        return None;
+    }
+    if request.json().pointer("/preconditions/uid").is_none() {
+        return Some(format!("a deletion without a uid: {}", what()));
+    }
+    let kept = server.at(&request.path).is_some_and(|live| is_kept(&live));
+    kept.then(|| format!("a deletion of an object that is to be kept: {}", what()))
+}
+
+/// Returns whether a process holds a lease.
+pub(super) fn leads(server: &ApiServer, process: &str) -> bool {
+    let leases = server.objects_of("Lease");
+    let mut holders = leases
+        .iter()
+        .filter_map(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
+    holders.any(|holder| holder.split('_').next() == Some(process))
+}
+
+/// No value that a chart puts into a Secret is in a status or an event.
+fn secrets_are_not_shown(objects: &[Value]) -> anyhow::Result<()> {
+    let secrets = objects.iter().filter(|object| {
+        object.get("kind") == Some(&json!("Secret")) && object.get("type") != Some(&json!(RECORD))
+    });
+    let data = secrets
+        .filter_map(|secret| secret.get("data")?.as_object())
+        .flat_map(serde_json::Map::values);
+    let values = data.filter_map(|value| BASE64.decode(value.as_str()?.as_bytes()).ok());
+    let values: Vec<String> = values
+        .filter_map(|value| String::from_utf8(value).ok())
+        .filter(|value| value.len() >= GUESSED)
+        .collect();
+    if values.is_empty() {
+        return Ok(());
+    }
+    for object in objects {
+        let shown = match object.get("kind").and_then(Value::as_str) {
+            Some("Event") => Some(object),
+            Some("Secret" | "ConfigMap") => None,
+            _ => object.get("status"),
+        };
+        let Some(shown) = shown.map(Value::to_string) else {
+            continue;
+        };
+        if values.iter().any(|value| shown.contains(value)) {
+            bail!("{} shows a value of a Secret: {shown}", title(object));
+        }
+    }
+    Ok(())
 }
 
 /// The Job of a hook is created once for each run, unless people delete it.
 fn hooks_run_once(world: &World) -> anyhow::Result<()> {
     for job in world.network.repeated_hooks() {
         let title = title_of(&job);
-        if !world.touched.contains(&title) && !world.is_disturbed(&job.namespace, "") {
+        let namespace = format!("Namespace /{}", job.namespace);
+        if ![&title, &namespace]
+            .iter()
+            .any(|title| world.touched.contains(*title))
+        {
             bail!("{title}, which is a hook, was created twice in one run");
         }
     }
@@ -82,6 +168,5 @@ fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()>
 /// Returns whether a namespace or a definition has objects of others in it.
 fn holds_others(world: &World, object: &Value) -> bool {
     let named = Named::of(object);
-    let mut others = world.others.values().map(Named::of);
-    others.any(|other| super::people::holds(&named, &other))
+    world.used_by_others().any(|other| holds(&named, &other))
 }

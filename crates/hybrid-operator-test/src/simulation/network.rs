@@ -9,16 +9,17 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use host::watch;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::history::{Named, Requests};
+use super::invariants;
 use crate::api_server::{ApiServer, ApiService};
 use crate::fault::{AnswerBody, Fault, FaultService, Faults};
-use crate::request::Recorded;
+use crate::request::{Recorded, resource_of};
 
 /// Longest time that a request or an answer is under way.
 const LATENCY: Duration = Duration::from_millis(20);
@@ -37,13 +38,17 @@ struct State {
     planned: Vec<Planned>,
     /// Until when nothing gets through, for all connections or for one.
     partitions: BTreeMap<Option<Arc<str>>, Instant>,
+    /// Until when objects of a resource may not be listed and watched.
+    unreadable: BTreeMap<String, Instant>,
     log: VecDeque<String>,
     /// All requests and the codes of their answers, if they are wanted.
     trace: Option<Vec<String>>,
-    writes: u64,
+    calls: u64,
     /// Jobs of hooks that programs have created, by name and metadata.
     hooks: HashSet<String>,
     repeated_hooks: Vec<Named>,
+    /// Requests that a program must not send, each with the reason.
+    forbidden: Vec<String>,
 }
 
 /// A fault of a request that is still to come.
@@ -63,11 +68,13 @@ impl Network {
                 random: fastrand::Rng::with_seed(seed),
                 planned: Vec::new(),
                 partitions: BTreeMap::new(),
+                unreadable: BTreeMap::new(),
                 log: VecDeque::new(),
                 trace: None,
-                writes: 0,
+                calls: 0,
                 hooks: HashSet::new(),
                 repeated_hooks: Vec::new(),
+                forbidden: Vec::new(),
             })),
             requests: watch::Sender::new(0),
             started: Instant::now(),
@@ -75,14 +82,16 @@ impl Network {
     }
 
     /// Connects a process.
-    pub(super) fn connect(&self, server: &ApiServer, name: &str) -> Transport {
+    pub(super) fn connect(&self, server: &ApiServer, name: &str, is_elected: bool) -> Transport {
         let faults = Faults::new();
         let network = self.clone();
         faults.inject_with(move |request| network.fault(request));
         Transport {
             inner: faults.layer().layer(server.service()),
             faults,
+            server: server.clone(),
             name: name.into(),
+            is_elected,
             network: self.clone(),
             alive: watch::Sender::new(true),
         }
@@ -99,11 +108,18 @@ impl Network {
         self.lock().partitions.insert(None, until);
     }
 
+    /// Forbids for some time to list and watch objects of the resource in a path.
+    pub(super) fn forbid(&self, path: &str, time: Duration) {
+        let until = Instant::now() + time;
+        self.lock().unreadable.insert(resource_of(path), until);
+    }
+
     /// Ends all faults.
     pub(super) fn heal(&self) {
         let mut state = self.lock();
         state.planned.clear();
         state.partitions.clear();
+        state.unreadable.clear();
     }
 
     /// Returns the number of requests so far, which changes.
@@ -111,14 +127,19 @@ impl Network {
         self.requests.subscribe()
     }
 
-    /// Returns the number of writes so far, without those of leases and events.
-    pub(super) fn writes(&self) -> u64 {
-        self.lock().writes
+    /// Returns the number of requests so far, without watches and those of leases and events.
+    pub(super) fn calls(&self) -> u64 {
+        self.lock().calls
     }
 
     /// Returns the Jobs of hooks that a program has created twice with the same metadata.
     pub(super) fn repeated_hooks(&self) -> Vec<Named> {
         self.lock().repeated_hooks.clone()
+    }
+
+    /// Returns the requests that a program must not send, each with the reason.
+    pub(super) fn forbidden(&self) -> Vec<String> {
+        self.lock().forbidden.clone()
     }
 
     /// Remembers the Job of a hook that a request has created.
@@ -197,8 +218,8 @@ impl Network {
     fn fault(&self, request: &Recorded) -> Option<Fault> {
         let is_lease = matches!(request.resource.as_str(), "leases" | "events");
         let mut state = self.lock();
-        if request.is_write() && !is_lease {
-            state.writes += 1;
+        if request.verb != "watch" && !is_lease {
+            state.calls += 1;
         }
         let class = match request.verb.as_str() {
             "watch" => Requests::Watches,
@@ -220,6 +241,15 @@ impl Network {
             }
         }
         state.planned.retain(|planned| planned.after != u32::MAX);
+        let is_forbidden = |until: &Instant| Instant::now() < *until;
+        if matches!(request.verb.as_str(), "list" | "watch")
+            && state
+                .unreadable
+                .get(&request.resource)
+                .is_some_and(is_forbidden)
+        {
+            fault = Some(Fault::Status(403));
+        }
         drop(state);
         if !is_lease {
             let name = request.name.as_deref().unwrap_or_default();
@@ -254,8 +284,11 @@ impl Network {
 pub struct Transport {
     inner: FaultService<ApiService>,
     faults: Faults,
+    server: ApiServer,
     /// Name of the process.
     name: Arc<str>,
+    /// Whether the process is one of several, of which one is elected.
+    is_elected: bool,
     network: Network,
     alive: watch::Sender<bool>,
 }
@@ -294,6 +327,12 @@ impl Service<Request<Body>> for Transport {
         let mut alive = self.alive.subscribe();
         if *alive.borrow() {
             self.network.trace_request(&self.name, &request);
+            if request.method() != Method::GET {
+                let sent = Recorded::of(&request);
+                let leader = self.is_elected.then_some(&*self.name);
+                let broken = invariants::broken_by(&self.server, leader, &sent);
+                self.network.lock().forbidden.extend(broken);
+            }
         }
         let exchange = async move {
             tokio::time::sleep(transport.network.latency(&transport.name)).await;

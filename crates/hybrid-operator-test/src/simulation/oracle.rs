@@ -165,23 +165,8 @@ impl Oracle {
         found.extend(given.differences(&live.only(&given), &random));
         rest.remove(&given);
         rest.remove(&self.left(world.version())?.snapshot);
-        for (title, object) in &world.others {
-            match rest.objects.remove(title) {
-                None => found.push(Difference::of(title, "", Some(object), None)),
-                Some(now) => {
-                    for field in ["spec", "data"] {
-                        if now.get(field) != object.get(field) {
-                            found.push(Difference::of(
-                                title,
-                                field,
-                                object.get(field),
-                                now.get(field),
-                            ));
-                        }
-                    }
-                }
-            }
-        }
+        rest.objects
+            .retain(|title, _| !world.others.contains_key(title));
         for object in objects.iter().filter(|object| self.is_custom(object)) {
             if object.pointer("/metadata/deletionTimestamp").is_some() {
                 found.push(Difference::of(
@@ -293,14 +278,8 @@ impl Oracle {
 impl Fresh {
     /// Returns whether the last state was deployed.
     fn is_deployed(&self) -> bool {
-        let releases = self
-            .snapshot
-            .objects
-            .iter()
-            .filter(|(title, _)| title.starts_with("Release "));
-        let mut releases = releases.peekable();
-        releases.peek().is_some()
-            && releases.all(|(_, release)| release.get("last") == Some(&json!("deployed")))
+        let mut titles = self.snapshot.objects.keys();
+        titles.any(|title| title.starts_with("Release ")) && self.snapshot.is_deployed()
     }
 }
 

@@ -234,11 +234,24 @@ impl World {
         self.past.entry(title(object)).or_default().push(state);
     }
 
-    async fn delete(&mut self, named: &Named, propagation: Propagation) -> anyhow::Result<()> {
-        self.others.retain(|_, object| {
+    pub(super) async fn delete(
+        &mut self,
+        named: &Named,
+        propagation: Propagation,
+    ) -> anyhow::Result<()> {
+        if named.kind == "Secret" {
+            self.note_lost_record(named);
+        }
+        let mut others = std::mem::take(&mut self.others);
+        others.retain(|_, object| {
             let other = Named::of(object);
-            other != *named && !holds(named, &other)
+            let goes = other == *named || holds(named, &other);
+            if goes {
+                self.former_others.push(other);
+            }
+            !goes
         });
+        self.others = others;
         let options = json!({"propagationPolicy": propagation}).to_string();
         self.send(Method::DELETE, named, "application/json", &options)
             .await?;
@@ -262,6 +275,11 @@ impl World {
                 collect_leaves(place, value, &mut leaves);
             }
         }
+        // A label with a domain says whose the object is. Another key in a list is an item of somebody else beside
+        // the one that comes back.
+        leaves.retain(|(path, _)| {
+            !(is_key(path) || path.starts_with("/metadata/labels/") && path.contains("~1"))
+        });
         let count = u64::try_from(leaves.len()).unwrap_or(1).max(1);
         let index = usize::try_from(which % count).unwrap_or_default();
         let Some((path, value)) = leaves.get(index) else {
@@ -298,7 +316,15 @@ pub(super) fn holds(container: &Named, named: &Named) -> bool {
     }
 }
 
-fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
+/// Returns whether a field tells the items of a list apart.
+pub(super) fn is_key(path: &str) -> bool {
+    ["/name", "/port", "/protocol"]
+        .iter()
+        .any(|key| path.ends_with(key))
+}
+
+/// Collects the texts, numbers and other single values below a value, each with its path.
+pub(super) fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -311,12 +337,6 @@ fn collect_leaves(path: &str, value: &Value, leaves: &mut Vec<(String, Value)>) 
                 collect_leaves(&format!("{path}/{index}"), value, leaves);
             }
         }
-        // A label with a domain says whose the object is.
-        _ if path.starts_with("/metadata/labels/") && path.contains("~1") => {}
-        // Another key in a list is an item of somebody else beside the one that comes back.
-        _ if ["/name", "/port", "/protocol"]
-            .iter()
-            .any(|key| path.ends_with(key)) => {}
         value => leaves.push((path.to_owned(), value.clone())),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::history::Named;
+use super::people::{collect_leaves, is_key};
 use super::snapshot::{Difference, Snapshot};
 use super::world::World;
 
@@ -17,9 +17,10 @@ enum Permitted {
     Autoscaler,
     LostRecord,
     LateRecord,
+    Undeployed,
 }
 
-const ALL: [Permitted; 7] = [
+const ALL: [Permitted; 8] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
@@ -27,6 +28,7 @@ const ALL: [Permitted; 7] = [
     Permitted::Autoscaler,
     Permitted::LostRecord,
     Permitted::LateRecord,
+    Permitted::Undeployed,
 ];
 
 /// Differences in what belongs to a custom resource, or in what belongs to none.
@@ -64,6 +66,7 @@ impl Permitted {
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
             }
+            Self::Undeployed => "Until a revision is deployed, the objects of all attempts stay.",
             Self::LostRecord => {
                 "If others delete the record of a revision while it is replaced, the objects stay that only this revision had."
             }
@@ -101,12 +104,19 @@ impl Permitted {
                     })
             }
             Self::Addition => {
-                let mut written = world.written.iter().filter(|(object, _)| object == title);
+                let mut leaves = Vec::new();
+                if let Some(found) = found {
+                    collect_leaves(path, found, &mut leaves);
+                }
+                let is_written = |(path, _): &(String, Value)| {
+                    world.written.contains(&(title.clone(), path.clone()))
+                };
                 expected.is_none()
                     && !path.is_empty()
-                    && written.any(|(_, written)| {
-                        written == path || written.starts_with(&format!("{path}/"))
-                    })
+                    && leaves.iter().any(is_written)
+                    && leaves
+                        .iter()
+                        .all(|leaf| is_written(leaf) || is_key(&leaf.0))
             }
             Self::Autoscaler => path == "/spec/replicas" && is_autoscaled(case.live, title),
             Self::LateRecord => {
@@ -119,19 +129,21 @@ impl Permitted {
                     && world.touched.contains(title)
                     && statuses.is_some_and(|statuses| statuses.keys().all(is_pending))
             }
-            Self::LostRecord => {
-                let name = |annotation: &str| {
-                    let path = format!("/metadata/annotations/meta.helm.sh~1{annotation}");
-                    found.as_ref()?.pointer(&path)?.as_str()
-                };
+            Self::Undeployed => {
                 is_left
-                    && name("release-namespace")
-                        .zip(name("release-name"))
-                        .is_some_and(|(namespace, name)| {
-                            let record = format!("Secret {namespace}/sh.helm.release.v1.{name}.v");
-                            let mut touched = world.touched.iter();
-                            touched.any(|touched| touched.starts_with(&record))
-                        })
+                    && release_of(found.as_ref()).is_some_and(|(namespace, name)| {
+                        let title = format!("Release {namespace}/{name}");
+                        let release = case.live.objects.get(&title);
+                        let mut statuses = release
+                            .and_then(|release| release.get("statuses")?.as_object())
+                            .into_iter()
+                            .flat_map(serde_json::Map::keys);
+                        release.is_some() && statuses.all(|status| status != "deployed")
+                    })
+            }
+            Self::LostRecord => {
+                let release = release_of(found.as_ref());
+                is_left && release.is_some_and(|release| world.lost.contains(&release))
             }
         }
     }
@@ -142,6 +154,16 @@ fn says_that_something_is_left(difference: &Difference) -> bool {
     let found = difference.found.as_ref();
     difference.path == "/status/conditions/NotAsRendered"
         && found.and_then(|found| found.get("reason")) == Some(&json!("ObjectLeft"))
+}
+
+/// Returns namespace and name of the release that an object belongs to.
+fn release_of(object: Option<&Value>) -> Option<(String, String)> {
+    let text = |annotation: &str| {
+        let path = format!("/metadata/annotations/meta.helm.sh~1{annotation}");
+        let text = object?.pointer(&path)?.as_str()?;
+        Some(text.to_owned())
+    };
+    text("release-namespace").zip(text("release-name"))
 }
 
 /// Returns whether an object is to outlive its release.
@@ -176,7 +198,7 @@ fn is_autoscaled(live: &Snapshot, title: &str) -> bool {
 /// Returns whether something is a namespace or a definition with objects of other people in it, or what the
 /// cluster itself makes for it.
 fn holds_others(world: &World, title: &str) -> bool {
-    world.others.values().map(Named::of).any(|other| {
+    world.used_by_others().any(|other| {
         let namespace = &other.namespace;
         let group = other.api_version.split('/').next().unwrap_or_default();
         let in_namespace = format!(" {namespace}/");

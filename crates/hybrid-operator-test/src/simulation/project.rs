@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 /// A program, what is in the cluster before it starts, and what people may do with it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Project {
     /// Directories with the files of the program, one per version of it.
     pub versions: Vec<PathBuf>,
@@ -17,8 +17,25 @@ pub struct Project {
     pub resources: Vec<Custom>,
     /// Further objects that people create and delete.
     pub others: Vec<Value>,
+    /// Number of requests that a history may have for each of its steps, and for its end.
+    pub requests: u64,
     /// Whether some histories have two processes of the program, of which one is elected.
     pub elects: bool,
+}
+
+impl Default for Project {
+    /// A project without anything, with at most 10,000 requests for each step.
+    fn default() -> Self {
+        Self {
+            versions: Vec::new(),
+            objects: Vec::new(),
+            replaced: Vec::new(),
+            resources: Vec::new(),
+            others: Vec::new(),
+            requests: 10_000,
+            elects: false,
+        }
+    }
 }
 
 /// A custom resource that people create, change and delete.
@@ -62,6 +79,19 @@ impl Custom {
             fields: Vec::new(),
             annotations: Vec::new(),
         }
+    }
+
+    /// Returns the choices in which exactly one field has not its first value, each with the field and the value.
+    pub(super) fn variations(&self) -> impl Iterator<Item = (usize, usize, Vec<usize>)> {
+        let count = self.fields.len();
+        let values = |(index, field): (usize, &Field)| {
+            (1..field.values.len()).map(move |value| (index, value))
+        };
+        let fields = self.fields.iter().enumerate();
+        fields.flat_map(values).map(move |(varied, value)| {
+            let chosen = |index| if index == varied { value } else { 0 };
+            (varied, value, (0..count).map(chosen).collect())
+        })
     }
 
     /// Returns the object with a choice of values for its fields.

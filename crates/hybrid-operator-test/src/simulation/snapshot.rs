@@ -11,6 +11,9 @@ use super::history::Named;
 /// Type of the Secrets in which Helm keeps a revision.
 pub(super) const RECORD: &str = "helm.sh/release.v1";
 
+/// Begin of their names.
+pub(super) const RECORDS: &str = "sh.helm.release.v1.";
+
 /// Objects by kind, namespace and name, and releases by namespace and name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Snapshot {
@@ -106,6 +109,17 @@ pub(super) struct Difference {
     pub(super) path: String,
     pub(super) expected: Option<Value>,
     pub(super) found: Option<Value>,
+}
+
+impl Snapshot {
+    /// Returns whether all releases are deployed. What is not is tried again.
+    pub(super) fn is_deployed(&self) -> bool {
+        let mut releases = self
+            .objects
+            .iter()
+            .filter(|(title, _)| title.starts_with("Release "));
+        releases.all(|(_, release)| release.get("last") == Some(&json!("deployed")))
+    }
 }
 
 impl std::fmt::Display for Difference {

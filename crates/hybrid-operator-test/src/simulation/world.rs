@@ -19,7 +19,7 @@ use super::history::{Action, After, Named, Step};
 use super::invariants;
 use super::network::{Network, Transport};
 use super::project::Project;
-use super::snapshot::{Snapshot, title, title_of};
+use super::snapshot::{RECORDS, Snapshot, title, title_of};
 use crate::api_server::{ApiServer, Options};
 
 /// A process of the program, as it sees itself.
@@ -29,8 +29,10 @@ pub struct Process {
     pub transport: Transport,
     /// The directory with its files.
     pub directory: PathBuf,
-    /// Its name, which no other process has.
+    /// Name of its Pod. A process that is killed is followed by one in the same Pod.
     pub name: String,
+    /// Its number in the history, from one.
+    pub number: usize,
     /// Whether other processes of the program run at the same time, of which one is elected.
     pub is_elected: bool,
     /// Is cancelled when it is asked to end.
@@ -50,9 +52,6 @@ const REST: Duration = Duration::from_secs(20);
 /// Longest time with which watches show a change in half of the histories.
 const LAG: Duration = Duration::from_secs(2);
 
-/// Maximum number of requests of a history.
-const MAX_REQUESTS: u64 = 100_000;
-
 pub(super) struct World {
     pub(super) server: ApiServer,
     pub(super) network: Network,
@@ -63,12 +62,20 @@ pub(super) struct World {
     replicas: usize,
     running: Vec<Running>,
     started: usize,
+    /// Number of steps so far.
+    steps: u64,
+    /// Version of the last change at which the invariants held.
+    checked: Option<u64>,
     /// Objects that people have changed or deleted, by title.
     pub(super) touched: BTreeSet<String>,
     /// Fields that people have set, each with the title of its object.
     pub(super) written: BTreeSet<(String, String)>,
     /// Objects that people have created beside custom resources, by title.
     pub(super) others: BTreeMap<String, Value>,
+    /// Those of these that people have deleted.
+    pub(super) former_others: Vec<Named>,
+    /// Releases of which people have deleted a record while a revision was pending, by namespace and name.
+    pub(super) lost: BTreeSet<(String, String)>,
     /// Objects to which people have added a finalizer.
     pub(super) held: BTreeSet<Named>,
     /// Specifications that each custom resource has had since its creation, by title.
@@ -99,6 +106,7 @@ impl World {
         let server = ApiServer::new(&Options {
             seed,
             lag: Duration::ZERO..=lag,
+            repeats: seed.is_multiple_of(3),
             ..Options::default()
         });
         let world = Self {
@@ -110,10 +118,14 @@ impl World {
             replicas,
             running: Vec::new(),
             started: 0,
+            steps: 0,
+            checked: None,
             touched: BTreeSet::new(),
             written: BTreeSet::new(),
+            lost: BTreeSet::new(),
             held: BTreeSet::new(),
             others: BTreeMap::new(),
+            former_others: Vec::new(),
             past: BTreeMap::new(),
         };
         let project = &world.project;
@@ -146,42 +158,43 @@ impl World {
     /// Starts the processes of the program that do not run.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         while self.running.len() < self.replicas {
-            let directory = self.project.versions.get(self.version);
-            let directory = directory
-                .context("the project has no such version")?
-                .clone();
-            self.started += 1;
-            let name = format!("process-{}", self.started);
-            let transport = self.network.connect(&self.server, &name);
-            let stop = CancellationToken::new();
-            let process = Process {
-                transport: transport.clone(),
-                directory,
-                name: name.clone(),
-                is_elected: self.replicas > 1,
-                stop: stop.clone(),
-            };
-            let task = tokio::spawn((self.program)(process));
-            self.network.note(&format!("-- {name} starts"));
-            self.running.push(Running {
-                name,
-                transport,
-                stop,
-                task,
-            });
+            let number = self.started + 1;
+            self.start_in(format!("process-{number}"))?;
         }
+        Ok(())
+    }
+
+    /// Starts a process of the program in a Pod of this name.
+    fn start_in(&mut self, name: String) -> anyhow::Result<()> {
+        let directory = self.project.versions.get(self.version);
+        let directory = directory
+            .context("the project has no such version")?
+            .clone();
+        self.started += 1;
+        let transport = self.network.connect(&self.server, &name, self.replicas > 1);
+        let stop = CancellationToken::new();
+        let process = Process {
+            transport: transport.clone(),
+            directory,
+            name: name.clone(),
+            number: self.started,
+            is_elected: self.replicas > 1,
+            stop: stop.clone(),
+        };
+        let task = tokio::spawn((self.program)(process));
+        self.network.note(&format!("-- {name} starts"));
+        self.running.push(Running {
+            name,
+            transport,
+            stop,
+            task,
+        });
         Ok(())
     }
 
     /// Returns the process that leads: the one that holds a lease, or else the first one.
     fn leader(&self) -> usize {
-        let objects = self.server.objects();
-        let leases = objects
-            .iter()
-            .filter(|object| object.get("kind") == Some(&json!("Lease")));
-        let mut holders =
-            leases.filter_map(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
-        let leads = |running: &Running| holders.any(|holder| holder.starts_with(&running.name));
+        let leads = |running: &Running| invariants::leads(&self.server, &running.name);
         self.running.iter().position(leads).unwrap_or_default()
     }
 
@@ -191,14 +204,14 @@ impl World {
         (leader < self.running.len()).then(|| self.running.remove(leader))
     }
 
-    /// Kills the process that leads.
-    fn kill(&mut self) {
-        if let Some(running) = self.take_leader() {
-            running.transport.sever();
-            running.stop.cancel();
-            running.task.abort();
-            self.network.note(&format!("-- {} is killed", running.name));
-        }
+    /// Kills the process that leads; returns the name of its Pod.
+    fn kill(&mut self) -> Option<String> {
+        let running = self.take_leader()?;
+        running.transport.sever();
+        running.stop.cancel();
+        running.task.abort();
+        self.network.note(&format!("-- {} is killed", running.name));
+        Some(running.name)
     }
 
     /// Asks all processes to end, and waits until they have ended.
@@ -230,10 +243,19 @@ impl World {
         if let Some(request) = self.server.unmodelled().first() {
             bail!("the simulated API server does not model a request: {request}");
         }
-        if *self.network.requests().borrow() > MAX_REQUESTS {
-            bail!("more than {MAX_REQUESTS} requests");
+        let limit = self.project.requests * (self.steps + 1);
+        let calls = self.network.calls();
+        if calls > limit {
+            bail!("{calls} requests, of which {limit} are permitted");
         }
-        invariants::check(self)?;
+        if let Some(request) = self.network.forbidden().first() {
+            bail!("{request}");
+        }
+        let last_change = self.server.last_change();
+        if self.checked != Some(last_change) {
+            invariants::check(self)?;
+            self.checked = Some(last_change);
+        }
         let is_finished = |running: &Running| running.task.is_finished();
         while let Some(index) = self.running.iter().position(is_finished) {
             let running = self.running.remove(index);
@@ -249,7 +271,7 @@ impl World {
 
     /// Returns whether people have deleted the namespace or a record of a release, or have used `helm` on it.
     pub(super) fn is_disturbed(&self, namespace: &str, name: &str) -> bool {
-        let record = format!("Secret {namespace}/sh.helm.release.v1.{name}.v");
+        let record = format!("Secret {namespace}/{RECORDS}{name}.v");
         let whole = [
             format!("Namespace /{namespace}"),
             format!("Release {namespace}/{name}"),
@@ -258,8 +280,15 @@ impl World {
         touched.any(|touched| whole.contains(touched) || touched.starts_with(&record))
     }
 
+    /// Returns what others have, or had, in namespaces and of kinds that outlive their release because of it.
+    pub(super) fn used_by_others(&self) -> impl Iterator<Item = Named> {
+        let others = self.others.values().map(Named::of);
+        others.chain(self.former_others.iter().cloned())
+    }
+
     /// Does what a step says.
     pub(super) async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+        self.steps += 1;
         self.wait(step.after).await?;
         self.network
             .note(&format!("-- {}", serde_json::to_string(&step.action)?));
@@ -290,7 +319,9 @@ impl World {
                 self.start()?;
             }
             Action::Kill => {
-                self.kill();
+                if let Some(name) = self.kill() {
+                    self.start_in(name)?;
+                }
                 self.start()?;
             }
             Action::Restart => {
@@ -299,7 +330,7 @@ impl World {
                 }
                 self.start()?;
             }
-            Action::Crash => self.kill(),
+            Action::Crash => drop(self.kill()),
             Action::Pause(time) => {
                 if let Some(leader) = self.running.get(self.leader()) {
                     leader.transport.pause(Duration::from_millis(*time));
@@ -307,6 +338,12 @@ impl World {
             }
             Action::Partition(time) => self.network.partition(Duration::from_millis(*time)),
             Action::Fault(of, after, fault) => self.network.plan(*of, *after, *fault),
+            Action::Forbid(named, time) => {
+                if let Some(path) = self.path(named) {
+                    let time = Duration::from_millis(*time);
+                    self.network.forbid(&path, time);
+                }
+            }
             Action::CutWatches => self.server.cut_watches(),
             Action::Compact => self.server.compact(),
             Action::Wait => {}

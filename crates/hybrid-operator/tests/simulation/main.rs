@@ -19,8 +19,12 @@ use hybrid_operator::manager::Manager;
 use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
 use kube::Client;
+use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 use tower::BoxError;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the operator as a process.
 async fn operator(process: Process) -> Result<(), BoxError> {
@@ -88,10 +92,12 @@ fn project() -> Project {
     ];
     let web = |name: &str| Custom {
         fields: fields.to_vec(),
-        annotations: vec![(
-            "helm.sdk.operatorframework.io/upgrade-force".to_owned(),
-            "true".to_owned(),
-        )],
+        annotations: [("upgrade-force", "true"), ("reconcile-period", "0s")]
+            .map(|(name, value)| {
+                let name = format!("helm.sdk.operatorframework.io/{name}");
+                (name, value.to_owned())
+            })
+            .to_vec(),
         ..Custom::new("demo.example.com/v1", "Web", "team", name)
     };
     Project {
@@ -101,6 +107,7 @@ fn project() -> Project {
         objects: vec![namespace("operator")],
         replaced: vec![namespace("team"), definition],
         elects: true,
+        requests: 100,
         resources: vec![web("a"), web("b")],
         others: vec![
             json!({"apiVersion": "a.example.com/v1", "kind": "Page", "metadata": {"name": "mine", "namespace": "team"}}),
@@ -116,6 +123,9 @@ static SIMULATION: LazyLock<Simulation> =
 /// Number of histories of a run without `SEEDS`.
 const HISTORIES: u64 = 100;
 
+/// Number of histories between two lines about the progress.
+const BETWEEN_REPORTS: u64 = 1_000;
+
 /// Returns the seeds `FROM..TO` of a variable of the environment.
 fn seeds(variable: &str) -> Option<Range<u64>> {
     let seeds = std::env::var(variable).ok()?;
@@ -123,29 +133,52 @@ fn seeds(variable: &str) -> Option<Range<u64>> {
     Some(from.parse().unwrap()..to.parse().unwrap())
 }
 
-/// Runs the histories of the seeds `SEEDS=FROM..TO` and prints the shortest ones that fail.
+/// Runs the histories of the seeds `SEEDS=FROM..TO`, and prints the shortest ones that fail as they are found.
 #[test]
 fn histories_end_like_a_fresh_install() {
     let seeds = seeds("SEEDS").unwrap_or(0..HISTORIES);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
-    let findings = SIMULATION.search(seeds.clone(), threads).unwrap();
-    println!(
-        "{} histories in {:.1?}",
-        seeds.end - seeds.start,
-        begin.elapsed()
-    );
-    for finding in &findings {
-        println!("{finding}");
+    let mut found = Vec::new();
+    let mut next = seeds.start;
+    while next < seeds.end {
+        let part = next..seeds.end.min(next + BETWEEN_REPORTS);
+        next = part.end;
+        for finding in SIMULATION.search(part, threads).unwrap() {
+            println!("{finding}");
+            found.push(finding.history.seed);
+        }
+        let count = next - seeds.start;
+        println!("{count} histories in {:.1?}", begin.elapsed());
     }
-    let found: Vec<_> = findings
-        .iter()
-        .map(|finding| finding.history.seed)
-        .collect();
     assert!(
         found.is_empty(),
         "the histories of these seeds fail: {found:?}"
     );
+}
+
+/// Runs the changes of one custom resource from one state to another: all of them if `CHANGES` is set, or else
+/// some.
+#[test]
+fn changes_end_like_a_fresh_install() {
+    let changes = SIMULATION.changes();
+    let every = if std::env::var_os("CHANGES").is_some() {
+        1
+    } else {
+        10
+    };
+    let begin = Instant::now();
+    let mut count = 0;
+    let mut findings = Vec::new();
+    for history in changes.iter().skip(1).step_by(every) {
+        count += 1;
+        findings.extend(SIMULATION.run(history).unwrap());
+    }
+    println!("{count} changes in {:.1?}", begin.elapsed());
+    for finding in &findings {
+        println!("{finding}");
+    }
+    assert!(count > 0 && findings.is_empty());
 }
 
 /// Runs the history in the file `HISTORY`, and prints its requests if it fails.
@@ -181,7 +214,7 @@ fn histories_of_former_defects_end_like_a_fresh_install() {
 #[test]
 fn a_program_that_does_nothing_after_a_restart_is_found() {
     let lazy = |process: Process| async move {
-        if process.name == "process-1" {
+        if process.number == 1 {
             return operator(process).await;
         }
         process.stop.cancelled().await;

@@ -55,7 +55,7 @@ const FLAGS: &[Row] = &[
         "--profiling-bind-address",
         "127.0.0.1:6060",
         Wrong::Usage(":6060", "not an address of the loopback interface"),
-        "a_busy_program_shows_where_its_processor_time_and_its_memory_go",
+        "a_program_shows_where_its_memory_goes",
     ),
     row(
         "--otlp-endpoint",

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::controllers::Task;
 use super::fields::scale::Replicas;
 use super::fields::{ApplyError, TypeRef, Types};
+use super::garbage;
 use super::kinds::{Kind, Names, Rules, Scale, Version, api_version};
 use super::object::{
     at, finalizers, is_deleting, items, meta, set, set_at, set_finalizers, set_meta,
@@ -235,6 +236,9 @@ pub(super) fn react(server: &mut Server, change: &Change) {
                     _ => change.version,
                 };
                 server.kinds.add(Kind { since, ..kind });
+                if former.is_none() {
+                    garbage::react_to_kind(server);
+                }
                 register(server, &resource.group, &versions, former.as_ref());
             }
             server.schedule(Task::Definition(meta(after, "name").to_owned()));

@@ -41,6 +41,15 @@ pub(super) fn react(server: &mut Server, change: &Change, object: &Object, uid: 
     }
 }
 
+/// Makes the tasks that follow from a new kind: its objects may be the owners of any others.
+pub(super) fn react_to_kind(server: &mut Server) {
+    let dependents = server.controllers.dependents.values().flatten();
+    let dependents: Vec<Object> = dependents.cloned().collect();
+    for dependent in dependents {
+        server.schedule(Task::Collect(dependent));
+    }
+}
+
 /// Returns the owners of an object that wait for their dependents.
 fn waiting_owners(server: &Server, object: Option<&Value>, of: &Object) -> Vec<Object> {
     let Some(object) = object else {

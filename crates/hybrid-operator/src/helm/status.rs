@@ -347,17 +347,22 @@ impl Status {
     /// Returns whether the status already reports the failure of this revision.
     pub(crate) fn reports_failure_of(&self, revision: Revision) -> bool {
         let reported = self.release.as_ref().map(|release| release.revision);
-        reported == Some(revision.0) && self.reports_failure()
+        reported == Some(revision.0) && self.failure().is_some()
     }
 
-    /// Returns whether the status says why a release failed.
+    /// Returns whether the status already says why the present generation failed.
     pub(crate) fn reports_failure(&self) -> bool {
-        let failed = |condition: &Condition| {
+        self.failure()
+            .is_some_and(|condition| condition.observed_generation == self.generation)
+    }
+
+    /// Returns the condition that says why a release failed.
+    fn failure(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| {
             condition.type_ == ConditionType::ReleaseFailed
                 && condition.status == ConditionStatus::True
                 && !condition.message.is_empty()
-        };
-        self.conditions.iter().any(failed)
+        })
     }
 
     /// Removes the test result, which belongs to an earlier revision.

@@ -15,9 +15,9 @@ const MAX_STEPS: usize = 9;
 
 /// Objects that the program makes for a custom resource.
 pub(super) struct Made {
-    /// Those of the first values of all fields.
+    /// Objects of the first values of all fields.
     pub(super) always: Vec<Named>,
-    /// Those that a field adds with another value.
+    /// Objects that a field adds with another value, by field and value.
     pub(super) by_value: BTreeMap<(usize, usize), Vec<Named>>,
 }
 

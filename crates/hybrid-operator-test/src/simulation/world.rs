@@ -31,7 +31,7 @@ pub struct Process {
     pub directory: PathBuf,
     /// Name of its Pod. A process that is killed is followed by one in the same Pod.
     pub name: String,
-    /// Its number in the history, from one.
+    /// Number of the process in its history, from one.
     pub number: usize,
     /// Whether other processes of the program run at the same time, of which one is elected.
     pub is_elected: bool,
@@ -72,7 +72,7 @@ pub(super) struct World {
     pub(super) written: BTreeSet<(String, String)>,
     /// Objects that people have created beside custom resources, by title.
     pub(super) others: BTreeMap<String, Value>,
-    /// Those of these that people have deleted.
+    /// Objects beside custom resources that people have created and deleted.
     pub(super) former_others: Vec<Named>,
     /// Releases of which people have deleted a record while a revision was pending, by namespace and name.
     pub(super) lost: BTreeSet<(String, String)>,

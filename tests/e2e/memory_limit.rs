@@ -78,8 +78,9 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
     };
     let project = Project::new("", &[("maps.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "memory").await.unwrap();
+    // Without it, glibc keeps nearly as much again for its threads.
     let enter = format!(
-        "echo $$ >{}/cgroup.procs && exec \"$0\" \"$@\"",
+        "export MALLOC_ARENA_MAX=2 && echo $$ >{}/cgroup.procs && exec \"$0\" \"$@\"",
         container.0.display()
     );
     let operator = project.operator(plane, namespace.name());

@@ -36,8 +36,9 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
         users,
     };
     let mut steps = Vec::new();
+    let first = drawing.user();
     for (index, user) in drawing.users.iter().enumerate() {
-        if index == 0 || drawing.random.bool() {
+        if index == first || drawing.random.u8(0..3) == 0 {
             let action = Action::Apply(user.object());
             steps.push(Step {
                 after: After::Time(0),

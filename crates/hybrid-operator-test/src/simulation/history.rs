@@ -120,7 +120,7 @@ pub enum Action {
     Delete(Named, Propagation),
     /// Somebody changes a text or a number in an object.
     Spoil(Named, u64),
-    /// Somebody sets the number of replicas of an object by its subresource `scale`.
+    /// Sets the number of replicas of an object by its subresource `scale`: its autoscaler does, or else somebody.
     Scale(Named, u32),
     /// Somebody adds a finalizer of their own to an object. It is taken away at the end.
     Hold(Named),

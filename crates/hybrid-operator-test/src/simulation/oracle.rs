@@ -7,14 +7,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::history::{Action, After, Named, Propagation, Step};
+use super::people::{REPLICAS, autoscaler_of, uid};
 use super::permitted::Case;
 use super::project::Project;
-use super::snapshot::{Difference, Places, Snapshot, title};
+use super::snapshot::{Difference, Places, Snapshot, title, title_of};
 use super::time::Time;
 use super::world::{Program, World};
 
 /// States of a custom resource, each with the version of the program: the first one is installed, then the
-/// others follow, each after a rest.
+/// others follow, each after a rest. A version starts when the state is there.
 type Chain = Vec<(usize, Value)>;
 
 /// Time without a change after which a fresh install is complete.
@@ -103,13 +104,9 @@ impl Oracle {
             let mut world = World::new(program, project, *version, 1, seed).await?;
             world.start()?;
             for (version, object) in chain {
-                if *version != world.version() {
-                    world
-                        .step(&Step {
-                            after: After::Rest,
-                            action: Action::Deploy(*version),
-                        })
-                        .await?;
+                let is_deployed = *version == world.version();
+                if !is_deployed {
+                    world.end().await?;
                 }
                 if object.is_null() {
                     let customs = world.server.objects();
@@ -127,6 +124,14 @@ impl Oracle {
                         .step(&Step {
                             after: After::Time(1000),
                             action: Action::Apply(object.clone()),
+                        })
+                        .await?;
+                }
+                if !is_deployed {
+                    world
+                        .step(&Step {
+                            after: After::Time(0),
+                            action: Action::Deploy(*version),
                         })
                         .await?;
                 }
@@ -157,7 +162,7 @@ impl Oracle {
         let live = world.snapshot();
         let objects = world.server.objects();
         let without = self.without(world.version())?;
-        let mut found = Vec::new();
+        let mut found = changed_numbers(world, &objects);
         let mut rest = live.clone();
         // What is there in any case, and what people have made.
         let given = without.snapshot.clone();
@@ -281,6 +286,24 @@ impl Fresh {
         let mut titles = self.snapshot.objects.keys();
         titles.any(|title| title.starts_with("Release ")) && self.snapshot.is_deployed()
     }
+}
+
+/// Returns where a number that an autoscaler has set is not there, although both objects are.
+fn changed_numbers(world: &World, objects: &[Value]) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (named, (uids, replicas)) in &world.scaled {
+        let live = objects.iter().find(|object| Named::of(object) == *named);
+        let autoscaler = autoscaler_of(objects, named);
+        let Some((live, autoscaler)) = live.zip(autoscaler.as_ref()) else {
+            continue;
+        };
+        let (expected, number) = (json!(replicas), live.pointer(REPLICAS));
+        if [uid(live), uid(autoscaler)] == *uids && number != Some(&expected) {
+            let title = title_of(named);
+            found.push(Difference::of(&title, REPLICAS, Some(&expected), number));
+        }
+    }
+    found
 }
 
 /// Returns whether people can know the name of an object, and the cluster itself does not make it.

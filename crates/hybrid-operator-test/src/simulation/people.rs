@@ -16,6 +16,9 @@ const FINALIZED_WITHIN: Duration = Duration::from_mins(5);
 /// Time within which a namespace or a definition that is being deleted is gone.
 const RESTORED_WITHIN: Duration = Duration::from_mins(15);
 
+/// Number of replicas of a workload.
+pub(super) const REPLICAS: &str = "/spec/replicas";
+
 /// Finalizer of people.
 const HOLD: &str = "people.example.com/hold";
 
@@ -112,17 +115,32 @@ impl World {
         Ok(())
     }
 
-    /// Sets a number of replicas, as `kubectl scale` does.
+    /// Sets a number of replicas, as an autoscaler or `kubectl scale` does.
     async fn scale(&mut self, named: &Named, replicas: u32) -> anyhow::Result<()> {
         let Some(path) = self.path(named) else {
             return Ok(());
         };
-        let written = (title_of(named), "/spec/replicas".to_owned());
-        self.written.insert(written);
+        let autoscaler = autoscaler_of(&self.server.objects(), named);
+        let manager = if autoscaler.is_some() {
+            "kube-controller-manager"
+        } else {
+            self.written.insert((title_of(named), REPLICAS.to_owned()));
+            "kubectl"
+        };
         let body = json!({"spec": {"replicas": replicas}}).to_string();
-        let path = format!("{path}/scale?fieldManager=kubectl");
-        self.call(Method::PATCH, &path, "application/merge-patch+json", &body)
+        let path = format!("{path}/scale?fieldManager={manager}");
+        let (code, _) = self
+            .call(Method::PATCH, &path, "application/merge-patch+json", &body)
             .await?;
+        let (_, object) = self
+            .send(Method::GET, named, "application/json", "")
+            .await?;
+        if code == 200
+            && let Some(autoscaler) = autoscaler
+        {
+            let uids = [uid(&object), uid(&autoscaler)];
+            self.scaled.insert(named.clone(), (uids, replicas));
+        }
         Ok(())
     }
 
@@ -292,6 +310,9 @@ impl World {
             _ => json!("spoiled"),
         };
         self.written.insert((title(&object), path.clone()));
+        if path == REPLICAS {
+            self.scaled.remove(named);
+        }
         let operations = json!([{"op": "replace", "path": path, "value": changed}]).to_string();
         self.send(
             Method::PATCH,
@@ -302,6 +323,25 @@ impl World {
         .await?;
         Ok(())
     }
+}
+
+/// Returns the autoscaler of an object.
+pub(super) fn autoscaler_of(objects: &[Value], named: &Named) -> Option<Value> {
+    let scales = |object: &&Value| {
+        let target = |field: &str| object.pointer("/spec/scaleTargetRef")?.get(field)?.as_str();
+        let autoscaler = Named::of(object);
+        autoscaler.kind == "HorizontalPodAutoscaler"
+            && autoscaler.namespace == named.namespace
+            && target("kind") == Some(&named.kind)
+            && target("name") == Some(&named.name)
+    };
+    objects.iter().find(scales).cloned()
+}
+
+/// Returns the uid of an object.
+pub(super) fn uid(object: &Value) -> String {
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+    uid.unwrap_or_default().to_owned()
 }
 
 /// Returns whether an object is deleted with another one: with its namespace, or with its kind.

@@ -207,7 +207,7 @@ fn holds_others(world: &World, title: &str) -> bool {
             || title
                 .split_once(&in_namespace)
                 .is_some_and(|(_, name)| of_the_cluster.contains(&name))
-            || title == format!("APIService.apiregistration.k8s.io /v1.{group}")
+            || title.starts_with("APIService.") && title.ends_with(&format!(".{group}"))
             || title.starts_with("CustomResourceDefinition.")
                 && title.ends_with(&format!(".{group}"))
     })

@@ -69,13 +69,15 @@ impl Field {
 }
 
 impl Custom {
-    /// Creates a custom resource without fields.
+    /// Creates a custom resource without fields. The namespace is empty for a cluster-scoped one.
     pub fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        let metadata = if namespace.is_empty() {
+            json!({"name": name})
+        } else {
+            json!({"namespace": namespace, "name": name})
+        };
         Self {
-            object: json!({
-                "apiVersion": api_version, "kind": kind,
-                "metadata": {"namespace": namespace, "name": name},
-            }),
+            object: json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
             fields: Vec::new(),
             annotations: Vec::new(),
         }

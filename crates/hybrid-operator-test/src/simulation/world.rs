@@ -76,6 +76,8 @@ pub(super) struct World {
     pub(super) former_others: Vec<Named>,
     /// Releases of which people have deleted a record while a revision was pending, by namespace and name.
     pub(super) lost: BTreeSet<(String, String)>,
+    /// Numbers of replicas that autoscalers have set, with the uids of the object and of its autoscaler.
+    pub(super) scaled: BTreeMap<Named, ([String; 2], u32)>,
     /// Objects to which people have added a finalizer.
     pub(super) held: BTreeSet<Named>,
     /// Specifications that each custom resource has had since its creation, by title.
@@ -123,6 +125,7 @@ impl World {
             touched: BTreeSet::new(),
             written: BTreeSet::new(),
             lost: BTreeSet::new(),
+            scaled: BTreeMap::new(),
             held: BTreeSet::new(),
             others: BTreeMap::new(),
             former_others: Vec::new(),

@@ -51,20 +51,26 @@ async fn operator(process: Process) -> Result<(), BoxError> {
 
 fn project() -> Project {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation");
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "webs.demo.example.com"},
-        "spec": {
-            "group": "demo.example.com", "scope": "Namespaced",
-            "names": {"plural": "webs", "singular": "web", "kind": "Web", "listKind": "WebList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }},
-            }],
-        },
-    });
+    let definition = |kind: &str, scope: &str| {
+        let name = kind.to_lowercase();
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{name}s.demo.example.com")},
+            "spec": {
+                "group": "demo.example.com", "scope": scope,
+                "names": {
+                    "plural": format!("{name}s"), "singular": name,
+                    "kind": kind, "listKind": format!("{kind}List"),
+                },
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    }},
+                }],
+            },
+        })
+    };
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let fields = [
@@ -74,7 +80,10 @@ fn project() -> Project {
         Field::new("account", [Value::Null, json!("hook"), json!("none")]),
         Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
         Field::new("space", [Value::Null, json!(true)]),
-        Field::new("definition", [Value::Null, json!(true)]),
+        Field::new(
+            "definition",
+            [Value::Null, json!("alone"), json!("v1"), json!("v2")],
+        ),
         Field::new("generated", [Value::Null, json!("plain")]),
         Field::new(
             "task",
@@ -90,7 +99,7 @@ fn project() -> Project {
         Field::new("list", [Value::Null, json!(true)]),
         Field::new("valid", [Value::Null, json!(false)]),
     ];
-    let web = |name: &str| Custom {
+    let custom = |kind: &str, namespace: &str, name: &str| Custom {
         fields: fields.to_vec(),
         annotations: [("upgrade-force", "true"), ("reconcile-period", "0s")]
             .map(|(name, value)| {
@@ -98,17 +107,25 @@ fn project() -> Project {
                 (name, value.to_owned())
             })
             .to_vec(),
-        ..Custom::new("demo.example.com/v1", "Web", "team", name)
+        ..Custom::new("demo.example.com/v1", kind, namespace, name)
     };
     Project {
         versions: ["one", "two", "three"]
             .map(|version| directory.join(version))
             .to_vec(),
         objects: vec![namespace("operator")],
-        replaced: vec![namespace("team"), definition],
+        replaced: vec![
+            namespace("team"),
+            definition("Web", "Namespaced"),
+            definition("Site", "Cluster"),
+        ],
         elects: true,
         requests: 100,
-        resources: vec![web("a"), web("b")],
+        resources: vec![
+            custom("Web", "team", "a"),
+            custom("Web", "team", "b"),
+            custom("Site", "", "site"),
+        ],
         others: vec![
             json!({"apiVersion": "a.example.com/v1", "kind": "Page", "metadata": {"name": "mine", "namespace": "team"}}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": "a-space"}, "data": {"a": "b"}}),

@@ -31,11 +31,11 @@ use serde_json::Value;
 use super::conflict::{
     FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
 };
-use super::failure::{Conflict, classify, conflict, is_kind_gone};
+use super::failure::{Conflict, classify, conflict};
 use super::nulls;
 use super::ownership::{has_release_metadata, placed};
 use super::prepare::prepare;
-use super::read::ReadError;
+use super::read::{ReadError, unserved};
 use super::request::{self, Answer, Call};
 use super::{
     ApiError, ApiKind, Claimant, Cluster, FIELD_MANAGER, ForeignOwner, Ownership, Target, drift,
@@ -504,10 +504,10 @@ impl ApplyOperation<'_> {
 
     /// Classifies the failure of a write.
     fn classify(&self, error: ApiError) -> ApplyError {
-        if is_kind_gone(&error) {
-            self.cluster.group_changed(&self.kind.resource.group);
+        match unserved(self.cluster, self.kind, &error) {
+            Some(unserved) => unserved.into(),
+            None => classify(&self.key, &self.object, error),
         }
-        classify(&self.key, &self.object, error)
     }
 
     /// Classifies the failure of a write to an object that has just been read.

@@ -240,12 +240,6 @@ fn shortened(message: &str) -> String {
     short
 }
 
-/// Returns whether a 404 means that the kind itself is no longer served.
-pub(super) fn is_kind_gone(error: &ApiError) -> bool {
-    matches!(error, ApiError::NotFound { status, .. }
-        if status.details.as_ref().is_none_or(|details| details.kind.is_empty()))
-}
-
 /// Returns whether a field was rejected because it is immutable. The API has no code for this
 /// reason, only these words in the message.
 fn is_immutable(cause: &StatusCause) -> bool {

@@ -75,7 +75,7 @@ pub(crate) async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Val
     let kind = cluster.resolve(&gvk_of(key)).await?;
     let namespace = namespace_of(&kind, key.namespace.as_deref());
     let answer = whole(cluster, &kind, namespace, &key.name).await;
-    answer.or_else(|error| unserved(cluster, &kind, error))
+    answer.map_err(|error| failed(cluster, &kind, error))
 }
 
 /// Reads an object of a kind; `None` if it does not exist.
@@ -114,7 +114,7 @@ pub(crate) async fn list(
     let call = Call::get(uri, request::JSON);
     match request::call(cluster.client(), target, call).await {
         Ok(answer) => Ok(answer.decode()?),
-        Err(error) => unserved(cluster, &kind, error),
+        Err(error) => Err(failed(cluster, &kind, error)),
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) async fn get_metadata(
     let kind = cluster.resolve(&gvk_of(key)).await?;
     let namespace = namespace_of(&kind, key.namespace.as_deref());
     let answer = metadata(cluster, &kind, namespace, &key.name).await;
-    answer.or_else(|error| unserved(cluster, &kind, error))
+    answer.map_err(|error| failed(cluster, &kind, error))
 }
 
 /// Reads the metadata of an object of a kind; `None` if it does not exist.
@@ -179,16 +179,29 @@ pub(crate) async fn list_metadata(
     }
 }
 
-/// Converts the error of a kind that is not served; the kind is looked for anew when it is next needed.
-fn unserved<T>(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> Result<T, ReadError> {
+/// Converts the error of a request.
+fn failed(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> ReadError {
+    match unserved(cluster, kind, &error) {
+        Some(unserved) => unserved.into(),
+        None => error.into(),
+    }
+}
+
+/// Returns the error of a kind that is not served, if the failure of a request says so. The kind is looked for anew
+/// when it is next needed.
+pub(super) fn unserved(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    error: &ApiError,
+) -> Option<DiscoveryError> {
     if !error.is_unserved() {
-        return Err(error.into());
+        return None;
     }
     cluster.group_changed(&kind.resource.group);
-    Err(ReadError::Discovery(DiscoveryError::UnknownKind {
+    Some(DiscoveryError::UnknownKind {
         api_version: kind.resource.api_version.clone(),
         kind: kind.resource.kind.clone(),
-    }))
+    })
 }
 
 fn namespace_of<'a>(kind: &ApiKind, namespace: Option<&'a str>) -> Option<&'a str> {

@@ -294,7 +294,7 @@ fn changed_numbers(world: &World, objects: &[Value]) -> Vec<Difference> {
     for (named, (uids, replicas)) in &world.scaled {
         let live = objects.iter().find(|object| Named::of(object) == *named);
         let autoscaler = autoscaler_of(objects, named);
-        let Some((live, autoscaler)) = live.zip(autoscaler.as_ref()) else {
+        let Some((live, autoscaler)) = live.zip(autoscaler) else {
             continue;
         };
         let (expected, number) = (json!(replicas), live.pointer(REPLICAS));

@@ -120,7 +120,8 @@ impl World {
         let Some(path) = self.path(named) else {
             return Ok(());
         };
-        let autoscaler = autoscaler_of(&self.server.objects(), named);
+        let objects = self.server.objects();
+        let autoscaler = autoscaler_of(&objects, named);
         let manager = if autoscaler.is_some() {
             "kube-controller-manager"
         } else {
@@ -129,16 +130,13 @@ impl World {
         };
         let body = json!({"spec": {"replicas": replicas}}).to_string();
         let path = format!("{path}/scale?fieldManager={manager}");
-        let (code, _) = self
+        let (code, answer) = self
             .call(Method::PATCH, &path, "application/merge-patch+json", &body)
-            .await?;
-        let (_, object) = self
-            .send(Method::GET, named, "application/json", "")
             .await?;
         if code == 200
             && let Some(autoscaler) = autoscaler
         {
-            let uids = [uid(&object), uid(&autoscaler)];
+            let uids = [uid(&answer), uid(autoscaler)];
             self.scaled.insert(named.clone(), (uids, replicas));
         }
         Ok(())
@@ -326,7 +324,10 @@ impl World {
 }
 
 /// Returns the autoscaler of an object.
-pub(super) fn autoscaler_of(objects: &[Value], named: &Named) -> Option<Value> {
+pub(super) fn autoscaler_of<'a>(
+    objects: impl IntoIterator<Item = &'a Value>,
+    named: &Named,
+) -> Option<&'a Value> {
     let scales = |object: &&Value| {
         let target = |field: &str| object.pointer("/spec/scaleTargetRef")?.get(field)?.as_str();
         let autoscaler = Named::of(object);
@@ -335,7 +336,7 @@ pub(super) fn autoscaler_of(objects: &[Value], named: &Named) -> Option<Value> {
             && target("kind") == Some(&named.kind)
             && target("name") == Some(&named.name)
     };
-    objects.iter().find(scales).cloned()
+    objects.into_iter().find(scales)
 }
 
 /// Returns the uid of an object.

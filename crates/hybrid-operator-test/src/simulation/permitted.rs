@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::people::{collect_leaves, is_key};
+use super::history::Named;
+use super::people::{REPLICAS, autoscaler_of, collect_leaves, is_key};
 use super::snapshot::{Difference, Snapshot};
 use super::world::World;
 
@@ -118,7 +119,7 @@ impl Permitted {
                         .iter()
                         .all(|leaf| is_written(leaf) || is_key(&leaf.0))
             }
-            Self::Autoscaler => path == "/spec/replicas" && is_autoscaled(case.live, title),
+            Self::Autoscaler => path == REPLICAS && is_autoscaled(case.live, title),
             Self::LateRecord => {
                 let statuses = found
                     .as_ref()
@@ -180,18 +181,13 @@ fn is_hook(object: &Value) -> bool {
 
 /// Returns whether an autoscaler names an object.
 fn is_autoscaled(live: &Snapshot, title: &str) -> bool {
-    let Some((kind, name)) = title.split_once(' ') else {
-        return false;
-    };
-    let kind = kind.split('.').next().unwrap_or_default();
-    let (namespace, name) = name.split_once('/').unwrap_or_default();
-    let scaler = format!("HorizontalPodAutoscaler.autoscaling {namespace}/");
-    live.objects.iter().any(|(title, object)| {
-        let target = object.pointer("/spec/scaleTargetRef");
-        title.starts_with(&scaler)
-            && target.is_some_and(|target| {
-                target.get("kind") == Some(&json!(kind)) && target.get("name") == Some(&json!(name))
-            })
+    let scaled = live.objects.get(title).zip(title.rsplit_once('/'));
+    scaled.is_some_and(|(object, (_, name))| {
+        let named = Named {
+            name: name.to_owned(),
+            ..Named::of(object)
+        };
+        autoscaler_of(live.objects.values(), &named).is_some()
     })
 }
 

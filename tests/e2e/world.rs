@@ -332,8 +332,8 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     let object: DynamicObject = go_yaml::from_str(definition).unwrap();
     let name = object.metadata.name.clone().unwrap();
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let api: Api<DynamicObject> =
-        Api::all_with(plane.client().await.unwrap(), &ApiResource::from_gvk(&gvk));
+    let client = plane.client().await.unwrap();
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
     let params = PatchParams::apply("e2e").force();
     api.patch(&name, &params, &Patch::Apply(&object))
         .await
@@ -343,6 +343,19 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     })
     .await
     .unwrap();
+    // The server answers 404 for a moment more.
+    let spec = &object.data["spec"];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let versions = spec["versions"].as_array().unwrap().iter();
+    for version in versions.filter(|version| version["served"] == true) {
+        let gvk = GroupVersionKind {
+            group: text(&spec["group"]),
+            version: text(&version["name"]),
+            kind: text(&spec["names"]["kind"]),
+        };
+        let is_served = async || kube::discovery::pinned_kind(&client, &gvk).await.is_ok();
+        wait::until(LIMIT, &name, is_served).await.unwrap();
+    }
 }
 
 /// Returns an operator process that watches a comma-separated list of namespaces under its own

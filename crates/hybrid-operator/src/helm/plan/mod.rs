@@ -430,6 +430,10 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
                 Step::Adopt { revision }
             }),
         Status::Deployed => match stalled_upgrade(observed, desired) {
+            // People ran `helm rollback`, which removes the operator's labels and owner references.
+            Some(_) if let Some(good) = overruled(observed, desired, latest) => {
+                Step::Rollback { to: good.revision }
+            }
             // Drift of the revision that was rolled back to is handled as for any other.
             Some(stalled) => handle_drift(observed, desired, latest).unwrap_or(stalled),
             None => start_revision(observed, desired),
@@ -665,6 +669,17 @@ fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
     history.find(|record| {
         record.proven && matches!(record.status, Status::Deployed | Status::Superseded)
     })
+}
+
+/// Returns the revision that replaces one of another writer while the desired inputs fail.
+fn overruled<'o>(
+    observed: &'o ObservedFacts,
+    desired: &DesiredFacts,
+    latest: &RecordFacts,
+) -> Option<&'o RecordFacts> {
+    (desired.rollback && !latest.proven)
+        .then(|| restorable(observed))
+        .flatten()
 }
 
 fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {

@@ -522,6 +522,27 @@ fn nothing_is_applied_from_a_record_without_a_proof() {
             rollback(1),
         ),
         (
+            "rolled back with Helm while the desired inputs fail",
+            vec![
+                record(1, Superseded, old),
+                failed(2, 1),
+                record(3, Superseded, old),
+                forged(4, Deployed, old),
+            ],
+            none,
+            rollback(3),
+        ),
+        (
+            "rolled back with Helm, and nothing is proven",
+            vec![
+                forged(1, Superseded, old),
+                failed(2, 1),
+                forged(3, Deployed, old),
+            ],
+            none,
+            stalled(2, StallReason::ReplacesRollback),
+        ),
+        (
             "failed upgrade over forged revisions only",
             vec![forged(1, Deployed, old), failed(2, 1)],
             none,

@@ -240,18 +240,19 @@ const RULES: &[Rule] = &[
         },
     ),
     (
-        "a rollback follows a reported failure of the desired inputs, to the newest proven revision that was deployed",
+        "a rollback follows a reported failure of the desired inputs, or a revision of another writer while they fail, to the newest proven revision that was deployed",
         |case| {
             let Step::Rollback { to } = case.step else {
                 return true;
             };
             let mut history = case.observed.history.iter().rev();
             let newest = history.find(|record| is_good(record) && record.proven);
+            let failed =
+                case.latest_is(&[Status::Failed]) && case.same() && !case.observed.unreported;
+            let is_others = case.latest_is(&[Status::Deployed]) && !case.has_proof();
             newest.map(|record| record.revision) == Some(to)
                 && case.desired.rollback
-                && case.latest_is(&[Status::Failed])
-                && case.same()
-                && !case.observed.unreported
+                && (failed || is_others)
         },
     ),
     (

@@ -115,7 +115,7 @@ pub(crate) async fn run(
         return Ok(ActionProgress::Done);
     }
     let mut interrupted = Interrupted::attempts_before(stored, &run.attempt);
-    interrupted.extend(before);
+    interrupted.extend(before, stored);
     let mut ended = Vec::new();
     for index in hook_order(&stored.release, event) {
         let Some(hook) = stored.release.hooks.get(index).cloned() else {

@@ -31,7 +31,7 @@ pub(crate) async fn uninstall(
     wait: bool,
     description: &str,
 ) -> Result<ActionProgress, ActionError> {
-    let interrupted = Interrupted::of(earlier);
+    let interrupted = Interrupted::of(earlier.iter().chain([&*stored]));
     if stored.release.info.status != Status::Uninstalling {
         if let waiting @ ActionProgress::Waiting { .. } =
             hooks::run(context, live, stored, &HookEvent::PreDelete, &interrupted).await?

@@ -2,10 +2,14 @@
 //!
 //! A process that dies in a run applies neither `hook-succeeded` nor `hook-failed`. The object that
 //! it leaves is recognised by the label of its run, and by the record of that run: without the
-//! interruption it would have been deleted, or the hook that created it has not ended.
+//! interruption it would have been deleted, or the hook that created it has not ended. An object of a
+//! run of no record is left, too: somebody has deleted the record.
+
+use std::collections::BTreeSet;
 
 use helm_core::manifest::hook::DeletePolicy;
 use helm_core::manifest::{Hook, HookPhase, ObjectKey, parse_objects};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::progress::{HookAttempt, recorded};
@@ -14,7 +18,19 @@ use crate::cluster::ownership::run_of;
 
 /// Runs whose objects may be left.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupted(Vec<HookRun>);
+pub(crate) struct Interrupted {
+    runs: Vec<HookRun>,
+    /// All runs since some time; `None` if they are not known.
+    recorded: Option<RecordedRuns>,
+}
+
+/// The runs of the records since some time, whether they were interrupted or not.
+#[derive(Clone, Debug, Default)]
+struct RecordedRuns {
+    /// When the first of the records was stored; `None` if there is none.
+    since: Option<Timestamp>,
+    labels: BTreeSet<String>,
+}
 
 #[derive(Clone, Debug)]
 struct HookRun {
@@ -26,10 +42,14 @@ struct HookRun {
 
 impl Interrupted {
     /// Returns the runs of these records that did not end, or whose policies may not have been
-    /// applied.
+    /// applied. These are all records since the first of them.
     pub(crate) fn of<'r>(records: impl IntoIterator<Item = &'r StoredRelease>) -> Self {
         let mut runs = Vec::new();
+        let mut all = RecordedRuns::default();
         for stored in records {
+            let since = [all.since, stored.meta.stored_at];
+            all.since = since.into_iter().flatten().min();
+            all.labels.extend(labels(stored));
             for hook in &stored.release.hooks {
                 for run in recorded(&stored.release, hook) {
                     let left = match run.execution.phase {
@@ -50,7 +70,10 @@ impl Interrupted {
                 }
             }
         }
-        Self(runs)
+        Self {
+            runs,
+            recorded: Some(all),
+        }
     }
 
     /// Returns the earlier attempts of an event. The record has the result of the latest alone: what
@@ -71,7 +94,10 @@ impl Interrupted {
                 HookRun::of(Run::at(stored, attempt), hook)
             })
         });
-        Self(runs.collect())
+        Self {
+            runs: runs.collect(),
+            recorded: None,
+        }
     }
 
     /// Iterates over these runs of hooks of a release: each hook with the label of a run.
@@ -79,16 +105,20 @@ impl Interrupted {
         &'i self,
         hooks: &'i [Hook],
     ) -> impl Iterator<Item = (&'i Hook, &'i str)> {
-        self.0.iter().filter_map(|run| {
+        self.runs.iter().filter_map(|run| {
             let mut hooks = hooks.iter();
             let hook = hooks.find(|hook| keys(hook) == run.objects)?;
             Some((hook, run.label.as_str()))
         })
     }
 
-    /// Adds other runs.
-    pub(super) fn extend(&mut self, others: &Self) {
-        self.0.extend(others.0.iter().cloned());
+    /// Adds those of earlier records to those of a record.
+    pub(super) fn extend(&mut self, earlier: &Self, stored: &StoredRelease) {
+        self.runs.extend(earlier.runs.iter().cloned());
+        self.recorded.clone_from(&earlier.recorded);
+        if let Some(recorded) = &mut self.recorded {
+            recorded.labels.extend(labels(stored));
+        }
     }
 
     /// Returns whether one of these runs has left this object of a hook.
@@ -97,10 +127,34 @@ impl Interrupted {
             (&other.group, &other.kind, &other.name) == (&key.group, &key.kind, &key.name)
         };
         run_of(object).is_some_and(|label| {
-            let mut runs = self.0.iter();
+            let mut runs = self.runs.iter();
             runs.any(|run| run.label == label && run.objects.iter().any(is_same))
+                || (self.recorded.as_ref()).is_some_and(|recorded| recorded.lack(label, object))
         })
     }
+}
+
+impl RecordedRuns {
+    /// Returns whether an object was created in a run of none of these records, and later than the first of them.
+    fn lack(&self, label: &str, object: &ObjectMeta) -> bool {
+        let made = object.creation_timestamp.as_ref().map(|made| made.0);
+        let is_later = self
+            .since
+            .is_none_or(|since| made.is_some_and(|made| made > since));
+        is_later && !self.labels.contains(label)
+    }
+}
+
+/// Returns the labels of all runs of a record.
+fn labels(stored: &StoredRelease) -> impl Iterator<Item = String> {
+    let hooks = stored.release.hooks.iter();
+    let runs = hooks.flat_map(|hook| recorded(&stored.release, hook));
+    runs.flat_map(move |run| {
+        (1..=run.attempt).map(move |number| {
+            let event = run.event.clone();
+            Run::at(stored, HookAttempt { event, number }).label
+        })
+    })
 }
 
 impl HookRun {
@@ -126,6 +180,7 @@ mod tests {
     use helm_core::manifest::HookEvent;
     use helm_core::release::{Release, Revision};
     use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
     use crate::cluster::ownership::RUN_LABEL;
@@ -164,6 +219,7 @@ mod tests {
         let metadata = serde_json::json!({
             "name": "sh.helm.release.v1.one.v2", "namespace": "prod", "uid": "record-2",
             "resourceVersion": "5", "labels": {"owner": "helm"},
+            "creationTimestamp": "1970-01-01T00:00:10Z",
         });
         let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
         StoredRelease {
@@ -217,6 +273,38 @@ mod tests {
         let found = interrupted.of_hooks(&stored.release.hooks);
         let found: Vec<_> = found.map(|(hook, _)| keys(hook)[1].name.clone()).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_a_run_of_no_record_made_is_left() {
+        let stored = record();
+        let key = &keys(&stored.release.hooks[0])[0];
+        let made = |second: i64, run: &str| ObjectMeta {
+            creation_timestamp: Some(Time(Timestamp::from_second(second).unwrap())),
+            ..object(run)
+        };
+        let known = Run::at(&stored, first()).label;
+        // The record was stored in the second 10.
+        let earlier = Interrupted::of([&stored]);
+        for (second, run, expected) in [
+            (9, "lost", false),
+            (10, "lost", false),
+            (11, "lost", true),
+            (11, known.as_str(), false),
+        ] {
+            let of_succeeded = &keys(&stored.release.hooks[4])[0];
+            let left = earlier.left(of_succeeded, &made(second, run));
+            assert_eq!(left, expected, "{second} {run}");
+        }
+        // A run of the record that is deployed now is known, too.
+        let mut present = Interrupted::attempts_before(&stored, &first());
+        assert!(
+            !present.left(key, &made(11, "lost")),
+            "not all records are known"
+        );
+        present.extend(&Interrupted::of([]), &stored);
+        assert!(present.left(key, &made(1, "lost")));
+        assert!(!present.left(key, &made(1, &known)));
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub(crate) async fn run(
         };
         let known = run.attempt.execution(&stored.release, &hook);
         if known.phase == HookPhase::Succeeded {
+            // The answer to the write of this phase may have been lost.
+            stop_tracking(context, live, &hook, &DeletePolicy::HookSucceeded).await?;
             ended.push(hook);
             continue;
         }

@@ -464,7 +464,11 @@ impl ApplyOperation<'_> {
     /// Reads the current metadata of the object.
     async fn read(&self) -> Result<Option<ObjectMeta>, ApplyError> {
         let namespace = self.key.namespace.as_deref();
-        Ok(super::read::metadata(self.cluster, self.kind, namespace, &self.key.name).await?)
+        let read = super::read::metadata(self.cluster, self.kind, namespace, &self.key.name).await;
+        read.map_err(|error| match unserved(self.cluster, self.kind, &error) {
+            Some(unserved) => unserved.into(),
+            None => error.into(),
+        })
     }
 
     /// Returns whether any fields may be left to others.

@@ -200,11 +200,16 @@ impl LiveObject {
     fn state(&self, key: &ObjectKey) -> ObjectState {
         let state = match self.guard.state() {
             WatchState::Starting => ObjectState::Unknown,
-            WatchState::Synced => match self.guard.get(key.namespace.as_deref(), &key.name) {
-                Some(seen) => self.compare(&seen.uid, seen.version, seen.ours, seen.readiness),
-                None if self.guard.version() < self.version => self.read_state(true),
-                None => ObjectState::Missing,
-            },
+            WatchState::Synced => {
+                match self
+                    .guard
+                    .get_since(key.namespace.as_deref(), &key.name, self.version)
+                {
+                    Some(seen) => self.compare(&seen.uid, seen.version, seen.ours, seen.readiness),
+                    None if self.guard.version() < self.version => self.read_state(true),
+                    None => ObjectState::Missing,
+                }
+            }
             WatchState::Forbidden(_) | WatchState::Missing | WatchState::Failing(_) => {
                 self.read_state(false)
             }

@@ -133,6 +133,8 @@ struct SharedWatch {
     /// Whether somebody read the watch while not every object was known, and must be notified once
     /// they are.
     read_early: AtomicBool,
+    /// Objects of which somebody awaits a later version.
+    outdated: Mutex<HashSet<ObjectName>>,
     /// Custom resources to wake on the next change of state.
     waiting: Mutex<HashSet<CrIdentity>>,
     /// Whether nobody held the watch at the last check.
@@ -193,6 +195,24 @@ impl WatchGuard {
         // Records the read, because `None` is not final until all objects are known.
         self.0.read_state();
         self.0.get(&(namespace.map(Into::into), name.into()))
+    }
+
+    /// Returns the state of an object, if the watch has shown it. The owners are notified of the next event
+    /// of an object that is older than `version`, whatever it changes.
+    pub(crate) fn get_since(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        version: u64,
+    ) -> Option<DependentState> {
+        let seen = self.get(namespace, name)?;
+        if seen.version >= version {
+            return Some(seen);
+        }
+        let name = (namespace.map(Into::into), name.into());
+        lock(&self.0.outdated).insert(ObjectName::clone(&name));
+        // The event may have come since; it is recorded before its object is looked for among these.
+        self.0.get(&name)
     }
 
     /// Returns the highest resource version that the watch has seen. An object that was written
@@ -455,6 +475,7 @@ impl SharedWatch {
             state: watch::Sender::new(WatchState::Starting),
             objects: RwLock::default(),
             version: AtomicU64::new(0),
+            outdated: Mutex::default(),
             outcomes: Arc::default(),
             read_early: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -496,7 +517,8 @@ impl SharedWatch {
             watcher::Event::InitApply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
                 let owners = Owners::of(&metadata);
-                if !self.get(&name).is_some_and(|known| known.same(&seen)) {
+                let is_same = self.get(&name).is_some_and(|known| known.same(&seen));
+                if !is_same || lock(&self.outdated).contains(&name) {
                     listing.changed.insert(owners.clone());
                 }
                 listing.owners.insert(owners);
@@ -505,8 +527,9 @@ impl SharedWatch {
             watcher::Event::InitDone => self.listed(std::mem::take(listing), all, inner),
             watcher::Event::Apply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
-                let before = self.write().insert(name, seen.clone());
-                let change = match before {
+                let before = self.write().insert(name.clone(), seen.clone());
+                let is_awaited = lock(&self.outdated).remove(&name);
+                let change = match before.filter(|_| !is_awaited) {
                     Some(known) if known.same(&seen) => return,
                     Some(known) if known.readiness == seen.readiness => Change::Object,
                     _ => Change::Readiness,
@@ -516,6 +539,7 @@ impl SharedWatch {
             watcher::Event::Delete((metadata, readiness)) => {
                 let (name, _) = reduce(&metadata, readiness);
                 self.write().remove(&name);
+                lock(&self.outdated).remove(&name);
                 inner.changed(&Owners::of(&metadata), Change::Object);
             }
         }
@@ -525,6 +549,7 @@ impl SharedWatch {
     fn listed(&self, listing: PendingList, all: &mut bool, inner: &RegistryInner) {
         let first = *self.state.borrow() == WatchState::Starting;
         let before = std::mem::replace(&mut *self.write(), listing.objects);
+        lock(&self.outdated).clear();
         let gone: HashSet<Owners> = before
             .into_iter()
             .filter(|(name, _)| self.get(name).is_none())

@@ -4,7 +4,7 @@ use hybrid_operator_test::scripted::Script;
 use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
 use serde_json::json;
-use watcher::Event::{Delete, Init, InitApply, InitDone};
+use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
 use super::*;
 
@@ -190,6 +190,29 @@ async fn the_first_list_wakes_an_owner_whose_object_is_already_gone() {
     let permission = WatchState::Forbidden("list secrets".to_owned());
     fixture.follower.state(&permission);
     assert_eq!(fixture.reported(), [(Some(x), permission, 0)]);
+}
+
+#[tokio::test]
+async fn the_version_that_is_awaited_is_reported_though_it_changes_nothing() {
+    let mut fixture = Fixture::new();
+    let version = |fixture: &Fixture, awaited| {
+        let seen = fixture.watch.get_since(Some("a"), "one", awaited);
+        seen.map(|seen| seen.version)
+    };
+    fixture.show(vec![Init, InitApply(object("one", "x", 5)), InitDone]);
+    assert_eq!(fixture.show(vec![Apply(object("one", "x", 6))]), []);
+    assert_eq!(version(&fixture, 6), Some(6));
+    assert_eq!(fixture.show(vec![Apply(object("one", "x", 7))]), []);
+    assert_eq!(version(&fixture, 9), Some(7));
+    assert_eq!(
+        fixture.show(vec![Apply(object("one", "x", 8))]),
+        [call("x", 1)]
+    );
+    assert_eq!(fixture.show(vec![Apply(object("one", "x", 9))]), []);
+    assert_eq!(version(&fixture, 11), Some(9));
+    let list = vec![Init, InitApply(object("one", "x", 11)), InitDone];
+    assert_eq!(fixture.show(list), [call("x", 1)]);
+    assert_eq!(fixture.show(vec![Apply(object("one", "x", 12))]), []);
 }
 
 #[tokio::test]

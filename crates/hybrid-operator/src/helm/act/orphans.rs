@@ -42,13 +42,18 @@ pub(super) async fn remove(
 }
 
 /// Returns the kinds and namespaces of the chart's objects outside of the release namespace: those
-/// that this process remembers, and those that the chart renders now, if it renders.
+/// that this process remembers, those of the manifest in the status, and those that the chart renders now,
+/// if it renders.
 async fn places_outside(
     context: &ActContext<'_>,
     memory: &mut Memory,
 ) -> Result<HashSet<(GroupVersionKind, Option<String>)>, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);
     let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();
+    let manifest = subject.object.pointer("/status/deployedRelease/manifest");
+    let deployed = parse_objects(manifest.and_then(Value::as_str).unwrap_or_default());
+    let deployed = deployed.unwrap_or_default();
+    keys.extend(deployed.iter().map(|object| object.key().clone()));
     let computed = inputs(setup, access, subject, memory, context.notices).await;
     if let Ok((inputs, objects)) = computed {
         let objects = match objects {

@@ -130,6 +130,15 @@ impl Deployed {
             release: describe(stored),
         })
     }
+
+    /// Returns the message of the condition `Deployed`.
+    fn message(&self) -> &str {
+        if self.notes.is_empty() {
+            self.kind.success_message()
+        } else {
+            &self.notes
+        }
+    }
 }
 
 /// Failed attempt.
@@ -279,6 +288,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         }
         StepOutcome::Unchanged => reconciled(objects, status),
         StepOutcome::RolledBack(deployed) => {
+            status.restored(deployed.kind.success_reason(), deployed.message());
             set_release(&deployed.release, objects, status);
             status.manifest = DeployedManifest::Of(deployed.manifest.clone());
         }
@@ -333,12 +343,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
 }
 
 fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
-    let message = if deployed.notes.is_empty() {
-        deployed.kind.success_message()
-    } else {
-        &deployed.notes
-    };
-    status.deployed(deployed.kind.success_reason(), message);
+    status.deployed(deployed.kind.success_reason(), deployed.message());
     set_release(&deployed.release, objects, status);
     status.manifest = DeployedManifest::Of(deployed.manifest.clone());
 }

@@ -250,6 +250,28 @@ impl Status {
         self.reconciled();
     }
 
+    /// Reports that a revision of a former generation runs, unless the status says so.
+    pub(crate) fn restored(&mut self, reason: Reason, message: impl Into<Message>) {
+        if self.is_deployed() {
+            return;
+        }
+        let deployed = ConditionType::Deployed;
+        self.set(deployed, ConditionStatus::True, reason, message);
+        for condition in &mut self.conditions {
+            if condition.type_ == deployed {
+                let former = self.generation.map(|generation| generation - 1);
+                condition.observed_generation = former.filter(|former| *former > 0);
+            }
+        }
+    }
+
+    fn is_deployed(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|condition| {
+            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
+        })
+    }
+
     /// Returns whether the status already reports this revision as deployed without a failure.
     pub(crate) fn reports_deployed(&self, revision: Revision) -> bool {
         let is = |type_: ConditionType, status: ConditionStatus| {
@@ -304,15 +326,12 @@ impl Status {
     pub(crate) fn failed(&mut self, reason: Reason, message: impl Into<Message>) {
         let message = message.into();
         self.initialized();
-        let is_deployed = |condition: &Condition| {
-            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
-        };
         // What is installed has no former revision: somebody may have uninstalled it.
         let is_install = reason == Reason::InstallError;
         if is_install {
             self.remove(ConditionType::Stalled);
         }
-        if is_install || !self.conditions.iter().any(is_deployed) {
+        if is_install || !self.is_deployed() {
             self.set(
                 ConditionType::Deployed,
                 ConditionStatus::False,

@@ -194,8 +194,17 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
     let stored = context.load(revision).await?;
     let kind = context.kind_of(&stored);
     let description = &stored.release.info.description;
-    let prefix = format!("{}: ", kind.failure_description(context.subject));
-    let message = description.strip_prefix(&prefix).unwrap_or(description);
+    // A record that is gone may have told that it was another kind.
+    let kinds = [
+        ActionKind::Install,
+        ActionKind::Upgrade,
+        ActionKind::Rollback,
+    ];
+    let message = kinds.into_iter().find_map(|kind| {
+        let what = kind.failure_description(context.subject);
+        description.strip_prefix(&what)?.strip_prefix(": ")
+    });
+    let message = message.unwrap_or(description);
     Ok(Failure {
         kind,
         message: Message::from(message)

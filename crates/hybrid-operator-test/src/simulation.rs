@@ -35,12 +35,16 @@ use oracle::Oracle;
 use time::Time;
 use world::{Program, World};
 
+use crate::fault::Fault;
+
 /// Time without a change after which a history has come to rest.
 const REST: Duration = Duration::from_mins(1);
 /// Time within which a history comes to rest after its last fault.
 const LIMIT: Duration = Duration::from_mins(45);
 /// Time of rest in which nothing is requested, but for watches.
 const SILENCE: Duration = Duration::from_mins(3);
+/// Time after which a watch without answers has ended.
+const WATCHED: Duration = Duration::from_mins(6);
 
 /// A program, and what happens to it.
 pub struct Simulation {
@@ -343,7 +347,16 @@ async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
         done.with_context(|| format!("at step {number}"))?;
     }
     world.network.heal();
+    let silences = |step: &Step| matches!(step.action, Action::Fault(.., Fault::Silence));
+    if history.steps.iter().any(silences) {
+        tokio::time::sleep(WATCHED).await;
+    }
     world.start()?;
     world.free().await?;
-    world.restore().await
+    world.restore().await?;
+    if world.has_forbidden {
+        world.rest(REST, LIMIT).await?;
+        world.reset().await?;
+    }
+    Ok(())
 }

@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Remembers the release of which people delete a record while a revision is pending.
+    /// Remembers the release of which people delete a record, and whether a revision is being replaced.
     pub(super) fn note_lost_record(&mut self, secret: &Named) {
         let Some((release, _)) = secret
             .name
@@ -68,9 +68,11 @@ impl World {
             ..secret.clone()
         };
         let mut records = self.records(&named).into_iter();
-        if records.any(|record| label(&record, "status").starts_with("pending")) {
-            self.lost.insert((named.namespace, named.name));
-        }
+        let is_replaced = !self.is_at_rest
+            || !self.runs()
+            || records.any(|record| label(&record, "status").starts_with("pending"));
+        let lost = self.lost.entry((named.namespace, named.name));
+        *lost.or_default() |= is_replaced;
     }
 
     /// Returns the records of a release by their revisions.

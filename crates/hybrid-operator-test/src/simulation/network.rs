@@ -17,12 +17,16 @@ use tower::{BoxError, Layer, Service};
 
 use super::history::{Named, Requests};
 use super::invariants;
+use super::people::holds;
 use crate::api_server::{ApiServer, ApiService};
 use crate::fault::{AnswerBody, Fault, FaultService, Faults};
 use crate::request::{Recorded, resource_of};
 
 /// Longest time that a request or an answer is under way.
 const LATENCY: Duration = Duration::from_millis(20);
+
+/// Longest time between a list of what is in a namespace and the deletion that follows from it.
+const RACE: Duration = Duration::from_secs(2);
 
 /// A network. Clones share it.
 #[derive(Clone)]
@@ -49,6 +53,8 @@ struct State {
     repeated_hooks: Vec<Named>,
     /// Requests that a program must not send, each with the reason.
     forbidden: Vec<String>,
+    /// Namespaces and definitions that a program has deleted, and when.
+    emptied: Vec<(Named, Instant)>,
 }
 
 /// A fault of a request that is still to come.
@@ -75,6 +81,7 @@ impl Network {
                 hooks: HashSet::new(),
                 repeated_hooks: Vec::new(),
                 forbidden: Vec::new(),
+                emptied: Vec::new(),
             })),
             requests: watch::Sender::new(0),
             started: Instant::now(),
@@ -140,6 +147,31 @@ impl Network {
     /// Returns the requests that a program must not send, each with the reason.
     pub(super) fn forbidden(&self) -> Vec<String> {
         self.lock().forbidden.clone()
+    }
+
+    /// Returns whether a program deleted what holds an object soon after the object was created: no request deletes
+    /// a namespace only if it is empty.
+    pub(super) fn has_raced(&self, named: &Named, created: Instant) -> bool {
+        let state = self.lock();
+        let mut emptied = state.emptied.iter();
+        emptied.any(|(container, at)| {
+            holds(container, named) && (created..created + RACE).contains(at)
+        })
+    }
+
+    /// Remembers a namespace or a definition that a request deletes.
+    fn deleting(&self, request: &Recorded) {
+        let kind = match (request.verb.as_str(), request.resource.as_str()) {
+            ("delete", "namespaces") => "Namespace",
+            ("delete", "customresourcedefinitions") => "CustomResourceDefinition",
+            _ => return,
+        };
+        let named = Named {
+            kind: kind.to_owned(),
+            name: request.name.clone().unwrap_or_default(),
+            ..Named::default()
+        };
+        self.lock().emptied.push((named, Instant::now()));
     }
 
     /// Remembers the Job of a hook that a request has created.
@@ -331,6 +363,7 @@ impl Service<Request<Body>> for Transport {
                 let sent = Recorded::of(&request);
                 let leader = self.is_elected.then_some(&*self.name);
                 let broken = invariants::broken_by(&self.server, leader, &sent);
+                self.network.deleting(&sent);
                 self.network.lock().forbidden.extend(broken);
             }
         }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use http::Method;
+use json_patch::merge;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
 use super::snapshot::{RECORD, title, title_of};
@@ -19,6 +21,9 @@ const RESTORED_WITHIN: Duration = Duration::from_mins(15);
 /// Number of replicas of a workload.
 pub(super) const REPLICAS: &str = "/spec/replicas";
 
+/// Annotation for another attempt, which a condition recommends.
+const RESET_AT: &str = "helm.sdk.operatorframework.io/reset-at";
+
 /// Finalizer of people.
 const HOLD: &str = "people.example.com/hold";
 
@@ -32,7 +37,8 @@ impl World {
             Action::Create(object) => {
                 let code = self.create(object).await?;
                 if code == 201 && !self.project.replaced.contains(object) {
-                    self.others.insert(title(object), object.clone());
+                    let created = Instant::now();
+                    self.others.insert(title(object), (object.clone(), created));
                 }
             }
             Action::Delete(named, propagation) => self.delete(named, *propagation).await?,
@@ -55,6 +61,29 @@ impl World {
                 Some(changed)
             })
             .await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for another attempt where conditions recommend it: what was forbidden when it failed is not any more.
+    pub(super) async fn reset(&mut self) -> anyhow::Result<()> {
+        let customs = self.customs();
+        for custom in self.server.objects() {
+            let conditions = custom.pointer("/status/conditions");
+            let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+            let is_stalled = |condition: &Value| condition.get("type") == Some(&json!("Stalled"));
+            let named = Named::of(&custom);
+            if customs.contains(&named.kind) && conditions.any(is_stalled) {
+                self.replace(&named, |live| {
+                    let mut changed = live.clone();
+                    merge(
+                        &mut changed,
+                        &json!({"metadata": {"annotations": {RESET_AT: "now"}}}),
+                    );
+                    Some(changed)
+                })
+                .await?;
+            }
         }
         Ok(())
     }
@@ -187,12 +216,15 @@ impl World {
     }
 
     /// Replaces a custom resource by a PUT without its finalizers, and waits until they are back: what is deleted
-    /// before is lost to any program. Neither is anything replaced that is being deleted, or while the program is
-    /// down.
+    /// before is lost to any program. Neither is anything replaced that is being deleted, or will be with its
+    /// namespace or definition, or while the program is down.
     async fn put(&mut self, object: &Value) -> anyhow::Result<()> {
         let named = Named::of(object);
         let is_deleted = |live: &Value| live.pointer("/metadata/deletionTimestamp").is_some();
-        if !self.runs() {
+        let objects = self.server.objects();
+        let goes =
+            |container: &Value| is_deleted(container) && holds(&Named::of(container), &named);
+        if !self.runs() || objects.iter().any(goes) {
             return Ok(());
         }
         self.replace(&named, |live| (!is_deleted(live)).then(|| object.clone()))
@@ -259,7 +291,7 @@ impl World {
             self.note_lost_record(named);
         }
         let mut others = std::mem::take(&mut self.others);
-        others.retain(|_, object| {
+        others.retain(|_, (object, _)| {
             let other = Named::of(object);
             let goes = other == *named || holds(named, &other);
             if goes {

@@ -14,6 +14,7 @@ enum Permitted {
     Hook,
     ContentOfOthers,
     Kept,
+    MadeByCluster,
     Addition,
     Autoscaler,
     LostRecord,
@@ -21,10 +22,11 @@ enum Permitted {
     Undeployed,
 }
 
-const ALL: [Permitted; 8] = [
+const ALL: [Permitted; 9] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
+    Permitted::MadeByCluster,
     Permitted::Addition,
     Permitted::Autoscaler,
     Permitted::LostRecord,
@@ -54,12 +56,15 @@ impl Permitted {
     fn sentence(self) -> &'static str {
         match self {
             Self::Hook => {
-                "Objects of hooks without a delete policy stay as long as the custom resource, and are not repaired."
+                "Objects of hooks without a delete policy stay as long as the custom resource, and are not repaired; those of an interrupted run are removed."
             }
             Self::ContentOfOthers => {
-                "A namespace or a definition with objects of others in it outlives its release, and a condition says so."
+                "A namespace or a definition with objects of others in it, or with objects that may not be listed, outlives its release, and a condition says so."
             }
             Self::Kept => "An object with `helm.sh/resource-policy: keep` outlives its release.",
+            Self::MadeByCluster => {
+                "What the cluster makes for a namespace or a definition stays as long as it does."
+            }
             Self::Addition => {
                 "A field that others have set, and that the chart does not set, stays."
             }
@@ -69,7 +74,7 @@ impl Permitted {
             }
             Self::Undeployed => "Until a revision is deployed, the objects of all attempts stay.",
             Self::LostRecord => {
-                "If others delete the record of a revision while it is replaced, the objects stay that only this revision had."
+                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, all that only this revision had."
             }
         }
     }
@@ -88,7 +93,8 @@ impl Permitted {
             Self::Hook if is_left => case.is_custom_left && found.as_ref().is_some_and(is_hook),
             Self::Hook => {
                 let fresh = case.fresh.objects.get(title);
-                fresh.is_some_and(is_hook) && world.touched.contains(title)
+                let is_removed = found.is_none() && path.is_empty() && world.has_interrupted;
+                fresh.is_some_and(is_hook) && (is_removed || world.touched.contains(title))
             }
             Self::ContentOfOthers if is_left => holds_others(world, title),
             Self::ContentOfOthers => {
@@ -102,6 +108,21 @@ impl Permitted {
                 says_that_something_is_left(difference)
                     && live.any(|(title, object)| {
                         is_kept(object) && !case.fresh.objects.contains_key(title)
+                    })
+            }
+            Self::MadeByCluster => {
+                let mut live = case.live.objects.iter();
+                is_left
+                    && live.any(|(source, object)| {
+                        let difference = Difference {
+                            object: source.clone(),
+                            path: String::new(),
+                            expected: None,
+                            found: Some(object.clone()),
+                        };
+                        makes(source, title)
+                            && !case.fresh.objects.contains_key(source)
+                            && case.is_permitted(&difference)
                     })
             }
             Self::Addition => {
@@ -144,7 +165,14 @@ impl Permitted {
             }
             Self::LostRecord => {
                 let release = release_of(found.as_ref());
-                is_left && release.is_some_and(|release| world.lost.contains(&release))
+                let was_replaced = release.and_then(|release| world.lost.get(&release));
+                let is_generated = || {
+                    let name = found
+                        .as_ref()
+                        .map(|found| found.pointer("/metadata/generateName"));
+                    name.flatten().is_some()
+                };
+                is_left && was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
             }
         }
     }
@@ -191,22 +219,37 @@ fn is_autoscaled(live: &Snapshot, title: &str) -> bool {
     })
 }
 
-/// Returns whether something is a namespace or a definition with objects of other people in it, or what the
-/// cluster itself makes for it.
+/// Returns whether something is a namespace or a definition that has, or may have, objects of other people in it.
 fn holds_others(world: &World, title: &str) -> bool {
-    world.used_by_others().any(|other| {
-        let namespace = &other.namespace;
-        let group = other.api_version.split('/').next().unwrap_or_default();
-        let in_namespace = format!(" {namespace}/");
-        let of_the_cluster = ["default", "kube-root-ca.crt"];
-        title == format!("Namespace /{namespace}")
-            || title
-                .split_once(&in_namespace)
-                .is_some_and(|(_, name)| of_the_cluster.contains(&name))
-            || title.starts_with("APIService.") && title.ends_with(&format!(".{group}"))
-            || title.starts_with("CustomResourceDefinition.")
-                && title.ends_with(&format!(".{group}"))
-    })
+    let is_container = || {
+        let kinds = ["Namespace /", "CustomResourceDefinition."];
+        kinds.iter().any(|kind| title.starts_with(kind))
+    };
+    world.has_forbidden && is_container()
+        || world.used_by_others().any(|other| {
+            let group = other.api_version.split('/').next().unwrap_or_default();
+            title == format!("Namespace /{}", other.namespace)
+                || title.starts_with("CustomResourceDefinition.")
+                    && title.ends_with(&format!(".{group}"))
+        })
+}
+
+/// Returns whether the cluster makes something for a namespace or a definition.
+fn makes(source: &str, title: &str) -> bool {
+    let Some((kind, name)) = source.split_once(" /") else {
+        return false;
+    };
+    match kind.split('.').next() {
+        Some("Namespace") => {
+            title == format!("ServiceAccount {name}/default")
+                || title == format!("ConfigMap {name}/kube-root-ca.crt")
+        }
+        Some("CustomResourceDefinition") => {
+            let group = name.split_once('.').map_or("", |(_, group)| group);
+            title.starts_with("APIService.") && title.ends_with(&format!(".{group}"))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -218,7 +261,8 @@ mod tests {
     #[test]
     fn the_book_lists_what_is_permitted() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
-        let page = std::fs::read_to_string(page).unwrap().replace('\n', " ");
+        let page = std::fs::read_to_string(page).unwrap();
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         for reason in ALL {
             assert!(
                 page.contains(reason.sentence()),

@@ -244,6 +244,10 @@ fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Val
         for field in ["history", "release"] {
             status.remove(field);
         }
+        if let Some(handled) = status.get_mut("handled").and_then(Value::as_object_mut) {
+            // The number of a revision.
+            handled.remove("forgiven");
+        }
         let current =
             |value: &mut Value| *value = Value::Bool(Some(&*value) == generation.as_ref());
         status.get_mut("observedGeneration").map(current);

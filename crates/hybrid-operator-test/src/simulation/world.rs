@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
@@ -70,12 +71,19 @@ pub(super) struct World {
     pub(super) touched: BTreeSet<String>,
     /// Fields that people have set, each with the title of its object.
     pub(super) written: BTreeSet<(String, String)>,
-    /// Objects that people have created beside custom resources, by title.
-    pub(super) others: BTreeMap<String, Value>,
+    /// Objects that people have created beside custom resources, and when, by title.
+    pub(super) others: BTreeMap<String, (Value, Instant)>,
     /// Objects beside custom resources that people have created and deleted.
     pub(super) former_others: Vec<Named>,
-    /// Releases of which people have deleted a record while a revision was pending, by namespace and name.
-    pub(super) lost: BTreeSet<(String, String)>,
+    /// Releases of which people have deleted a record, by namespace and name, and whether a revision was being
+    /// replaced then.
+    pub(super) lost: BTreeMap<(String, String), bool>,
+    /// Whether there were objects that may not be listed.
+    pub(super) has_forbidden: bool,
+    /// Whether the present step has come when nothing changed any more.
+    pub(super) is_at_rest: bool,
+    /// Whether a step has come before nothing changed any more, which interrupts what is under way.
+    pub(super) has_interrupted: bool,
     /// Numbers of replicas that autoscalers have set, with the uids of the object and of its autoscaler.
     pub(super) scaled: BTreeMap<Named, ([String; 2], u32)>,
     /// Objects to which people have added a finalizer.
@@ -124,7 +132,10 @@ impl World {
             checked: None,
             touched: BTreeSet::new(),
             written: BTreeSet::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            has_forbidden: false,
+            is_at_rest: false,
+            has_interrupted: false,
             scaled: BTreeMap::new(),
             held: BTreeSet::new(),
             others: BTreeMap::new(),
@@ -285,7 +296,7 @@ impl World {
 
     /// Returns what others have, or had, in namespaces and of kinds that outlive their release because of it.
     pub(super) fn used_by_others(&self) -> impl Iterator<Item = Named> {
-        let others = self.others.values().map(Named::of);
+        let others = self.others.values().map(|(object, _)| Named::of(object));
         others.chain(self.former_others.iter().cloned())
     }
 
@@ -344,6 +355,7 @@ impl World {
             Action::Forbid(named, time) => {
                 if let Some(path) = self.path(named) {
                     let time = Duration::from_millis(*time);
+                    self.has_forbidden = true;
                     self.network.forbid(&path, time);
                 }
             }
@@ -364,8 +376,13 @@ impl World {
                 let reached = requests.wait_for(|requests| *requests >= until);
                 drop(tokio::time::timeout(after.limit(), reached).await);
             }
-            After::Rest => drop(self.rest(REST, after.limit()).await?),
+            After::Rest => {
+                self.is_at_rest = self.rest(REST, after.limit()).await?;
+                return Ok(());
+            }
         }
+        self.is_at_rest = false;
+        self.has_interrupted = true;
         Ok(())
     }
 

@@ -324,6 +324,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
                 Some(kind) => status.failed(kind.error_reason(), message.clone()),
                 None => status.unknown(*reason),
             }
+            status.no_longer_stalled();
             status.irreconcilable(*reason, message.clone());
         }
         StepOutcome::Paused => {

@@ -322,6 +322,11 @@ impl Status {
         self.remove(ConditionType::Stalled);
     }
 
+    /// Removes what was reported about a failure that is not retried.
+    pub(super) fn no_longer_stalled(&mut self) {
+        self.remove(ConditionType::Stalled);
+    }
+
     /// Reports a failed action.
     pub(crate) fn failed(&mut self, reason: Reason, message: impl Into<Message>) {
         let message = message.into();

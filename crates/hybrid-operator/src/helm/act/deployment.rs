@@ -183,6 +183,9 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
             .add(Notice::new(EventReason::RolledBack, "Rollback", note));
         // The inputs that failed are still desired: the plan decides what follows.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
+    } else if !context.wants(stored) {
+        // The inputs that are desired now cannot be computed.
+        Report::new(StepOutcome::RolledBack(deployed), Next::Now)
     } else if context.setup.watch.test.is_some() {
         Report::new(StepOutcome::Deployed(deployed), Next::Now)
     } else {

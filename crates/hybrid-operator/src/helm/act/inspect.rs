@@ -5,7 +5,7 @@ use helm_core::release::Revision;
 
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Deployed, Report, StepOutcome};
+use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::repair::repair;
 
@@ -26,10 +26,15 @@ pub(super) async fn run(
         memory.withhold_record(&stored.release, context.subject);
     }
     inspected?;
+    let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
+    if !context.wants(&stored) {
+        // Plan again.
+        return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
+    }
     let outcome = if context.subject.status().reports_deployed(revision) {
         StepOutcome::Unchanged
     } else {
-        StepOutcome::Deployed(Deployed::of(ActionKind::of_deployed(revision), &stored))
+        StepOutcome::Deployed(deployed())
     };
     Ok(Report::settle(outcome))
 }

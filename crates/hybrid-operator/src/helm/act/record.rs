@@ -31,6 +31,12 @@ impl ActContext<'_> {
         }
     }
 
+    /// Returns whether the desired inputs are known, and those of a record.
+    pub(super) fn wants(&self, stored: &StoredRelease) -> bool {
+        let desired = self.desired().map(|desired| &desired.inputs.digest);
+        desired.is_some() && stored.meta.digest.as_ref() == desired
+    }
+
     /// Reads the record of a revision of the observed history.
     pub(super) async fn load(&self, revision: Revision) -> Result<StoredRelease, ActError> {
         let history = &self.observation.history;

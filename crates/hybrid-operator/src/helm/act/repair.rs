@@ -62,9 +62,8 @@ pub(super) async fn run(
             .add(Notice::new(EventReason::DriftRepaired, "Repair", note));
     }
     let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
-    let desired = context.desired().map(|desired| &desired.inputs.digest);
-    if desired.is_some() && stored.meta.digest.as_ref() != desired {
-        // Other inputs are desired: plan again.
+    if !context.wants(&stored) {
+        // Plan again.
         return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
     }
     let outcome = if context.subject.status().reports_deployed(revision) {

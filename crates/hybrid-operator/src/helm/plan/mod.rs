@@ -387,10 +387,7 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
                 upgrade: is_upgrade(observed),
             };
         }
-        let deployed = latest.filter(|latest| latest.status == Status::Deployed);
-        return deployed
-            .and_then(|deployed| handle_drift(observed, desired, deployed))
-            .unwrap_or(Step::Refuse(Refusal::NoInputs));
+        return without_inputs(observed, desired).unwrap_or(Step::Refuse(Refusal::NoInputs));
     };
     let Some(latest) = latest else {
         return if observed.chunked {
@@ -453,6 +450,32 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         | Status::Unknown
         | Status::Uninstalling
         | Status::Uninstalled => start_revision(observed, desired),
+    }
+}
+
+/// Returns the step while the inputs cannot be computed. What has begun is completed, and what has failed is rolled
+/// back, as if its inputs were desired still.
+fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
+    let latest = observed.history.last()?;
+    if latest.status == Status::Deployed {
+        return handle_drift(observed, desired, latest);
+    }
+    let former = DesiredFacts {
+        digest: Some(latest.digest.clone()?),
+        ..desired.clone()
+    };
+    match for_release(observed, &former) {
+        step @ (Step::Resume { .. } | Step::Report { .. } | Step::Rollback { .. }) => Some(step),
+        step @ Step::Wait {
+            until: Until::OthersOperation,
+            ..
+        } if latest.proven => Some(step),
+        step @ (Step::Retry { .. }
+        | Step::Wait {
+            until: Until::NextAttempt { .. },
+            ..
+        }) if is_failed_rollback(observed, &former, latest) => Some(step),
+        _ => None,
     }
 }
 

@@ -388,6 +388,50 @@ fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
 }
 
 #[test]
+fn what_has_begun_is_completed_while_the_inputs_are_unknown() {
+    use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade};
+    let (good, bad) = (Some("good"), Some("bad"));
+    let unknown = DesiredFacts {
+        digest: None,
+        ..desired()
+    };
+    let resume = |n| Step::Resume {
+        revision: revision(n),
+    };
+    let deployed = || record(1, Deployed, good);
+    let refused = Step::Refuse(Refusal::NoInputs);
+    let cases = [
+        (vec![record(1, PendingInstall, bad)], resume(1)),
+        (vec![deployed(), record(2, PendingUpgrade, bad)], resume(2)),
+        (
+            vec![deployed(), record(2, Failed, bad)],
+            Step::Rollback { to: revision(1) },
+        ),
+        (
+            vec![
+                deployed(),
+                record(2, Failed, bad),
+                record(3, PendingRollback, good),
+            ],
+            resume(3),
+        ),
+        (
+            vec![deployed(), record(2, Failed, bad), record(3, Failed, good)],
+            Step::Retry {
+                revision: revision(3),
+            },
+        ),
+        // There is nothing to restore, and the values that failed are not desired any more.
+        (vec![record(1, Failed, bad)], refused.clone()),
+        (vec![], refused),
+    ];
+    for (history, step) in cases {
+        let state = observed(history);
+        assert_eq!(next_step(&state, &unknown), step, "{:?}", state.history);
+    }
+}
+
+#[test]
 fn reset_retries_and_force_creates_a_new_revision() {
     let mut state = observed(vec![
         record(1, Status::Superseded, Some("old")),

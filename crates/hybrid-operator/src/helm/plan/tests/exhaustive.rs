@@ -207,12 +207,15 @@ const RULES: &[Rule] = &[
             } else if case.desired.digest.is_some() {
                 matches!(step, Step::Wait { until, .. } if *until == waits)
             } else {
-                matches!(step, Step::InstallCrds { .. } | Step::Refuse(_))
+                matches!(
+                    step,
+                    Step::InstallCrds { .. } | Step::Wait { .. } | Step::Refuse(_)
+                )
             }
         },
     ),
     (
-        "the pending revision of the desired inputs is continued, and no other but a rollback of them",
+        "the pending revision of the desired inputs is continued, and no other but a rollback of them, unless the inputs are unknown",
         |case| {
             let pending = case.is_pending()
                 && (case.latest()).is_some_and(|latest| {
@@ -222,7 +225,8 @@ const RULES: &[Rule] = &[
             if case.same() && case.has_proof() && pending {
                 return resumes;
             }
-            !resumes || pending && case.latest_is(&[Status::PendingRollback])
+            let is_rollback = case.latest_is(&[Status::PendingRollback]);
+            !resumes || pending && (is_rollback || case.desired.digest.is_none())
         },
     ),
     (
@@ -240,15 +244,16 @@ const RULES: &[Rule] = &[
         },
     ),
     (
-        "a rollback follows a reported failure of the desired inputs, or a revision of another writer while they fail, to the newest proven revision that was deployed",
+        "a rollback follows a reported failure of the desired or the last known inputs, or a revision of another writer while they fail, to the newest proven revision that was deployed",
         |case| {
             let Step::Rollback { to } = case.step else {
                 return true;
             };
             let mut history = case.observed.history.iter().rev();
             let newest = history.find(|record| is_good(record) && record.proven);
-            let failed =
-                case.latest_is(&[Status::Failed]) && case.same() && !case.observed.unreported;
+            let failed = case.latest_is(&[Status::Failed])
+                && !case.observed.unreported
+                && (case.same() || case.desired.digest.is_none());
             let is_others = case.latest_is(&[Status::Deployed]) && !case.has_proof();
             newest.map(|record| record.revision) == Some(to)
                 && case.desired.rollback
@@ -331,13 +336,18 @@ const RULES: &[Rule] = &[
         },
     ),
     (
-        "without inputs, drift is handled and definitions are installed; nothing else",
+        "without inputs, no revision begins, nothing is removed, and no test runs",
         |case| {
             let step = &case.step;
             case.desired.digest.is_some()
                 || matches!(
                     step,
                     Step::InstallCrds { .. }
+                        | Step::Resume { .. }
+                        | Step::Report { .. }
+                        | Step::Rollback { .. }
+                        | Step::Retry { .. }
+                        | Step::Wait { .. }
                         | Step::Repair { .. }
                         | Step::Inspect { .. }
                         | Step::Refuse(Refusal::NoInputs | Refusal::Contended { .. })

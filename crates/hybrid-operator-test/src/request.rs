@@ -29,6 +29,8 @@ pub struct Recorded {
     pub namespace: Option<String>,
     /// Name of the object, if the path has one.
     pub name: Option<String>,
+    /// User whom the request impersonates.
+    pub user: Option<String>,
     /// JSON of the body; `None` if there is no body or it is not JSON.
     pub body: Option<Value>,
     /// The fault that was injected, if any.
@@ -65,6 +67,8 @@ impl Recorded {
         let body = bytes
             .and_then(Result::ok)
             .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let user = request.headers().get("impersonate-user");
+        let user = user.and_then(|user| user.to_str().ok());
         let (resource, namespace, name) = match target {
             Some(target) => (target.resource, target.namespace, target.name),
             None => (path.clone(), None, None),
@@ -77,6 +81,7 @@ impl Recorded {
             resource,
             namespace,
             name,
+            user: user.map(ToOwned::to_owned),
             body,
             fault: None,
         }

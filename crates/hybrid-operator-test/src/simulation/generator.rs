@@ -324,7 +324,7 @@ impl Drawing<'_> {
         let user = self.user();
         let which = self.random.u64(..);
         let varies = self.random.bool();
-        match (self.random.u8(0..120), target) {
+        match (self.random.u8(0..123), target) {
             (0..=27, _) => Action::Apply(self.wish(user, true)),
             (28..=35, _) => Action::Recreate(self.wish(user, varies)),
             (36..=41, _) => {
@@ -370,6 +370,7 @@ impl Drawing<'_> {
             }
             (111..=112, Some(target)) => Action::Scale(target, self.random.u32(0..6)),
             (117..=118, Some(target)) => Action::Forbid(target, self.random.u64(0..60_000)),
+            (119..=121, Some(target)) => Action::Deny(target, self.random.u64(0..60_000)),
             (113..=116, _) => Action::Pause(self.random.u64(0..40_000)),
             _ => Action::Wait,
         }

@@ -142,6 +142,8 @@ pub enum Action {
     Fault(Requests, u32, Fault),
     /// For this number of milliseconds the program may not list and watch objects of this kind.
     Forbid(Named, u64),
+    /// For this number of milliseconds accounts that the program impersonates may not write objects of this kind.
+    Deny(Named, u64),
     /// All connections of watches are closed.
     CutWatches,
     /// The server forgets the past.

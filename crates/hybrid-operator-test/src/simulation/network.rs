@@ -44,6 +44,8 @@ struct State {
     partitions: BTreeMap<Option<Arc<str>>, Instant>,
     /// Until when objects of a resource may not be listed and watched.
     unreadable: BTreeMap<String, Instant>,
+    /// Until when accounts may not write objects of a resource.
+    denied: BTreeMap<String, Instant>,
     log: VecDeque<String>,
     /// All requests and the codes of their answers, if they are wanted.
     trace: Option<Vec<String>>,
@@ -75,6 +77,7 @@ impl Network {
                 planned: Vec::new(),
                 partitions: BTreeMap::new(),
                 unreadable: BTreeMap::new(),
+                denied: BTreeMap::new(),
                 log: VecDeque::new(),
                 trace: None,
                 calls: 0,
@@ -121,12 +124,19 @@ impl Network {
         self.lock().unreadable.insert(resource_of(path), until);
     }
 
+    /// Forbids for some time that accounts write objects of the resource in a path.
+    pub(super) fn deny(&self, path: &str, time: Duration) {
+        let until = Instant::now() + time;
+        self.lock().denied.insert(resource_of(path), until);
+    }
+
     /// Ends all faults.
     pub(super) fn heal(&self) {
         let mut state = self.lock();
         state.planned.clear();
         state.partitions.clear();
         state.unreadable.clear();
+        state.denied.clear();
     }
 
     /// Returns the number of requests so far, which changes.
@@ -273,13 +283,14 @@ impl Network {
             }
         }
         state.planned.retain(|planned| planned.after != u32::MAX);
-        let is_forbidden = |until: &Instant| Instant::now() < *until;
-        if matches!(request.verb.as_str(), "list" | "watch")
-            && state
-                .unreadable
-                .get(&request.resource)
-                .is_some_and(is_forbidden)
-        {
+        let forbidden = match request.verb.as_str() {
+            "list" | "watch" => state.unreadable.get(&request.resource),
+            _ if request.is_write() && request.user.is_some() => {
+                state.denied.get(&request.resource)
+            }
+            _ => None,
+        };
+        if forbidden.is_some_and(|until| Instant::now() < *until) {
             fault = Some(Fault::Status(403));
         }
         drop(state);

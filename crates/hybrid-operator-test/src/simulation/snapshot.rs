@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::helm::decode;
 use super::history::Named;
+use super::permitted::is_kept;
 
 /// Type of the Secrets in which Helm keeps a revision.
 pub(super) const RECORD: &str = "helm.sh/release.v1";
@@ -53,7 +54,8 @@ impl Snapshot {
             {
                 Some(prefix) => {
                     let mut named = Named::of(object);
-                    named.name = format!("{prefix}*");
+                    let kept = if is_kept(object) { "kept-" } else { "" };
+                    named.name = format!("{prefix}*{kept}");
                     generated.entry(title_of(&named)).or_default().push(value);
                 }
                 None => drop(reduced.insert(title(object), value)),
@@ -112,13 +114,17 @@ pub(super) struct Difference {
 }
 
 impl Snapshot {
-    /// Returns whether all releases are deployed. What is not is tried again.
+    /// Returns whether all releases are deployed, and nothing is tried again because of another failure.
     pub(super) fn is_deployed(&self) -> bool {
-        let mut releases = self
-            .objects
-            .iter()
-            .filter(|(title, _)| title.starts_with("Release "));
-        releases.all(|(_, release)| release.get("last") == Some(&json!("deployed")))
+        self.objects.iter().all(|(title, object)| {
+            if title.starts_with("Release ") {
+                return object.get("last") == Some(&json!("deployed"));
+            }
+            let condition =
+                |name: &str| object.pointer(&format!("/status/conditions/{name}/status"));
+            let is = |name: &str| condition(name) == Some(&json!("True"));
+            !is("Irreconcilable") || is("Stalled")
+        })
     }
 }
 

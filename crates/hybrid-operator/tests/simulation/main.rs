@@ -84,7 +84,7 @@ fn project() -> Project {
             "definition",
             [Value::Null, json!("alone"), json!("v1"), json!("v2")],
         ),
-        Field::new("generated", [Value::Null, json!("plain")]),
+        Field::new("generated", [Value::Null, json!("plain"), json!("kept")]),
         Field::new(
             "task",
             [
@@ -97,7 +97,7 @@ fn project() -> Project {
         ),
         Field::new("kept", [Value::Null, json!(true)]),
         Field::new("list", [Value::Null, json!(true)]),
-        Field::new("valid", [Value::Null, json!(false)]),
+        Field::new("valid", [Value::Null, json!(false), json!("fails")]),
     ];
     let custom = |kind: &str, namespace: &str, name: &str| Custom {
         fields: fields.to_vec(),
@@ -118,6 +118,10 @@ fn project() -> Project {
             namespace("team"),
             definition("Web", "Namespaced"),
             definition("Site", "Cluster"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "operator"},
+                "data": {"values.yaml": "setting: of-the-cluster"},
+            }),
         ],
         elects: true,
         requests: 100,

@@ -354,7 +354,7 @@ async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
     world.start()?;
     world.free().await?;
     world.restore().await?;
-    if world.has_forbidden || world.has_denied {
+    if world.network.has_forbidden() || world.network.has_denied() {
         world.rest(REST, LIMIT).await?;
         world.reset().await?;
     }

@@ -68,8 +68,18 @@ impl World {
             ..secret.clone()
         };
         let mut records = self.records(&named).into_iter();
+        let fails = |custom: &Value| {
+            let conditions = custom.pointer("/status/conditions");
+            let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+            Named::of(custom).name == named.name
+                && conditions.any(|condition| {
+                    condition.get("type") == Some(&json!("Irreconcilable"))
+                        && condition.get("status") == Some(&json!("True"))
+                })
+        };
         let is_replaced = !self.is_at_rest
             || !self.runs()
+            || self.server.objects().iter().any(fails)
             || records.any(|record| label(&record, "status").starts_with("pending"));
         let lost = self.lost.entry((named.namespace, named.name));
         *lost.or_default() |= is_replaced;

@@ -172,5 +172,6 @@ fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()>
 fn holds_others(world: &World, object: &Value) -> bool {
     let named = Named::of(object);
     let is_container = ["Namespace", "CustomResourceDefinition"].contains(&named.kind.as_str());
-    world.has_forbidden && is_container || world.used_by_others().any(|other| holds(&named, &other))
+    world.network.has_forbidden() && is_container
+        || world.used_by_others().any(|other| holds(&named, &other))
 }

@@ -46,6 +46,10 @@ struct State {
     unreadable: BTreeMap<String, Instant>,
     /// Until when accounts may not write objects of a resource.
     denied: BTreeMap<String, Instant>,
+    /// Whether there were objects that might not be listed.
+    has_forbidden: bool,
+    /// Whether there were objects that accounts might not write.
+    has_denied: bool,
     log: VecDeque<String>,
     /// All requests and the codes of their answers, if they are wanted.
     trace: Option<Vec<String>>,
@@ -78,6 +82,8 @@ impl Network {
                 partitions: BTreeMap::new(),
                 unreadable: BTreeMap::new(),
                 denied: BTreeMap::new(),
+                has_forbidden: false,
+                has_denied: false,
                 log: VecDeque::new(),
                 trace: None,
                 calls: 0,
@@ -121,13 +127,27 @@ impl Network {
     /// Forbids for some time to list and watch objects of the resource in a path.
     pub(super) fn forbid(&self, path: &str, time: Duration) {
         let until = Instant::now() + time;
-        self.lock().unreadable.insert(resource_of(path), until);
+        let mut state = self.lock();
+        state.has_forbidden = true;
+        state.unreadable.insert(resource_of(path), until);
     }
 
     /// Forbids for some time that accounts write objects of the resource in a path.
     pub(super) fn deny(&self, path: &str, time: Duration) {
         let until = Instant::now() + time;
-        self.lock().denied.insert(resource_of(path), until);
+        let mut state = self.lock();
+        state.has_denied = true;
+        state.denied.insert(resource_of(path), until);
+    }
+
+    /// Returns whether there were objects that might not be listed.
+    pub(super) fn has_forbidden(&self) -> bool {
+        self.lock().has_forbidden
+    }
+
+    /// Returns whether there were objects that accounts might not write.
+    pub(super) fn has_denied(&self) -> bool {
+        self.lock().has_denied
     }
 
     /// Ends all faults.

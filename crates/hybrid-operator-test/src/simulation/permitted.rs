@@ -72,9 +72,11 @@ impl Permitted {
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
             }
-            Self::Undeployed => "Until a revision is deployed, the objects of all attempts stay.",
+            Self::Undeployed => {
+                "Until a revision is deployed, the objects and the records of all attempts stay."
+            }
             Self::LostRecord => {
-                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, all that only this revision had."
+                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, or cannot be, all that only this revision had."
             }
         }
     }
@@ -88,7 +90,7 @@ impl Permitted {
             found,
         } = difference;
         let world = case.world;
-        let is_left = expected.is_none() && path.is_empty();
+        let is_left = is_left(difference);
         match self {
             Self::Hook if is_left => case.is_custom_left && found.as_ref().is_some_and(is_hook),
             Self::Hook => {
@@ -151,31 +153,64 @@ impl Permitted {
                     && world.touched.contains(title)
                     && statuses.is_some_and(|statuses| statuses.keys().all(is_pending))
             }
-            Self::Undeployed => {
-                is_left
-                    && release_of(found.as_ref()).is_some_and(|(namespace, name)| {
-                        let title = format!("Release {namespace}/{name}");
-                        let release = case.live.objects.get(&title);
-                        let mut statuses = release
-                            .and_then(|release| release.get("statuses")?.as_object())
-                            .into_iter()
-                            .flat_map(serde_json::Map::keys);
-                        release.is_some() && statuses.all(|status| status != "deployed")
-                    })
-            }
-            Self::LostRecord => {
-                let release = release_of(found.as_ref());
-                let was_replaced = release.and_then(|release| world.lost.get(&release));
-                let is_generated = || {
-                    let name = found
-                        .as_ref()
-                        .map(|found| found.pointer("/metadata/generateName"));
-                    name.flatten().is_some()
-                };
-                is_left && was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
-            }
+            Self::Undeployed => is_of_attempt(case, difference),
+            Self::LostRecord => is_of_lost_record(world, difference),
         }
     }
+}
+
+/// Returns whether a difference is a finalizer that the fresh install does not have.
+fn is_finalizer(difference: &Difference) -> bool {
+    difference.path == "/metadata/finalizers" && difference.expected.is_none()
+}
+
+/// Returns whether something is an object, or the record, of attempts of which none was deployed, or the finalizer
+/// of their custom resource.
+fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
+    let title = &difference.object;
+    if is_finalizer(difference) {
+        let name = title.rsplit_once('/').map_or("", |(_, name)| name);
+        let mut releases = case.live.objects.keys();
+        return releases.any(|release| {
+            release
+                .rsplit_once('/')
+                .is_some_and(|(_, other)| other == name)
+                && is_undeployed(case.live, release)
+        });
+    }
+    let release = match release_of(difference.found.as_ref()) {
+        Some((namespace, name)) => format!("Release {namespace}/{name}"),
+        None => title.clone(),
+    };
+    is_left(difference) && is_undeployed(case.live, &release)
+}
+
+/// Returns whether something is an object whose record people have deleted, or the finalizer of the custom resource.
+fn is_of_lost_record(world: &World, difference: &Difference) -> bool {
+    if is_finalizer(difference) {
+        let name = difference.object.rsplit_once('/').map(|(_, name)| name);
+        return world
+            .lost
+            .keys()
+            .any(|(_, lost)| name == Some(lost.as_str()));
+    }
+    let found = difference.found.as_ref();
+    let was_replaced = release_of(found).and_then(|release| world.lost.get(&release));
+    let is_generated =
+        || found.is_some_and(|found| found.pointer("/metadata/generateName").is_some());
+    is_left(difference) && was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
+}
+
+/// Returns whether an object is there that the fresh install does not have.
+fn is_left(difference: &Difference) -> bool {
+    difference.expected.is_none() && difference.path.is_empty()
+}
+
+/// Returns whether no revision of a release is deployed.
+fn is_undeployed(live: &Snapshot, release: &str) -> bool {
+    let release = live.objects.get(release);
+    let statuses = release.and_then(|release| release.get("statuses")?.as_object());
+    statuses.is_some_and(|statuses| !statuses.contains_key("deployed"))
 }
 
 /// Returns whether a difference is a condition that names objects that were not deleted.
@@ -225,7 +260,7 @@ fn holds_others(world: &World, title: &str) -> bool {
         let kinds = ["Namespace /", "CustomResourceDefinition."];
         kinds.iter().any(|kind| title.starts_with(kind))
     };
-    world.has_forbidden && is_container()
+    world.network.has_forbidden() && is_container()
         || world.used_by_others().any(|other| {
             let group = other.api_version.split('/').next().unwrap_or_default();
             title == format!("Namespace /{}", other.namespace)

@@ -78,10 +78,6 @@ pub(super) struct World {
     /// Releases of which people have deleted a record, by namespace and name, and whether a revision was being
     /// replaced then.
     pub(super) lost: BTreeMap<(String, String), bool>,
-    /// Whether there were objects that might not be listed.
-    pub(super) has_forbidden: bool,
-    /// Whether there were objects that accounts might not write.
-    pub(super) has_denied: bool,
     /// Whether the present step has come when nothing changed any more.
     pub(super) is_at_rest: bool,
     /// Whether a step has come before nothing changed any more, which interrupts what is under way.
@@ -135,8 +131,6 @@ impl World {
             touched: BTreeSet::new(),
             written: BTreeSet::new(),
             lost: BTreeMap::new(),
-            has_forbidden: false,
-            has_denied: false,
             is_at_rest: false,
             has_interrupted: false,
             scaled: BTreeMap::new(),
@@ -358,14 +352,12 @@ impl World {
             Action::Forbid(named, time) => {
                 if let Some(path) = self.path(named) {
                     let time = Duration::from_millis(*time);
-                    self.has_forbidden = true;
                     self.network.forbid(&path, time);
                 }
             }
             Action::Deny(named, time) => {
                 if let Some(path) = self.path(named) {
                     let time = Duration::from_millis(*time);
-                    self.has_denied = true;
                     self.network.deny(&path, time);
                 }
             }

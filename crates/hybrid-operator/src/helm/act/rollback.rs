@@ -19,6 +19,7 @@ pub(super) async fn run(
     let Some(good) = context.load_proven(to).await? else {
         return Ok(Report::replan());
     };
+    context.abandon_pending().await?;
     let mut record = good.release;
     record.revision = context.next_revision();
     record.info.last_deployed = Some(Time::utc(context.subject.now));

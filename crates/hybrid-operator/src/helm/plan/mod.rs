@@ -461,20 +461,26 @@ fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<St
         return handle_drift(observed, desired, latest);
     }
     let former = DesiredFacts {
-        digest: Some(latest.digest.clone()?),
+        digest: Some(latest.digest.clone().unwrap_or_default()),
         ..desired.clone()
     };
     match for_release(observed, &former) {
-        step @ (Step::Resume { .. } | Step::Report { .. } | Step::Rollback { .. }) => Some(step),
-        step @ Step::Wait {
+        step @ (Step::Resume { .. }
+        | Step::Report { .. }
+        | Step::Rollback { .. }
+        | Step::Wait {
             until: Until::OthersOperation,
             ..
-        } if latest.proven => Some(step),
+        }) => Some(step),
         step @ (Step::Retry { .. }
         | Step::Wait {
             until: Until::NextAttempt { .. },
             ..
         }) if is_failed_rollback(observed, &former, latest) => Some(step),
+        _ if latest.status.is_pending() => {
+            let good = overruled(observed, desired, latest)?;
+            Some(Step::Rollback { to: good.revision })
+        }
         _ => None,
     }
 }
@@ -694,7 +700,7 @@ fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
     })
 }
 
-/// Returns the revision that replaces one of another writer while the desired inputs fail.
+/// Returns the revision that replaces one of another writer while the desired inputs fail, or are unknown.
 fn overruled<'o>(
     observed: &'o ObservedFacts,
     desired: &DesiredFacts,

@@ -421,6 +421,17 @@ fn what_has_begun_is_completed_while_the_inputs_are_unknown() {
                 revision: revision(3),
             },
         ),
+        (
+            vec![
+                deployed(),
+                RecordFacts {
+                    proven: false,
+                    unchanged_for: TIMEOUT,
+                    ..record(2, PendingUpgrade, None)
+                },
+            ],
+            Step::Rollback { to: revision(1) },
+        ),
         // There is nothing to restore, and the values that failed are not desired any more.
         (vec![record(1, Failed, bad)], refused.clone()),
         (vec![], refused),

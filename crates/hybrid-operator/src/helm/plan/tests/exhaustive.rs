@@ -254,7 +254,9 @@ const RULES: &[Rule] = &[
             let failed = case.latest_is(&[Status::Failed])
                 && !case.observed.unreported
                 && (case.same() || case.desired.digest.is_none());
-            let is_others = case.latest_is(&[Status::Deployed]) && !case.has_proof();
+            let is_others = (case.latest_is(&[Status::Deployed])
+                || case.is_pending() && case.desired.digest.is_none())
+                && !case.has_proof();
             newest.map(|record| record.revision) == Some(to)
                 && case.desired.rollback
                 && (failed || is_others)

@@ -271,6 +271,7 @@ impl Desired {
         let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
         plan::DesiredFacts {
             digest: desired.map(|desired| desired.inputs.digest.to_string()),
+            awaits_inputs: false,
             empty: desired.is_some_and(|desired| desired.empty),
             unchanged: desired.is_some_and(|desired| desired.unchanged),
             repair: setup.watch.drift_detection.mode == DriftMode::Repair,

@@ -98,7 +98,7 @@ use access::Access;
 use act::{ActContext, ActError};
 pub(crate) use component::Components;
 pub(crate) use deployed::Releases;
-use desired::{Desired, desired};
+use desired::{Desired, DesiredError, desired};
 use events::Notices;
 pub(crate) use finalizer::FINALIZER as UNINSTALL;
 use memory::{Memories, Memory};
@@ -245,7 +245,12 @@ impl HelmReconciler {
             observe::complete(observation, setup, access, subject, wanted, memory).await?;
         }
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
-        let step = plan::next_step(&observation.facts, &Desired::facts(setup, known));
+        let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
+        let facts = plan::DesiredFacts {
+            awaits_inputs: failure.is_some_and(DesiredError::is_transient),
+            ..Desired::facts(setup, known)
+        };
+        let step = plan::next_step(&observation.facts, &facts);
         tracing::debug!(?step, "planned");
         planned.get_or_init(|| step.name());
         let context = ActContext {
@@ -267,10 +272,7 @@ impl HelmReconciler {
                     digest.is_some() && meta.digest.as_ref() == digest,
                 )
             }),
-            inputs: wanted
-                .as_ref()
-                .and_then(|wanted| wanted.as_ref().err())
-                .map(|error| Trouble::of(error.is_transient())),
+            inputs: failure.map(|error| Trouble::of(error.is_transient())),
             error: result
                 .as_ref()
                 .err()

@@ -121,6 +121,8 @@ pub(crate) struct ObservedFacts {
 pub(crate) struct DesiredFacts {
     /// Digest of the inputs; `None` if they cannot be computed.
     pub(crate) digest: Option<String>,
+    /// Whether they cannot be computed now, but another attempt may succeed.
+    pub(crate) awaits_inputs: bool,
     /// Whether the chart renders no objects although the release has some, and `allowEmpty` is not
     /// set.
     pub(crate) empty: bool,
@@ -459,6 +461,9 @@ fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<St
     let latest = observed.history.last()?;
     if latest.status == Status::Deployed {
         return handle_drift(observed, desired, latest);
+    }
+    if desired.awaits_inputs {
+        return None;
     }
     let former = DesiredFacts {
         digest: Some(latest.digest.clone().unwrap_or_default()),

@@ -338,6 +338,18 @@ const RULES: &[Rule] = &[
         },
     ),
     (
+        "without inputs that come soon, drift is handled; nothing else",
+        |case| {
+            !case.desired.awaits_inputs
+                || matches!(
+                    case.step,
+                    Step::Repair { .. }
+                        | Step::Inspect { .. }
+                        | Step::Refuse(Refusal::NoInputs | Refusal::Contended { .. })
+                )
+        },
+    ),
+    (
         "without inputs, no revision begins, nothing is removed, and no test runs",
         |case| {
             let step = &case.step;
@@ -382,6 +394,10 @@ const GATES: Fact = &[
     |o, d| gate(o, d, true, [false, true, false]),
     |o, d| gate(o, d, true, [false, false, true]),
     |o, d| gate(o, d, false, [false, false, false]),
+    |o, d| {
+        gate(o, d, false, [false, false, false]);
+        d.awaits_inputs = true;
+    },
     |o, d| gate(o, d, false, [false, false, true]),
 ];
 
@@ -392,6 +408,7 @@ fn gate(
     [empty, awaits_dependency, awaits_crds]: [bool; 3],
 ) {
     desired.digest = renders.then(|| "new".to_owned());
+    desired.awaits_inputs = false;
     desired.empty = empty;
     (observed.awaits_dependency, observed.awaits_crds) = (awaits_dependency, awaits_crds);
 }

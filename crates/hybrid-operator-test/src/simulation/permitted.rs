@@ -14,6 +14,7 @@ enum Permitted {
     Hook,
     ContentOfOthers,
     Kept,
+    LeftAndDeleted,
     MadeByCluster,
     Addition,
     Autoscaler,
@@ -22,10 +23,11 @@ enum Permitted {
     Undeployed,
 }
 
-const ALL: [Permitted; 9] = [
+const ALL: [Permitted; 10] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
+    Permitted::LeftAndDeleted,
     Permitted::MadeByCluster,
     Permitted::Addition,
     Permitted::Autoscaler,
@@ -62,6 +64,9 @@ impl Permitted {
                 "A namespace or a definition with objects of others in it, or with objects that may not be listed, outlives its release, and a condition says so."
             }
             Self::Kept => "An object with `helm.sh/resource-policy: keep` outlives its release.",
+            Self::LeftAndDeleted => {
+                "A condition that names an object that was left stays until the next revision, also if people delete the object."
+            }
             Self::MadeByCluster => {
                 "What the cluster makes for a namespace or a definition stays as long as it does."
             }
@@ -111,6 +116,16 @@ impl Permitted {
                     && live.any(|(title, object)| {
                         is_kept(object) && !case.fresh.objects.contains_key(title)
                     })
+            }
+            Self::LeftAndDeleted => {
+                let message = found
+                    .as_ref()
+                    .and_then(|found| found.get("message")?.as_str());
+                let names =
+                    |title: &&String| message.is_some_and(|message| message.contains(*title));
+                let mut named = world.touched.iter().filter(names);
+                says_that_something_is_left(difference)
+                    && named.any(|title| !case.live.objects.contains_key(title))
             }
             Self::MadeByCluster => {
                 let mut live = case.live.objects.iter();

@@ -174,9 +174,18 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
     context.prune_history().await;
     let deployed = Deployed::of(kind, stored);
     if kind == ActionKind::Rollback {
+        let revision = stored.release.revision;
+        let mut former = context.observation.history.iter().rev();
+        let former = former.find(|meta| meta.revision < revision);
+        let why = match former {
+            Some(meta) if meta.status != Status::Failed => {
+                format!("another client wrote revision {}", meta.revision)
+            }
+            _ => "the upgrade failed".to_owned(),
+        };
         let note = format!(
-            "the upgrade failed; revision {} restores revision {}",
-            stored.release.revision, stored.release.info.rollback_revision
+            "{why}; revision {revision} restores revision {}",
+            stored.release.info.rollback_revision
         );
         context
             .notices

@@ -162,15 +162,14 @@ impl ActContext<'_> {
         Ok(())
     }
 
-    /// Marks pending records of other inputs as failed before the next revision begins.
+    /// Marks pending records as failed before the next revision begins.
     pub(super) async fn abandon_pending(&self) -> Result<(), ActError> {
         let history = &self.observation.history;
         for meta in history.iter().filter(|meta| meta.status.is_pending()) {
             if let Some(mut stored) = self.load_if_readable(meta).await? {
-                stored.release.set_status(
-                    Status::Failed,
-                    "abandoned: the inputs changed before it completed",
-                );
+                stored
+                    .release
+                    .set_status(Status::Failed, "abandoned before it completed");
                 self.save(&mut stored, Some(Failures::NONE)).await?;
             }
         }

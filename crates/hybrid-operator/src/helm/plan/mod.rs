@@ -460,7 +460,11 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
 fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
     let latest = observed.history.last()?;
     if latest.status == Status::Deployed {
-        return handle_drift(observed, desired, latest);
+        let good = overruled(observed, desired, latest).filter(|_| !desired.awaits_inputs);
+        return match good {
+            Some(good) => Some(Step::Rollback { to: good.revision }),
+            None => handle_drift(observed, desired, latest),
+        };
     }
     if desired.awaits_inputs {
         return None;

@@ -389,7 +389,7 @@ fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
 
 #[test]
 fn what_has_begun_is_completed_while_the_inputs_are_unknown() {
-    use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade};
+    use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded};
     let (good, bad) = (Some("good"), Some("bad"));
     let unknown = DesiredFacts {
         digest: None,
@@ -431,6 +431,18 @@ fn what_has_begun_is_completed_while_the_inputs_are_unknown() {
                 },
             ],
             Step::Rollback { to: revision(1) },
+        ),
+        // `helm rollback`, which removes the operator's labels and owner references.
+        (
+            vec![
+                record(1, Superseded, Some("first")),
+                record(2, Superseded, good),
+                RecordFacts {
+                    proven: false,
+                    ..record(3, Deployed, Some("first"))
+                },
+            ],
+            Step::Rollback { to: revision(2) },
         ),
         // There is nothing to restore, and the values that failed are not desired any more.
         (vec![record(1, Failed, bad)], refused.clone()),

@@ -29,7 +29,8 @@
 //! | `server` | the way of a request |
 //! | `reading`, `writing`, `deleting`, `scale`, `watching` | verbs |
 //! | `decode`, `checks`, `patches`, `selectors` | what verbs share |
-//! | `discovery`, `reviews` | what is served, and what is allowed |
+//! | `discovery` | what is served |
+//! | `roles`, `reviews` | what users may do whom requests impersonate; all others may do everything |
 //! | `controllers` | tasks of the controllers, and when they are due |
 //! | `definitions`, `namespaces`, `garbage`, `workloads` | the controllers |
 //! | `managed`, `fields` | owners of fields, and server-side apply |
@@ -54,6 +55,7 @@ mod patches;
 mod reading;
 mod request;
 mod reviews;
+mod roles;
 mod scale;
 mod schema;
 mod selectors;
@@ -131,34 +133,6 @@ impl Default for Options {
     }
 }
 
-/// Requests that a user may not make. The words `*` and, for the namespace, `None` match all.
-#[derive(Debug, Clone)]
-pub struct Denial {
-    /// Name of the user whom requests impersonate.
-    pub user: String,
-    /// Verbs.
-    pub verbs: Vec<String>,
-    /// Groups.
-    pub groups: Vec<String>,
-    /// Plural resources, with their subresources.
-    pub resources: Vec<String>,
-    /// Namespace.
-    pub namespace: Option<String>,
-}
-
-impl Denial {
-    fn covers(&self, user: &str, verb: &str, group: &str, resource: &str, namespace: &str) -> bool {
-        self.user == user
-            && reviews::has(&self.verbs, verb)
-            && reviews::has(&self.groups, group)
-            && reviews::has(&self.resources, resource)
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|denied| denied == namespace)
-    }
-}
-
 /// An API server in memory. Clones share it.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -204,16 +178,6 @@ impl ApiServer {
     /// Returns the requests that the server does not model, with what is missing.
     pub fn unmodelled(&self) -> Vec<String> {
         self.lock().unmodelled().to_vec()
-    }
-
-    /// Denies requests.
-    pub fn deny(&self, denial: Denial) {
-        self.lock().denials.push(denial);
-    }
-
-    /// Allows all requests again.
-    pub fn allow_all(&self) {
-        self.lock().denials.clear();
     }
 
     /// Executes the next task of the controllers, due or not. Returns `false` if there is none.

@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) content_type: String,
     /// The user on whose behalf the request is made, if not the client's own.
     pub(super) user: Option<String>,
+    /// Whether the request names groups of the user.
+    pub(super) has_groups: bool,
     /// The program that makes the request: the start of its user agent.
     program: String,
     pub(super) body: Bytes,
@@ -54,6 +56,7 @@ impl Call {
             accept: header(&parts.headers, ACCEPT.as_str()),
             content_type: header(&parts.headers, CONTENT_TYPE.as_str()),
             user: Some(header(&parts.headers, "impersonate-user")).filter(|user| !user.is_empty()),
+            has_groups: parts.headers.contains_key("impersonate-group"),
             program: program(&header(&parts.headers, USER_AGENT.as_str())),
             body,
         }
@@ -75,6 +78,7 @@ impl Call {
             accept: "application/json".to_owned(),
             content_type: content_type.to_owned(),
             user: None,
+            has_groups: false,
             body: Bytes::from(body.to_owned()),
         }
     }

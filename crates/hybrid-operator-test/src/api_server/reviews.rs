@@ -1,51 +1,16 @@
-//! Permissions: everything is allowed but what a test denies, and reviews of that.
+//! Reviews of permissions and of tokens.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Denial;
-use super::object::set;
+use super::object::{items, set};
 use super::request::{Call, Target};
-use super::server::Reply;
-use super::status::{Failure, Named};
-
-/// User whose requests name no other.
-const ADMIN: &str = "admin";
-
-/// Fails if the user may not make the request.
-pub(super) fn authorize(
-    denials: &[Denial],
-    user: &str,
-    call: &Call,
-    target: Option<&Target>,
-) -> Result<(), Failure> {
-    let Some(target) = target else { return Ok(()) };
-    let verb = target.verb(call);
-    let resource = target.resource();
-    let namespace = target.namespace.as_deref().unwrap_or_default();
-    let name = target.name.as_deref().unwrap_or_default();
-    let denied = |denial: &Denial| denial.covers(user, verb, &target.group, &resource, namespace);
-    if !denials.iter().any(denied) {
-        return Ok(());
-    }
-    let scope = if namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace {namespace:?}")
-    };
-    let named = Named {
-        group: &target.group,
-        name: &target.plural,
-    };
-    let why = format!(
-        "User {user:?} cannot {verb} resource {resource:?} in API group {:?} {scope}",
-        target.group
-    );
-    Err(Failure::forbidden(named, name, &why))
-}
+use super::roles::{Access, User};
+use super::server::{Reply, Server};
+use super::status::Failure;
 
 /// Answers a review of a permission or of a token.
-pub(super) fn review(denials: &[Denial], call: &Call, target: &Target) -> Result<Reply, Failure> {
+pub(super) fn review(server: &Server, call: &Call, target: &Target) -> Result<Reply, Failure> {
     if call.method != Method::POST {
         return Err(Failure::method_not_allowed());
     }
@@ -67,24 +32,26 @@ pub(super) fn review(denials: &[Denial], call: &Call, target: &Target) -> Result
                 .unwrap_or_default()
         };
         let user = match kind {
-            "SubjectAccessReview" => text("/spec/user"),
-            _ => call.user.as_deref().unwrap_or(ADMIN),
+            "SubjectAccessReview" => {
+                let groups = items(review.pointer("/spec/groups"));
+                Some(User::new(text("/spec/user"), groups))
+            }
+            _ => call.user.as_deref().map(User::impersonated),
         };
         let attribute = |name: &str| text(&format!("/spec/resourceAttributes/{name}"));
         let resource = match attribute("subresource") {
             "" => attribute("resource").to_owned(),
             subresource => format!("{}/{subresource}", attribute("resource")),
         };
-        let denied = |denial: &Denial| {
-            denial.covers(
-                user,
-                attribute("verb"),
-                attribute("group"),
-                &resource,
-                attribute("namespace"),
-            )
+        let access = Access {
+            verb: attribute("verb"),
+            group: attribute("group"),
+            resource: &resource,
+            namespace: attribute("namespace"),
+            name: attribute("name"),
         };
-        json!({"allowed": !denials.iter().any(denied)})
+        let is_allowed = user.is_none_or(|user| server.allows(&user, &access).is_ok());
+        json!({"allowed": is_allowed})
     };
     set(&mut review, "apiVersion", format!("{}/v1", target.group));
     set(&mut review, "kind", kind);
@@ -93,9 +60,4 @@ pub(super) fn review(denials: &[Denial], call: &Call, target: &Target) -> Result
     }
     set(&mut review, "status", status);
     Ok(Reply::with_code(201, review))
-}
-
-/// Returns whether a list of words has one, or `*`.
-pub(super) fn has(words: &[String], word: &str) -> bool {
-    words.iter().any(|known| known == "*" || known == word)
 }

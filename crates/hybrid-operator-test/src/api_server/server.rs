@@ -14,7 +14,7 @@ use super::kinds::{Kind, Kinds, Version, is_built_in_group};
 use super::request::{Call, Form, Target};
 use super::status::Failure;
 use super::store::{Key, Resource, Store, Stored};
-use super::{Denial, Options, discovery, reviews, watching};
+use super::{Options, discovery, reviews, watching};
 
 /// Everything that the server knows.
 #[derive(Debug)]
@@ -24,7 +24,6 @@ pub(super) struct Server {
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
     pub(super) controllers: Controllers,
-    pub(super) denials: Vec<Denial>,
     unmodelled: Vec<String>,
     /// Warnings of the request that is executed.
     pub(super) warnings: Vec<String>,
@@ -93,7 +92,6 @@ impl Server {
             clock: Clock::starting(options.epoch),
             random: fastrand::Rng::with_seed(options.seed),
             controllers: Controllers::new(options),
-            denials: Vec::new(),
             unmodelled: Vec::new(),
             warnings: Vec::new(),
             lag: options.lag.clone(),
@@ -236,9 +234,10 @@ impl Server {
 
     fn route(&mut self, call: &Call) -> Result<Reply, Failure> {
         let target = Target::of(&call.path);
-        if let Some(user) = &call.user {
-            reviews::authorize(&self.denials, user, call, target.as_ref())?;
+        if call.has_groups {
+            return Err(Failure::unmodelled("impersonated groups"));
         }
+        self.authorize(call, target.as_ref())?;
         if call.form().is_none() {
             return Err(Failure::unmodelled(format!(
                 "answers of the form {:?}",
@@ -256,7 +255,7 @@ impl Server {
         if call.path.starts_with("/apis/authorization.k8s.io/")
             || call.path.starts_with("/apis/authentication.k8s.io/")
         {
-            return reviews::review(&self.denials, call, &target);
+            return reviews::review(self, call, &target);
         }
         let place = self.place(&target)?;
         self.dispatch(call, &target, &place)

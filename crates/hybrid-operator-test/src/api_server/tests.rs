@@ -461,37 +461,46 @@ async fn workloads_become_ready_and_finished_jobs_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_request_fails_for_its_user_only() {
+async fn a_user_may_do_what_roles_allow() {
     let server = ApiServer::new(&Options::default());
-    server.deny(Denial {
-        user: "bob".to_owned(),
-        verbs: vec!["get".to_owned()],
-        groups: vec!["*".to_owned()],
-        resources: vec!["configmaps".to_owned()],
-        namespace: None,
-    });
-    let client = server.client("default");
-    let get = |user: Option<&str>| {
+    let get = async |user: Option<&str>| {
         let mut request = http::Request::get("/api/v1/namespaces/default/configmaps/a");
         if let Some(user) = user {
             request = request.header("impersonate-user", user);
         }
         let request = request.body(Vec::new()).unwrap();
-        let client = client.clone();
-        async move {
-            client
-                .request::<Value>(request)
-                .await
-                .unwrap_err()
-                .to_string()
-        }
+        let answer = server.client("default").request::<Value>(request).await;
+        answer.unwrap_err().to_string()
     };
+    let refused = "configmaps \"a\" is forbidden: User \"bob\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\"";
     assert!(get(None).await.contains("not found"));
-    assert!(get(Some("eve")).await.contains("not found"));
-    let words = "configmaps \"a\" is forbidden: User \"bob\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\"";
-    assert!(get(Some("bob")).await.contains(words));
-    server.allow_all();
-    assert!(get(Some("bob")).await.contains("not found"));
+    assert!(get(Some("bob")).await.contains(refused));
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    for (collection, object, answer) in [
+        (
+            bindings,
+            binding,
+            "RBAC: role.rbac.authorization.k8s.io \"r\" not found",
+        ),
+        (roles, role, "configmaps \"a\" not found"),
+    ] {
+        let request = http::Request::post(collection).body(object.to_string().into_bytes());
+        let client = server.client("default");
+        client.request::<Value>(request.unwrap()).await.unwrap();
+        let found = get(Some("bob")).await;
+        assert!(found.contains(answer), "{found}");
+    }
+    assert!(get(Some("eve")).await.contains("is forbidden"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,6 +98,9 @@ impl Server {
             definitions::prepare_create(kind, &mut object);
         }
         self.validate(place, &object, None, None)?;
+        if !is_posted {
+            self.authorize_creation(call)?;
+        }
         if is_posted && !matches!(version.as_str(), "" | "0") {
             return Err(Failure::internal(
                 "resourceVersion should not be set on objects to be created",

@@ -121,11 +121,11 @@ impl Permitted {
                 let message = found
                     .as_ref()
                     .and_then(|found| found.get("message")?.as_str());
-                let names =
-                    |title: &&String| message.is_some_and(|message| message.contains(*title));
-                let mut named = world.touched.iter().filter(names);
-                says_that_something_is_left(difference)
-                    && named.any(|title| !case.live.objects.contains_key(title))
+                let is_told = |title: &String| {
+                    let is_gone = !case.live.objects.contains_key(title);
+                    is_gone && message.is_some_and(|message| message.contains(title))
+                };
+                says_that_something_is_left(difference) && world.touched.iter().any(is_told)
             }
             Self::MadeByCluster => {
                 let mut live = case.live.objects.iter();

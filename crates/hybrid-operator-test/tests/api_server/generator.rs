@@ -2,6 +2,7 @@
 
 mod definitions;
 mod ownership;
+mod permissions;
 
 use fastrand::Rng;
 use http::Method;
@@ -16,6 +17,8 @@ pub(crate) enum Event {
     Request(Step),
     /// Both servers' controllers come to rest.
     Rest,
+    /// Both servers get a request of a user, which changes nothing: the real one learns later what the user may do.
+    Permitted(Step),
     /// Both servers serve a changed definition: a dry run shows this number.
     Served(Step, u32),
 }
@@ -177,8 +180,9 @@ impl Generator {
         let other = format!("{}/{name}", collection.replace("/v1/", "/v2/"));
         let request = |step: Step| vec![Event::Request(step)];
         let settled = |step: Step| vec![Event::Request(step), Event::Rest];
-        match self.random.u8(..140) {
-            100.. => self.ownership(kind, &namespace, name),
+        match self.random.u8(..144) {
+            140.. => self.permission(&namespace),
+            100..140 => self.ownership(kind, &namespace, name),
             0..20 => {
                 let (object, rests) = self.object(kind, &namespace, name);
                 let query = self.query();

@@ -31,6 +31,9 @@ const REQUESTS: usize = 60;
 /// Time limit for the controllers to come to rest.
 const REST: Duration = Duration::from_mins(3);
 
+/// Time limit for the real server to learn what a user may do.
+const PERMITTED: Duration = Duration::from_secs(20);
+
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;
 
@@ -41,7 +44,7 @@ async fn generated_requests_get_the_same_answers_as_from_kube_apiserver() {
     };
     let seeds = seeds();
     let count = seeds.clone().count();
-    let mut requests = 0;
+    let (mut requests, mut granted) = (0, 0);
     let mut failures = Vec::new();
     let mut runs = stream::iter(seeds)
         .map(|seed| async move {
@@ -51,7 +54,10 @@ async fn generated_requests_get_the_same_answers_as_from_kube_apiserver() {
         .buffer_unordered(AT_ONCE);
     while let Some((seed, result)) = runs.next().await {
         match result {
-            Ok(sent) => requests += sent,
+            Ok((sent, permitted)) => {
+                requests += sent;
+                granted += permitted;
+            }
             Err(difference) => failures.push(format!("seed {seed}: {difference}")),
         }
     }
@@ -60,6 +66,7 @@ async fn generated_requests_get_the_same_answers_as_from_kube_apiserver() {
         failures.len()
     );
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(granted > 0, "no role permits anything");
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -70,8 +77,9 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// Runs a seed on both servers. Returns the number of requests, or the first difference.
-async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
+/// Runs a seed on both servers. Returns the number of requests, and that of users' requests which are permitted, or the
+/// first difference.
+async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), String> {
     // Namespaces of a former run with the same seed may still exist.
     let run = format!("{:x}", std::process::id());
     let mut generator = Generator::new(seed, &run);
@@ -84,7 +92,7 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
     let mut ours = Side::new(server.client("default"));
     let mut real = Side::new(client);
     let mut history = String::new();
-    let mut sent = 0;
+    let (mut sent, mut granted) = (0, 0);
     let mut versions = Versions::new();
     let mut events: std::collections::VecDeque<Event> = generator.first().into();
     loop {
@@ -109,6 +117,14 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
                         difference(&expected, &found)
                     ));
                 }
+            }
+            Event::Permitted(step) => {
+                sent += 1;
+                let _ = writeln!(history, "  {step}");
+                let is_permitted = permitted(&mut ours, &mut real, &step)
+                    .await
+                    .map_err(|why| format!("{step}\n{why}\n{history}"))?;
+                granted += usize::from(is_permitted);
             }
             Event::Rest => {
                 rest(&server, &generator, &mut ours, &mut real)
@@ -150,7 +166,7 @@ async fn compare(seed: u64, client: kube::Client) -> Result<usize, String> {
     if !unmodelled.is_empty() {
         return Err(format!("not modelled: {unmodelled:?}"));
     }
-    Ok(sent)
+    Ok((sent, granted))
 }
 
 /// Waits until the real server has come to rest where ours does.
@@ -173,6 +189,24 @@ async fn rest(
         real.restore(memory);
         if Instant::now() > deadline {
             return Err(format!("at rest\n{}", difference(&expected, &found)));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the real server answers the request of a user as ours does. Returns whether the user may make it.
+async fn permitted(ours: &mut Side, real: &mut Side, step: &Step) -> Result<bool, String> {
+    let deadline = Instant::now() + PERMITTED;
+    let found = ours.send(step).await;
+    loop {
+        let memory = real.memory();
+        let expected = real.send(step).await;
+        if expected == found {
+            return Ok(found.code != 403);
+        }
+        real.restore(memory);
+        if Instant::now() > deadline {
+            return Err(difference(&expected, &found));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -45,7 +45,7 @@ async fn transcript(seed: u64) -> String {
     for step in 0..REQUESTS {
         for event in events {
             match event {
-                Event::Request(step) => {
+                Event::Request(step) | Event::Permitted(step) => {
                     let (code, answer) = side.exact(&step).await;
                     let _ = writeln!(text, "{:?} {step} {code} {answer}", started.elapsed());
                 }

@@ -22,6 +22,8 @@ pub(crate) struct Step {
     pub(crate) content_type: &'static str,
     pub(crate) accept: &'static str,
     pub(crate) body: Option<Value>,
+    /// User whom the request impersonates.
+    pub(crate) user: Option<String>,
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -41,6 +43,7 @@ impl Step {
             content_type: JSON,
             accept: JSON,
             body,
+            user: None,
         }
     }
 
@@ -62,6 +65,9 @@ impl std::fmt::Display for Step {
         write!(f, "{} {}", self.method, self.uri)?;
         if self.content_type != JSON {
             write!(f, " [{}]", self.content_type)?;
+        }
+        if let Some(user) = &self.user {
+            write!(f, " as {user}")?;
         }
         match &self.body {
             Some(body) => write!(f, " {body}"),
@@ -120,7 +126,11 @@ impl Side {
             .body
             .as_ref()
             .map(|body| self.resolved(&body.to_string()));
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(user) = &step.user {
+            request = request.header("impersonate-user", user);
+        }
+        let request = request
             .method(step.method.clone())
             .uri(self.resolved(&step.uri).replace(' ', "%20"))
             .header("accept", step.accept)

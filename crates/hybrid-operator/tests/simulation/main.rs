@@ -113,7 +113,21 @@ fn project() -> Project {
         versions: ["one", "two", "three"]
             .map(|version| directory.join(version))
             .to_vec(),
-        objects: vec![namespace("operator")],
+        objects: vec![
+            namespace("operator"),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "deployer"},
+                "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": "deployer"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "deployer"},
+                "subjects": [{
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts",
+                }],
+            }),
+        ],
         replaced: vec![
             namespace("team"),
             definition("Web", "Namespaced"),

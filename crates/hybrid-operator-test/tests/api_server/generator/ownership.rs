@@ -93,7 +93,7 @@ impl Generator {
         (self.applied(path, object), rests)
     }
 
-    fn set_type(&self, kind: &Kind, version: &str, object: &mut Value) {
+    pub(super) fn set_type(&self, kind: &Kind, version: &str, object: &mut Value) {
         let api_version = match kind.api {
             "" => format!("{}/{version}", self.group()),
             api => api

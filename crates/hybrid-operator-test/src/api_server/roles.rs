@@ -1,4 +1,4 @@
-//! What users may do: the permissions that roles and their bindings give.
+//! Permissions of users, which roles and their bindings give.
 //!
 //! Source: `plugin/pkg/auth/authorizer/rbac` of Kubernetes.
 
@@ -25,7 +25,7 @@ pub(super) struct User {
     groups: Vec<String>,
 }
 
-/// What a request is about.
+/// Verb and resource of a request.
 #[derive(Debug)]
 pub(super) struct Access<'a> {
     pub(super) verb: &'a str,
@@ -186,7 +186,7 @@ impl Server {
         Err(Failure::forbidden(named, name, &why))
     }
 
-    /// Returns, if a user lacks a permission, which roles of the user's bindings do not exist.
+    /// Fails if a user lacks a permission, with the roles that bindings of the user name and that do not exist.
     pub(super) fn allows(&self, user: &User, access: &Access<'_>) -> Result<(), Vec<String>> {
         if access.is_basic() {
             return Ok(());

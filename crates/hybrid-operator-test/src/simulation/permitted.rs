@@ -123,7 +123,8 @@ impl Permitted {
                     .and_then(|found| found.get("message")?.as_str());
                 let is_told = |title: &String| {
                     let is_gone = !case.live.objects.contains_key(title);
-                    is_gone && message.is_some_and(|message| message.contains(title))
+                    let words = format!("{title} is not deleted: ");
+                    is_gone && message.is_some_and(|message| message.contains(&words))
                 };
                 says_that_something_is_left(difference) && world.touched.iter().any(is_told)
             }

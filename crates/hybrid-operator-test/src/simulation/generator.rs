@@ -10,8 +10,8 @@ use super::project::{Custom, Project};
 use super::snapshot::RECORDS;
 use crate::fault::Fault;
 
-/// Longest history.
-const MAX_STEPS: usize = 9;
+/// Number of steps after which a history gets no more.
+const MAX_STEPS: usize = 12;
 
 /// Objects that the program makes for a custom resource.
 pub(super) struct Made {
@@ -31,14 +31,14 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
         .map(|(custom, made)| User::new(custom, made, &mut random))
         .collect();
     let mut drawing = Drawing {
+        main: random.usize(0..users.len().max(1)),
         random,
         project,
         users,
     };
     let mut steps = Vec::new();
-    let first = drawing.user();
     for (index, user) in drawing.users.iter().enumerate() {
-        if index == first || drawing.random.u8(0..3) == 0 {
+        if index == drawing.main || drawing.random.u8(0..3) == 0 {
             let action = Action::Apply(user.object());
             steps.push(Step {
                 after: After::Time(0),
@@ -48,12 +48,15 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     }
     let count = drawing.random.usize(1..=MAX_STEPS);
     while steps.len() < count {
-        if drawing.random.u8(0..4) == 0 {
-            steps.extend(drawing.pattern());
-        } else {
-            let action = drawing.action();
-            let after = drawing.after();
-            steps.push(Step { after, action });
+        match drawing.random.u8(0..16) {
+            0..=7 => steps.extend(drawing.change()),
+            8 => steps.extend(drawing.use_by_others()),
+            9..=10 => steps.extend(drawing.disturbance()),
+            _ => {
+                let action = drawing.action();
+                let after = drawing.after();
+                steps.push(Step { after, action });
+            }
         }
     }
     let elects = project.elects && drawing.random.u8(0..4) == 0;
@@ -68,6 +71,8 @@ struct Drawing<'a> {
     random: fastrand::Rng,
     project: &'a Project,
     users: Vec<User<'a>>,
+    /// The user who does most.
+    main: usize,
 }
 
 /// Somebody who changes one custom resource.
@@ -76,6 +81,8 @@ struct User<'a> {
     made: &'a Made,
     /// The values that the fields have.
     choice: Vec<usize>,
+    /// The values that they had before.
+    former: Vec<usize>,
     /// The fields that vary in this history.
     varying: Vec<usize>,
     annotation: Option<usize>,
@@ -90,6 +97,7 @@ impl<'a> User<'a> {
             custom,
             made,
             choice: vec![0; custom.fields.len()],
+            former: vec![0; custom.fields.len()],
             varying,
             annotation: None,
         }
@@ -127,21 +135,24 @@ impl<'a> User<'a> {
             .map(|(place, _)| *place)
     }
 
+    /// Changes one field or annotation, or takes the last change of a field back.
     fn vary(&mut self, random: &mut fastrand::Rng) {
         if !self.custom.annotations.is_empty() && random.u8(0..10) == 0 {
             let index = random.usize(0..self.custom.annotations.len());
-            self.annotation = if self.annotation.is_some() {
-                None
-            } else {
-                Some(index)
-            };
+            self.annotation = self.annotation.is_none().then_some(index);
             return;
         }
+        if self.former != self.choice && random.u8(0..3) == 0 {
+            std::mem::swap(&mut self.former, &mut self.choice);
+            return;
+        }
+        self.former.clone_from(&self.choice);
         if let Some(index) = random.choice(&self.varying).copied()
             && let Some(field) = self.custom.fields.get(index)
             && let Some(chosen) = self.choice.get_mut(index)
         {
-            *chosen = random.usize(0..field.values.len());
+            let count = field.values.len();
+            *chosen = (*chosen + random.usize(1..count.max(2))) % count.max(1);
         }
     }
 }
@@ -155,8 +166,17 @@ impl Drawing<'_> {
         }
     }
 
+    /// Draws a time after a few requests more often than one after many.
+    fn during(&mut self) -> After {
+        let requests = self.random.u32(0..30);
+        After::Requests(requests.min(self.random.u32(0..30)))
+    }
+
     /// Draws somebody.
     fn user(&mut self) -> usize {
+        if self.random.bool() {
+            return self.main;
+        }
         self.random.usize(0..self.users.len().max(1))
     }
 
@@ -174,8 +194,23 @@ impl Drawing<'_> {
     /// Draws an object that the program makes for a custom resource as it is wanted now.
     fn target(&mut self) -> Option<Named> {
         let user = self.user();
+        self.target_of(user)
+    }
+
+    fn target_of(&mut self, user: usize) -> Option<Named> {
         let targets = self.users.get(user)?.targets();
         self.random.choice(targets).cloned()
+    }
+
+    /// Returns the object of which an autoscaler of a release sets the number of replicas.
+    fn autoscaled(&self, user: usize) -> Option<Named> {
+        let targets = self.users.get(user)?.targets();
+        let named = |is_scaled: &dyn Fn(&str) -> bool| {
+            let mut targets = targets.iter();
+            targets.find(|target| is_scaled(&target.kind)).copied()
+        };
+        named(&|kind| kind == "HorizontalPodAutoscaler")?;
+        named(&|kind| matches!(kind, "Deployment" | "StatefulSet" | "ReplicaSet")).cloned()
     }
 
     /// Draws the record of one of the first revisions of a release.
@@ -192,91 +227,85 @@ impl Drawing<'_> {
         })
     }
 
-    /// Returns steps that single actions are unlikely to be.
-    fn pattern(&mut self) -> Vec<Step> {
+    /// Returns a change of a custom resource, with what happens before, during and after it.
+    fn change(&mut self) -> Vec<Step> {
         let step = |after, action| Step { after, action };
-        let requests = self.random.u32(0..30);
         let user = self.user();
-        match self.random.u8(0..7) {
-            // Changes that are interrupted.
-            0 => {
-                let mut steps = Vec::new();
-                for _ in 0..self.random.u8(1..4) {
-                    let changed = self.wish(user, true);
-                    let requests = self.random.u32(0..30);
-                    let end = if self.random.bool() {
-                        Action::Kill
-                    } else {
-                        Action::Crash
-                    };
-                    steps.push(step(After::Rest, Action::Apply(changed)));
-                    steps.push(step(After::Requests(requests), end));
-                }
-                steps
-            }
-            // A change of which an answer is lost, and that is taken back.
-            1 => {
-                let before = self.wish(user, false);
-                let changed = self.wish(user, true);
-                let writes = self.random.u32(0..12);
-                let lost = Action::Fault(Requests::Writes, writes, Fault::AnswerLost);
-                vec![
-                    step(After::Rest, lost),
-                    step(After::Time(0), Action::Apply(changed)),
-                    step(After::Requests(requests), Action::Apply(before)),
-                ]
-            }
-            // A change with a fault.
-            2 => {
-                let fault = self.fault();
-                let changed = self.wish(user, true);
-                vec![
-                    step(After::Rest, fault),
-                    step(After::Time(0), Action::Apply(changed)),
-                    step(After::Rest, Action::Wait),
-                ]
-            }
-            // A change during which somebody deletes the record of a revision.
-            3 => {
-                let Some(record) = self.record(user) else {
-                    return Vec::new();
-                };
-                let changed = self.wish(user, true);
-                let propagation = self.propagation();
-                vec![
-                    step(After::Rest, Action::Apply(changed)),
-                    step(
-                        After::Requests(requests),
-                        Action::Delete(record, propagation),
-                    ),
-                ]
-            }
-            // What happens while the program is down.
-            4 => vec![
-                step(After::Rest, Action::Crash),
-                step(After::Time(0), self.action()),
-                step(After::Time(1_000), Action::Kill),
-            ],
-            // Something happens to an object of the release, and then the release changes or ends.
-            5 => {
-                let Some(target) = self.target() else {
-                    return Vec::new();
-                };
-                let which = self.random.u64(..);
-                let deed = match self.random.u8(0..3) {
-                    0 => Action::Spoil(target, which),
-                    1 => Action::Hold(target),
-                    _ => Action::Delete(target, self.propagation()),
-                };
-                let next = self.change_or_end(user);
-                let after = self.after();
-                vec![step(After::Rest, deed), step(after, next)]
-            }
-            // Others use what a release has made, and then it changes or ends.
-            _ => self.use_by_others(),
+        let mut steps = Vec::new();
+        let mut after = After::Rest;
+        if self.random.u8(0..4) == 0 {
+            steps.push(step(after, self.fault()));
+            after = After::Time(0);
+        }
+        steps.push(step(after, Action::Apply(self.wish(user, true))));
+        if self.random.bool()
+            && let Some(scaled) = self.autoscaled(user)
+        {
+            let replicas = self.random.u32(0..6);
+            steps.push(step(After::Rest, Action::Scale(scaled, replicas)));
+        }
+        let mut is_down = false;
+        while self.random.u8(0..5) < 3 {
+            let after = self.during();
+            let event = self.event(user);
+            is_down = match event {
+                Action::Crash => true,
+                Action::Kill | Action::Restart | Action::Deploy(_) => false,
+                _ => is_down,
+            };
+            steps.push(step(after, event));
+        }
+        if is_down && self.random.bool() {
+            steps.push(step(After::Time(1_000), Action::Kill));
+        }
+        steps
+    }
+
+    /// Draws what happens during a change.
+    fn event(&mut self, user: usize) -> Action {
+        let which = self.random.u64(..);
+        let target = self.target_of(user);
+        match (self.random.u8(0..12), target) {
+            (0..=1, _) => Action::Kill,
+            (2..=3, _) => Action::Crash,
+            (4..=7, _) => self.change_or_end(user),
+            (8, Some(target)) => Action::Spoil(target, which),
+            (9, Some(target)) => Action::Delete(target, self.propagation()),
+            (10, _) => match self.record(user) {
+                Some(record) => Action::Delete(record, self.propagation()),
+                None => Action::Wait,
+            },
+            _ => self.action(),
         }
     }
 
+    /// Returns what happens to objects of a release, and then the release changes or ends.
+    fn disturbance(&mut self) -> Vec<Step> {
+        let user = self.user();
+        let mut steps = Vec::new();
+        for _ in 0..self.random.u8(1..6) {
+            let Some(target) = self.target_of(user) else {
+                break;
+            };
+            let which = self.random.u64(..);
+            let action = match self.random.u8(0..4) {
+                0 => Action::Hold(target),
+                1 => Action::Delete(target, self.propagation()),
+                _ => Action::Spoil(target, which),
+            };
+            let after = if steps.is_empty() {
+                After::Rest
+            } else {
+                After::Time(0)
+            };
+            steps.push(Step { after, action });
+        }
+        let (after, action) = (self.after(), self.change_or_end(user));
+        steps.push(Step { after, action });
+        steps
+    }
+
+    /// Returns steps in which others use what a release has made, and then it changes or ends.
     fn use_by_others(&mut self) -> Vec<Step> {
         let step = |action| Step {
             after: After::Rest,
@@ -312,7 +341,7 @@ impl Drawing<'_> {
 
     /// Returns a change of a custom resource, or its deletion.
     fn change_or_end(&mut self, user: usize) -> Action {
-        if self.random.bool() {
+        if self.random.u8(0..3) > 0 {
             return Action::Apply(self.wish(user, true));
         }
         let named = Named::of(&self.wish(user, false));
@@ -388,9 +417,9 @@ impl Drawing<'_> {
     }
 
     fn propagation(&mut self) -> Propagation {
-        match self.random.u8(0..6) {
+        match self.random.u8(0..4) {
             0 => Propagation::Orphan,
-            1..=2 => Propagation::Foreground,
+            1 => Propagation::Foreground,
             _ => Propagation::Background,
         }
     }

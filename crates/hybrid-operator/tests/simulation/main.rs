@@ -82,7 +82,13 @@ fn project() -> Project {
         Field::new("space", [Value::Null, json!(true)]),
         Field::new(
             "definition",
-            [Value::Null, json!("alone"), json!("v1"), json!("v2")],
+            [
+                Value::Null,
+                json!("alone"),
+                json!("v1"),
+                json!("v2"),
+                json!("generated"),
+            ],
         ),
         Field::new("generated", [Value::Null, json!("plain"), json!("kept")]),
         Field::new(

@@ -200,6 +200,35 @@ async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     gone(&world, &cluster_api(&world.namespace, "Namespace"), &made).await;
 }
 
+#[tokio::test]
+async fn a_kind_whose_definition_is_not_accepted_in_time_fails_the_install() {
+    let group = group("clash");
+    let other = definition_of(&group, "Thing", "Namespaced", ANYTHING);
+    // Its singular name is taken.
+    let definition = definition_of(&group, "Item", "Namespaced", ANYTHING);
+    let clashing = definition.replace("singular: item", "singular: thing");
+    assert_ne!(clashing, definition);
+    let item = format!("apiVersion: {group}/v1\nkind: Item\nmetadata: {{name: item}}\n");
+    let project = Project::new(
+        "install: {timeout: 2s}",
+        &[("crd.yaml", &clashing), ("item.yaml", &item)],
+    );
+    let Some(world) = project.start("clash").await else {
+        return;
+    };
+    define(world.plane, &other).await;
+    world.widget("one", json!({})).await;
+    let failed = |cr: &Value| {
+        condition(cr, "ReleaseFailed").is_some_and(|c| {
+            let message = c["message"].as_str().unwrap_or_default();
+            c["status"] == "True" && message.contains(&format!("Item.{group} to be served"))
+        })
+    };
+    world.until("Widget", "one", "failed", failed).await;
+    world.remove("Widget", "one").await;
+    undefine(&world.namespace, &format!("things.{group}")).await;
+}
+
 /// A definition with two versions, of which the first may no longer be served.
 fn two_versions(group: &str, serves_first: bool) -> String {
     let version = |name: &str, served: bool, storage: bool| {

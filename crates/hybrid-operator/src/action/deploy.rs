@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
+use serde_json::Value;
 
 use super::live::{
     AppliedObject, Content, JobReadiness, Live, expires, read_unseen, read_unwatched, settled,
@@ -136,7 +137,9 @@ pub(crate) async fn deploy(
             .await
         {
             Ok(ActionProgress::Done) => {}
-            Ok(waiting @ ActionProgress::Waiting { .. }) => return Ok(waiting),
+            Ok(ActionProgress::Waiting { why }) => {
+                return check_deadline(context, live, stored, why);
+            }
             // It is created once it is gone.
             Err(ActionError::Apply(ApplyError::Terminating { key })) => {
                 return check_deadline(context, live, stored, format!("{key} to be gone"));
@@ -264,7 +267,7 @@ async fn apply_all(
 }
 
 /// Describes a kind that is not served yet but that a `CustomResourceDefinition` in the same
-/// manifest defines.
+/// manifest serves.
 fn awaited_kind(
     context: &ActionContext<'_>,
     error: &ActionError,
@@ -277,12 +280,16 @@ fn awaited_kind(
     else {
         return None;
     };
-    let group = api_version.split('/').next().unwrap_or_default();
+    let (group, version) = api_version.split_once('/')?;
     let defines = |object: &ManifestObject| {
-        let text = |pointer| object.object().pointer(pointer).and_then(|v| v.as_str());
+        let definition = object.object();
+        let text = |pointer| definition.pointer(pointer).and_then(|v| v.as_str());
+        let versions = definition.pointer("/spec/versions");
+        let mut versions = versions.and_then(Value::as_array).into_iter().flatten();
         object.key().kind == "CustomResourceDefinition"
             && text("/spec/group") == Some(group)
             && text("/spec/names/kind") == Some(kind.as_str())
+            && versions.any(|item| item["name"] == version && item["served"] == true)
     };
     wanted.iter().any(defines).then(|| {
         context.cluster.group_changed(group);
@@ -424,7 +431,7 @@ impl PlannedApply<'_> {
             policy: &policy,
         };
         let applied = if run.is_some() {
-            generated::create_generated(context.cluster, request, true).await?
+            generated::create_generated(context.cluster, request).await?
         } else if context.recreates(&location.key.kind) {
             match apply(context.cluster, request.clone()).await {
                 Err(ApplyError::Immutable { fields, .. }) => {

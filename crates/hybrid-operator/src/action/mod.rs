@@ -33,6 +33,7 @@ use std::time::Duration;
 use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey, replaced};
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
@@ -321,9 +322,13 @@ pub(crate) async fn prune_leftover(
     hooks::remove_interrupted(context, leftover).await
 }
 
-/// Returns the run id of an object whose name the API server generates.
+/// Returns the run id of an object whose name the API server generates. It depends on the content: a
+/// revision whose record others delete is followed by one of the same number.
 fn generated_run(uid: &str, revision: u32, object: &ManifestObject) -> String {
-    run_id(uid, revision, &format!("generate-{}", object.position()))
+    let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(object.object().to_string()).into();
+    let content = u32::from_be_bytes([a, b, c, d]);
+    let step = format!("generate-{}-{content:08x}", object.position());
+    run_id(uid, revision, &step)
 }
 
 /// Returns the id of one step of a revision, by which its objects are found again after a crash.

@@ -516,7 +516,13 @@ impl ApplyOperation<'_> {
 
     /// Classifies the failure of a write to an object that has just been read.
     fn raced(&self, error: ApiError) -> ApplyError {
-        if conflict(&error).is_some() {
+        let is_gone = match &error {
+            ApiError::NotFound { status, .. } => status.details.as_ref().is_some_and(|details| {
+                details.kind == self.kind.resource.plural && details.name == self.key.name
+            }),
+            _ => false,
+        };
+        if is_gone || conflict(&error).is_some() {
             self.contended()
         } else {
             self.classify(error)

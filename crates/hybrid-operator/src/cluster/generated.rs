@@ -17,14 +17,10 @@ use super::request::{self, Call};
 use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
 /// Creates an object whose name the server generates, or finds the one that an earlier attempt of
-/// the same run created.
-///
-/// The object carries the run in [`RUN_LABEL`]. `resumed` says that an earlier attempt may have
-/// been interrupted, so that existing objects are listed first.
+/// the same run created. The object carries the run in [`RUN_LABEL`].
 pub(crate) async fn create_generated(
     cluster: &Cluster,
     request: Apply<'_>,
-    resumed: bool,
 ) -> Result<Applied, ApplyError> {
     let Apply {
         mut object,
@@ -46,20 +42,17 @@ pub(crate) async fn create_generated(
         .pointer("/metadata/generateName")
         .and_then(Value::as_str);
     let prefix = prefix.unwrap_or_default().to_owned();
-    if resumed {
-        let selector = format!("{RUN_LABEL}={run}");
-        let namespace = key.namespace.as_deref();
-        let made = read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
-        let found = made.into_iter().find(|live| {
-            live.generate_name.as_deref() == Some(&prefix)
-                && live.deletion_timestamp.is_none()
-                && ownership::cr_of(live) == Some(claimant.primary.identity())
-        });
-        if let Some(live) = found {
-            return Ok(applied(&key, live, false, Vec::new(), merged));
-        }
-    }
+    let selector = format!("{RUN_LABEL}={run}");
     let namespace = key.namespace.as_deref();
+    let made = read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
+    let found = made.into_iter().find(|live| {
+        live.generate_name.as_deref() == Some(&prefix)
+            && live.deletion_timestamp.is_none()
+            && ownership::cr_of(live) == Some(claimant.primary.identity())
+    });
+    if let Some(live) = found {
+        return Ok(applied(&key, live, false, Vec::new(), merged));
+    }
     let uri = format!(
         "{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict",
         request::path(&kind, namespace, None).map_err(ApiError::from)?

@@ -320,7 +320,7 @@ async fn generated_names_are_made_once_per_run() {
     let Some(stage) = Stage::new("generated").await else {
         return;
     };
-    let make = async |run: &str, resumed: bool| {
+    let make = async |run: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"generateName": "gen-"}});
         let mut object = stage.marked(object).await;
@@ -332,15 +332,13 @@ async fn generated_names_are_made_once_per_run() {
             claimant,
             policy: &stage.policy,
         };
-        create_generated(&stage.cluster, request, resumed)
-            .await
-            .unwrap()
+        create_generated(&stage.cluster, request).await.unwrap()
     };
-    let first = make("rel.1.0", true).await;
+    let first = make("rel.1.0").await;
     assert!(first.created && first.key.name.starts_with("gen-"));
-    let found = make("rel.1.0", true).await;
+    let found = make("rel.1.0").await;
     assert_eq!((found.created, &found.uid), (false, &first.uid));
-    let next = make("rel.2.0", true).await;
+    let next = make("rel.2.0").await;
     assert!(next.created && next.uid != first.uid);
 }
 

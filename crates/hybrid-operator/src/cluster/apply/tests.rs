@@ -494,6 +494,26 @@ async fn entries_of_former_tools_are_migrated_once() {
 }
 
 #[tokio::test]
+async fn an_object_that_goes_while_it_is_replaced_is_created_by_the_next_attempt() {
+    let gone = failure(
+        404,
+        "NotFound",
+        "m",
+        &json!({"kind": "deployments", "name": "web"}),
+    );
+    let policy = ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    };
+    let script = Script::default()
+        .on(GET, 200, live("u1", of_release("one")))
+        .on(&PATCH.replace("PATCH", "PUT"), 404, gone);
+    let error = run(&script, known("u1"), &policy).await.unwrap_err();
+    assert_eq!((error.reason(), error.is_transient()), ("Contended", true));
+    script.finish();
+}
+
+#[tokio::test]
 async fn replacing_never_deletes_and_takes_ownership_of_every_field() {
     const PUT: &str = "PUT /apis/apps/v1/namespaces/prod/deployments/web";
     let fields = json!({"f:spec": {"f:replicas": {}}});
@@ -647,7 +667,7 @@ fn generated() -> Value {
     object
 }
 
-async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError> {
+async fn generate(script: &Script) -> Result<Applied, ApplyError> {
     let primary = primary();
     let policy = ApplyPolicy::default();
     let claimant = claimant(&primary);
@@ -657,18 +677,20 @@ async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError>
         claimant,
         policy: &policy,
     };
-    create_generated(&Cluster::scripted(script), request, resumed).await
+    create_generated(&Cluster::scripted(script), request).await
 }
 
 #[tokio::test]
 async fn an_object_with_a_generated_name_is_created_with_a_post() {
     let path = "/api/v1/namespaces/prod/configmaps";
     let made = json!({"metadata": {"name": "job-x1", "namespace": "prod", "uid": "u1"}});
-    let script = Script::default().on(&format!("POST {path}"), 201, made);
-    let applied = generate(&script, false).await.unwrap();
+    let script = Script::default()
+        .on(&format!("GET {path}"), 200, json!({"items": null}))
+        .on(&format!("POST {path}"), 201, made);
+    let applied = generate(&script).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-x1", true));
     assert_eq!(
-        script.finish()[0].json()["metadata"]["labels"][ownership::RUN_LABEL],
+        script.finish()[1].json()["metadata"]["labels"][ownership::RUN_LABEL],
         "one.v2.0"
     );
 }
@@ -684,19 +706,12 @@ async fn a_resumed_run_finds_the_object_that_it_created() {
     let other = CrIdentity::from_label("other");
     let list = json!({"items": [item("job-a", &other), item("job-b", &identity)]});
     let script = Script::default().on(&format!("GET {path}"), 200, list);
-    let applied = generate(&script, true).await.unwrap();
+    let applied = generate(&script).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-b", false));
     assert_eq!(
         script.finish()[0].query["labelSelector"],
         "helm.sdk.operatorframework.io/run=one.v2.0"
     );
-
-    let made = json!({"metadata": {"name": "job-c", "uid": "u"}});
-    let script = Script::default()
-        .on(&format!("GET {path}"), 200, json!({"items": null}))
-        .on(&format!("POST {path}"), 201, made);
-    assert!(generate(&script, true).await.unwrap().created);
-    script.finish();
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::failure::{ApplyError, classify};
 use super::locate::{locate, of_kind};
 use super::ownership::{self, RUN_LABEL, placed};
 use super::prepare::prepare;
-use super::read::{self, ReadError};
+use super::read::{self, ReadError, unserved};
 use super::request::{self, Call};
 use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
@@ -42,10 +42,14 @@ pub(crate) async fn create_generated(
         .pointer("/metadata/generateName")
         .and_then(Value::as_str);
     let prefix = prefix.unwrap_or_default().to_owned();
+    let failed = |error| match unserved(cluster, &kind, &error) {
+        Some(unserved) => unserved.into(),
+        None => classify(&key, &object, error),
+    };
     let selector = format!("{RUN_LABEL}={run}");
     let namespace = key.namespace.as_deref();
-    let made = read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
-    let found = made.into_iter().find(|live| {
+    let made = read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await;
+    let found = made.map_err(failed)?.into_iter().find(|live| {
         live.generate_name.as_deref() == Some(&prefix)
             && live.deletion_timestamp.is_none()
             && ownership::cr_of(live) == Some(claimant.primary.identity())
@@ -70,7 +74,7 @@ pub(crate) async fn create_generated(
             let WriteResponse { metadata } = answer.decode()?;
             Ok(applied(&key, metadata, true, Vec::new(), merged))
         }
-        Err(error) => Err(classify(&key, &object, error)),
+        Err(error) => Err(failed(error)),
     }
 }
 

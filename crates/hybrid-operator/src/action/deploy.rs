@@ -154,14 +154,11 @@ pub(crate) async fn deploy(
             hooks::remove_interrupted(context, leftover).await?;
         }
         live.finish(&wanted, context);
-    } else if wait && !live.drifted().is_empty() {
-        // An object that was changed or removed since it was applied might never become ready.
-        let manifest = &stored.release.manifest;
-        let (manifest, _) = context.applied_objects(manifest, revision).await?;
-        let accepted = live.take_reapplicable();
-        let only = |key: &ObjectKey| accepted.contains(key);
-        let chosen = live.drifted_of(&manifest, context, &only);
-        repair::reapply(context, live, chosen).await?;
+    } else if wait
+        && !live.drifted().is_empty()
+        && let Some(kind) = reapply_drifted(context, live, &stored.release).await?
+    {
+        return check_deadline(context, live, stored, kind);
     }
     if wait {
         read_unwatched(context.cluster, live).await?;
@@ -195,6 +192,27 @@ pub(crate) async fn deploy(
         context.save(&mut previous).await?;
     }
     Ok(ActionProgress::Done)
+}
+
+/// Applies drifted objects again: an object that was changed or removed since it was applied might never become
+/// ready. Returns the kind that must be served before.
+async fn reapply_drifted(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    release: &Release,
+) -> Result<Option<String>, ActionError> {
+    let (manifest, _) = context
+        .applied_objects(&release.manifest, release.revision.0)
+        .await?;
+    let accepted = live.take_reapplicable();
+    let only = |key: &ObjectKey| accepted.contains(key);
+    let chosen = live.drifted_of(&manifest, context, &only);
+    match repair::reapply(context, live, chosen).await {
+        Ok(_) => Ok(None),
+        Err(error) => awaited_kind(context, &error, &manifest)
+            .map(Some)
+            .ok_or(error),
+    }
 }
 
 /// Returns that the action waits for `missing`, or a timeout error once the deadline has passed. The time of
@@ -421,7 +439,7 @@ impl PlannedApply<'_> {
         } = self;
         let _turn = context.cluster.turn(object.object()).await;
         let mut marks = context.marks(run.as_deref(), false);
-        marks.kept = kept;
+        marks.unowned |= kept;
         let mut body = object.object().clone();
         mark(&mut body, &marks, location.kind.scope);
         let request = Apply {

@@ -75,6 +75,9 @@ pub(crate) struct ActionContext<'a> {
     pub disable_hooks: bool,
     /// Whether the failure of a hook shows the last lines of its log.
     pub crash_logs: bool,
+    /// Whether the custom resource is being deleted in the foreground: garbage collection deletes what it owns,
+    /// also hooks that run.
+    pub foreground: bool,
     /// The current time.
     pub now: Timestamp,
 }
@@ -163,7 +166,7 @@ impl ActionContext<'_> {
             release_namespace: self.namespace,
             run,
             hook,
-            kept: false,
+            unowned: self.foreground,
         }
     }
 }

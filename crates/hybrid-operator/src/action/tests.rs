@@ -100,6 +100,7 @@ impl Fixture {
             timeout: Duration::from_mins(5),
             recreate: &self.recreate,
             disable_hooks: false,
+            foreground: false,
             crash_logs: true,
             now: self.now,
         }

@@ -56,8 +56,8 @@ pub(crate) struct Marks<'a> {
     pub run: Option<&'a str>,
     /// Whether the object is a hook. Helm leaves its own metadata off hooks.
     pub hook: bool,
-    /// Whether the object in the cluster is annotated with `helm.sh/resource-policy: keep`.
-    pub kept: bool,
+    /// Whether garbage collection must not delete the object: it gets no owner reference.
+    pub unowned: bool,
 }
 
 impl Marks<'_> {
@@ -79,7 +79,8 @@ impl Marks<'_> {
 ///
 /// A namespaced object without a namespace gets the namespace of the release.
 pub(crate) fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
-    let reference = if marks.kept || ObjectKey::of(object).is_some_and(|key| is_container(&key)) {
+    let reference = if marks.unowned || ObjectKey::of(object).is_some_and(|key| is_container(&key))
+    {
         Reference::Never
     } else {
         Reference::IfPossible
@@ -547,7 +548,7 @@ mod tests {
             release_namespace: "prod",
             run: None,
             hook: false,
-            kept: false,
+            unowned: false,
         };
         mark(&mut object, &marks, scope);
         object
@@ -657,7 +658,7 @@ mod tests {
             release_namespace: "prod",
             run: Some("r1"),
             hook: true,
-            kept: false,
+            unowned: false,
         };
         mark(&mut object, &marks, Scope::Namespaced);
         assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);

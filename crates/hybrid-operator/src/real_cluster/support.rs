@@ -77,7 +77,7 @@ impl Stage {
             release_namespace: &self.namespace,
             run: None,
             hook: false,
-            kept: false,
+            unowned: false,
         };
         mark(&mut object, &marks, scope);
         object

@@ -41,7 +41,7 @@ fn deployment() -> Value {
         release_namespace: "prod",
         run: None,
         hook: false,
-        kept: false,
+        unowned: false,
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object
@@ -661,7 +661,7 @@ fn generated() -> Value {
         release_namespace: "prod",
         run: Some("one.v2.0"),
         hook: true,
-        kept: false,
+        unowned: false,
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object

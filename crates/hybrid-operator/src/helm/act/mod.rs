@@ -306,8 +306,15 @@ pub(super) fn action_context<'a>(
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
         crash_logs: setup.watch.crash_logs,
+        foreground: is_deleted_in_foreground(&subject.object),
         now: subject.now,
     }
+}
+
+fn is_deleted_in_foreground(resource: &Value) -> bool {
+    let finalizers = resource.pointer("/metadata/finalizers");
+    let mut finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
+    finalizers.any(|finalizer| finalizer == "foregroundDeletion")
 }
 
 /// Returns which objects of the recorded release may be taken over: those of an adopted release, even

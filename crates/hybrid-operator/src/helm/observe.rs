@@ -130,9 +130,11 @@ pub(super) async fn complete(
     let desired = wanted.as_ref().ok();
     let latest = observation.history.last();
     let deployed = latest.map(|meta| meta.revision.0);
-    // Of a revision that is not deployed, it is not known what was sent and what was not.
+    // Of a revision that is not deployed, it is not known what was sent and what was not, nor if this process has
+    // begun a later one, whose record others have deleted.
     if latest.is_some_and(|latest| latest.status == ReleaseStatus::Deployed)
-        && (memory.live.revision != deployed || !memory.live.complete)
+        && (memory.live.revision < deployed
+            || memory.live.revision == deployed && !memory.live.complete)
     {
         let known = desired.map(|desired| (desired, objects));
         recognise(setup, access, subject, known, memory, deployed).await?;

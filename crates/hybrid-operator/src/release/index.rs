@@ -225,9 +225,12 @@ impl ReleaseIndex {
         OwnWrite { index, ids }
     }
 
-    /// Indexes a record that this process has written.
+    /// Indexes a record that this process has written, or read, unless it is being deleted by this process.
     pub(super) fn written(&self, meta: RecordMeta) {
         self.write(|inner| {
+            if inner.deleted.contains_key(&meta.uid) {
+                return;
+            }
             if let Some(held_back) = inner.in_progress.get_mut(&id_of(&meta)) {
                 let is_gone = |change: &RecordChange| change.gone && change.record.uid == meta.uid;
                 if held_back.as_ref().is_some_and(is_gone) {

@@ -139,7 +139,7 @@ pub(super) async fn continue_deployment(
         memory.withhold_record(&stored.release, context.subject);
     }
     let mut report = match ended {
-        Ok(ActionProgress::Done) => done(context, kind, &stored).await,
+        Ok(ActionProgress::Done) => done(context, kind, &stored).await?,
         Ok(ActionProgress::Waiting { why }) => Report::new(
             StepOutcome::Progressing {
                 why,
@@ -157,7 +157,11 @@ pub(super) async fn continue_deployment(
     Ok(report)
 }
 
-async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease) -> Report {
+async fn done(
+    context: &ActContext<'_>,
+    kind: ActionKind,
+    stored: &StoredRelease,
+) -> Result<Report, ActError> {
     Done {
         primary: &context.subject.primary,
         release: &stored.release.name,
@@ -171,9 +175,11 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
         details: Details::default(),
     }
     .log(kind.done());
+    // An earlier upgrade may have been cut off after it was deployed.
+    context.supersede().await?;
     context.prune_history().await;
     let deployed = Deployed::of(kind, stored);
-    if kind == ActionKind::Rollback {
+    let report = if kind == ActionKind::Rollback {
         let revision = stored.release.revision;
         let mut former = context.observation.history.iter().rev();
         let former = former.find(|meta| meta.revision < revision);
@@ -199,7 +205,8 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
         Report::new(StepOutcome::Deployed(deployed), Next::Now)
     } else {
         Report::settle(StepOutcome::Deployed(deployed))
-    }
+    };
+    Ok(report)
 }
 
 /// Returns whether an error that may be transient has come back so often that it is permanent.

@@ -178,7 +178,8 @@ impl ActContext<'_> {
 
     /// Completes an interrupted upgrade: marks all deployed records but the newest as superseded.
     pub(super) async fn supersede(&self) -> Result<(), ActError> {
-        let history = &self.observation.history;
+        let subject = self.subject;
+        let history = self.access.store.history(&subject.namespace, &subject.name);
         let deployed = history
             .iter()
             .filter(|meta| meta.status == Status::Deployed);

@@ -456,8 +456,13 @@ impl Status {
         }
     }
 
-    /// Reports that the release is not retried automatically.
+    /// Reports that the release is not retried automatically. A repair that has failed since then is not
+    /// the reason.
     pub(crate) fn stalled(&mut self, message: &str) {
+        if let Some(failure) = self.failure() {
+            let why = failure.message.clone();
+            self.irreconcilable(Reason::ReconcileError, why);
+        }
         self.set(
             ConditionType::Stalled,
             ConditionStatus::True,

@@ -99,8 +99,8 @@ pub(super) struct LiveObject {
     pub(super) since: Instant,
     /// Result of the last read, if the watch does not show it.
     pub(super) reading: Option<Reading>,
-    /// Whether the watch was synced at the last read.
-    pub(super) read_synced: bool,
+    /// The list of the watch after which it was last read; `None` if the watch was not synced then.
+    pub(super) read_after: Option<u64>,
 }
 
 /// The result of reading an object that its watch does not show.
@@ -193,7 +193,7 @@ impl LiveObject {
             guard,
             since: Instant::now(),
             reading: None,
-            read_synced: false,
+            read_after: None,
         }
     }
 
@@ -258,7 +258,8 @@ impl LiveObject {
     }
 
     fn reading(&self, synced: bool) -> Option<&Reading> {
-        self.reading.as_ref().filter(|_| self.read_synced == synced)
+        let list = synced.then(|| self.guard.lists());
+        self.reading.as_ref().filter(|_| self.read_after == list)
     }
 
     /// Returns whether the watch lists every object but not this one, which may be gone, and it has
@@ -522,12 +523,13 @@ impl Live {
         delays.min()
     }
 
-    /// Drops what was read while a watch was synced and is not any more, or the other way round. The
-    /// next time that the watch is in the former state, it would be out of date.
+    /// Drops what was read while a watch was synced and is not any more, or the other way round, or before it has
+    /// listed all objects again: it is out of date.
     pub(crate) fn drop_outdated_reads(&mut self) {
         for object in self.objects.values_mut() {
+            let is_synced = object.guard.state() == WatchState::Synced;
             if object.reading.is_some()
-                && object.read_synced != (object.guard.state() == WatchState::Synced)
+                && object.read_after != is_synced.then(|| object.guard.lists())
             {
                 object.reading = None;
             }
@@ -740,7 +742,7 @@ async fn read_all(
         };
         if let Some(object) = live.objects.get_mut(&key) {
             object.reading = Some(reading);
-            object.read_synced = synced;
+            object.read_after = synced.then(|| object.guard.lists());
         }
     }
     failed.map_or(Ok(()), Err)

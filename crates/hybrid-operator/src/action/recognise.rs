@@ -135,7 +135,7 @@ async fn look_up(
         guard,
         since: Instant::now(),
         reading,
-        read_synced: false,
+        read_after: None,
     };
     Lookup::Found(key, Box::new(seen))
 }

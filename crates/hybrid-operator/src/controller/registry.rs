@@ -128,6 +128,8 @@ struct SharedWatch {
     objects: RwLock<HashMap<ObjectName, DependentState>>,
     /// The highest resource version in any event.
     version: AtomicU64,
+    /// Number of lists that have ended.
+    lists: AtomicU64,
     /// Outcomes of Jobs and Pods that may be gone before anybody asks for them.
     outcomes: Arc<HookOutcomes>,
     /// Whether somebody read the watch while not every object was known, and must be notified once
@@ -219,6 +221,11 @@ impl WatchGuard {
     /// before it and is not known here is gone.
     pub(crate) fn version(&self) -> u64 {
         self.0.version.load(Ordering::SeqCst)
+    }
+
+    /// Returns how often the watch has listed all objects.
+    pub(crate) fn lists(&self) -> u64 {
+        self.0.lists.load(Ordering::SeqCst)
     }
 
     /// Returns namespace, name and state of the objects of a custom resource.
@@ -475,6 +482,7 @@ impl SharedWatch {
             state: watch::Sender::new(WatchState::Starting),
             objects: RwLock::default(),
             version: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
             outdated: Mutex::default(),
             outcomes: Arc::default(),
             read_early: AtomicBool::new(false),
@@ -547,6 +555,7 @@ impl SharedWatch {
 
     /// Applies a completed list. The first one is reported only if the watch was read before it.
     fn listed(&self, listing: PendingList, all: &mut bool, inner: &RegistryInner) {
+        self.lists.fetch_add(1, Ordering::SeqCst);
         let first = *self.state.borrow() == WatchState::Starting;
         let before = std::mem::replace(&mut *self.write(), listing.objects);
         lock(&self.outdated).clear();

@@ -312,6 +312,7 @@ impl Simulation {
         let mut best = finding.clone();
         let mut size = best.history.steps.len();
         while size > 0 {
+            let before = best.history.steps.len();
             let mut begin = 0;
             while begin < best.history.steps.len() {
                 let mut shorter = best.history.clone();
@@ -322,7 +323,10 @@ impl Simulation {
                     _ => begin += size,
                 }
             }
-            size /= 2;
+            // A step that was needed may not be any more.
+            if size > 1 || best.history.steps.len() == before {
+                size /= 2;
+            }
         }
         for index in 0..best.history.steps.len() {
             let mut calmer = best.history.clone();
@@ -352,9 +356,12 @@ async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
         tokio::time::sleep(WATCHED).await;
     }
     world.start()?;
+    let has_held = !world.held.is_empty();
     world.free().await?;
     world.restore().await?;
-    if world.network.has_forbidden() || world.network.has_denied() {
+    let is_job = |title: &String| title.starts_with("Job.batch ");
+    let has_lost = !world.lost.is_empty() || world.touched.iter().any(is_job);
+    if has_held || has_lost || world.network.has_forbidden() || world.network.has_denied() {
         world.rest(REST, LIMIT).await?;
         world.reset().await?;
     }

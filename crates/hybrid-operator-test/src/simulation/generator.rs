@@ -24,6 +24,7 @@ pub(super) struct Made {
 /// Draws a history. `made` has what the program makes for each custom resource.
 pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let mut random = fastrand::Rng::with_seed(seed);
+    let is_focused = random.bool();
     let users: Vec<User> = project
         .resources
         .iter()
@@ -32,13 +33,21 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
         .collect();
     let mut drawing = Drawing {
         main: random.usize(0..users.len().max(1)),
+        is_focused,
         random,
         project,
         users,
     };
     let mut steps = Vec::new();
+    if is_focused && drawing.random.u8(0..3) == 0 {
+        let version = drawing.version();
+        steps.push(Step {
+            after: After::Time(0),
+            action: Action::Deploy(version),
+        });
+    }
     for (index, user) in drawing.users.iter().enumerate() {
-        if index == drawing.main || drawing.random.u8(0..3) == 0 {
+        if index == drawing.main || !is_focused && drawing.random.u8(0..3) == 0 {
             let action = Action::Apply(user.object());
             steps.push(Step {
                 after: After::Time(0),
@@ -49,6 +58,7 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let count = drawing.random.usize(1..=MAX_STEPS);
     while steps.len() < count {
         match drawing.random.u8(0..16) {
+            _ if is_focused && drawing.random.u8(0..8) > 0 => steps.extend(drawing.change()),
             0..=7 => steps.extend(drawing.change()),
             8 => steps.extend(drawing.use_by_others()),
             9..=10 => steps.extend(drawing.disturbance()),
@@ -73,6 +83,8 @@ struct Drawing<'a> {
     users: Vec<User<'a>>,
     /// The user who does most.
     main: usize,
+    /// Whether one user changes one custom resource, and little else happens.
+    is_focused: bool,
 }
 
 /// Somebody who changes one custom resource.
@@ -90,16 +102,20 @@ struct User<'a> {
 
 impl<'a> User<'a> {
     fn new(custom: &'a Custom, made: &'a Made, random: &mut fastrand::Rng) -> Self {
-        let mut varying: Vec<usize> = (0..custom.fields.len()).collect();
-        random.shuffle(&mut varying);
-        varying.truncate(random.usize(1..=3));
+        // A field with more values varies more often.
+        let values = custom.variations().map(|(field, ..)| field);
+        let values: Vec<usize> = values.collect();
+        let count = random.usize(1..=3);
+        let varying = random.choose_multiple(values, count);
+        let annotation = (random.u8(0..6) == 0 && !custom.annotations.is_empty())
+            .then(|| random.usize(0..custom.annotations.len()));
         Self {
             custom,
             made,
             choice: vec![0; custom.fields.len()],
             former: vec![0; custom.fields.len()],
             varying,
-            annotation: None,
+            annotation,
         }
     }
 
@@ -121,9 +137,14 @@ impl<'a> User<'a> {
 
     /// Returns the objects that the program makes for the present choice.
     fn targets(&self) -> Vec<&'a Named> {
-        let added = self.choice.iter().copied().enumerate();
-        let added = added.filter_map(|chosen| self.made.by_value.get(&chosen));
-        self.made.always.iter().chain(added.flatten()).collect()
+        self.made.always.iter().chain(self.added()).collect()
+    }
+
+    /// Returns those of them that the present values add.
+    fn added(&self) -> impl Iterator<Item = &'a Named> {
+        let chosen = self.choice.iter().copied().enumerate();
+        let added = chosen.filter_map(|chosen| self.made.by_value.get(&chosen));
+        added.flatten()
     }
 
     /// Returns the field, and its value, that makes the namespace or the definition in which an object is.
@@ -166,15 +187,15 @@ impl Drawing<'_> {
         }
     }
 
-    /// Draws a time after a few requests more often than one after many.
+    /// Draws a time during a change, most often one of its first requests.
     fn during(&mut self) -> After {
-        let requests = self.random.u32(0..30);
-        After::Requests(requests.min(self.random.u32(0..30)))
+        let requests = if self.random.bool() { 8 } else { 30 };
+        After::Requests(self.random.u32(0..requests))
     }
 
     /// Draws somebody.
     fn user(&mut self) -> usize {
-        if self.random.bool() {
+        if self.is_focused || self.random.bool() {
             return self.main;
         }
         self.random.usize(0..self.users.len().max(1))
@@ -198,8 +219,19 @@ impl Drawing<'_> {
     }
 
     fn target_of(&mut self, user: usize) -> Option<Named> {
-        let targets = self.users.get(user)?.targets();
+        let user = self.users.get(user)?;
+        let added: Vec<&Named> = user.added().collect();
+        let targets = if added.is_empty() || self.random.bool() {
+            user.targets()
+        } else {
+            added
+        };
         self.random.choice(targets).cloned()
+    }
+
+    /// Draws a version of the program.
+    fn version(&mut self) -> usize {
+        self.random.usize(0..self.project.versions.len().max(1))
     }
 
     /// Returns the object of which an autoscaler of a release sets the number of replicas.
@@ -233,9 +265,13 @@ impl Drawing<'_> {
         let user = self.user();
         let mut steps = Vec::new();
         let mut after = After::Rest;
-        if self.random.u8(0..4) == 0 {
-            steps.push(step(after, self.fault()));
-            after = After::Time(0);
+        match self.random.u8(0..8) {
+            0..=1 => {
+                steps.push(step(after, self.fault()));
+                after = After::Time(0);
+            }
+            2 => after = self.during(),
+            _ => {}
         }
         steps.push(step(after, Action::Apply(self.wish(user, true))));
         if self.random.bool()
@@ -265,7 +301,7 @@ impl Drawing<'_> {
     fn event(&mut self, user: usize) -> Action {
         let which = self.random.u64(..);
         let target = self.target_of(user);
-        match (self.random.u8(0..12), target) {
+        match (self.random.u8(0..13), target) {
             (0..=1, _) => Action::Kill,
             (2..=3, _) => Action::Crash,
             (4..=7, _) => self.change_or_end(user),
@@ -275,6 +311,7 @@ impl Drawing<'_> {
                 Some(record) => Action::Delete(record, self.propagation()),
                 None => Action::Wait,
             },
+            (11, _) => Action::Deploy(self.version()),
             _ => self.action(),
         }
     }
@@ -381,9 +418,7 @@ impl Drawing<'_> {
             (64..=71, _) => Action::Kill,
             (72..=73, _) => Action::Restart,
             (74..=75, _) => Action::Crash,
-            (76..=80, _) if self.project.versions.len() > 1 => {
-                Action::Deploy(self.random.usize(0..self.project.versions.len()))
-            }
+            (76..=80, _) if self.project.versions.len() > 1 => Action::Deploy(self.version()),
             (81..=83, _) => Action::Partition(self.random.u64(0..60_000)),
             (84..=94, _) => self.fault(),
             (95..=96, _) => Action::CutWatches,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::history::{Action, After, Named, Propagation, Step};
 use super::people::{REPLICAS, autoscaler_of, uid};
-use super::permitted::Case;
+use super::permitted::{Case, is_of_undeployed};
 use super::project::Project;
 use super::snapshot::{Difference, Places, Snapshot, title, title_of};
 use super::time::Time;
@@ -162,7 +162,7 @@ impl Oracle {
         let live = world.snapshot();
         let objects = world.server.objects();
         let without = self.without(world.version())?;
-        let mut found = changed_numbers(world, &objects);
+        let mut found = changed_numbers(world, &live, &objects);
         let mut rest = live.clone();
         // What is there in any case, and what people have made.
         let given = without.snapshot.clone();
@@ -288,8 +288,9 @@ impl Fresh {
     }
 }
 
-/// Returns where a number that an autoscaler has set is not there, although both objects are.
-fn changed_numbers(world: &World, objects: &[Value]) -> Vec<Difference> {
+/// Returns where a number that an autoscaler has set is not there, although both objects are. The autoscaler
+/// may be left of an attempt if no revision is deployed.
+fn changed_numbers(world: &World, snapshot: &Snapshot, objects: &[Value]) -> Vec<Difference> {
     let mut found = Vec::new();
     for (named, (uids, replicas)) in &world.scaled {
         let live = objects.iter().find(|object| Named::of(object) == *named);
@@ -298,6 +299,9 @@ fn changed_numbers(world: &World, objects: &[Value]) -> Vec<Difference> {
             continue;
         };
         let (expected, number) = (json!(replicas), live.pointer(REPLICAS));
+        if is_of_undeployed(snapshot, autoscaler) {
+            continue;
+        }
         if [uid(live), uid(autoscaler)] == *uids && number != Some(&expected) {
             let title = title_of(named);
             found.push(Difference::of(&title, REPLICAS, Some(&expected), number));

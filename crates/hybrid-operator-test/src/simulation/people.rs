@@ -65,15 +65,25 @@ impl World {
         Ok(())
     }
 
-    /// Asks for another attempt where conditions recommend it: what was forbidden when it failed is not any more.
+    /// Does what conditions recommend: asks for another attempt, as what failed it has ended, and deletes the Jobs
+    /// of former hooks that are in its way.
     pub(super) async fn reset(&mut self) -> anyhow::Result<()> {
         let customs = self.customs();
         for custom in self.server.objects() {
             let conditions = custom.pointer("/status/conditions");
-            let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-            let is_stalled = |condition: &Value| condition.get("type") == Some(&json!("Stalled"));
+            let conditions = conditions.and_then(Value::as_array);
+            let message = |type_: &str| {
+                let mut conditions = conditions.into_iter().flatten();
+                let found =
+                    conditions.find(|condition| condition.get("type") == Some(&json!(type_)));
+                found.and_then(|found| found.get("message")?.as_str())
+            };
             let named = Named::of(&custom);
-            if customs.contains(&named.kind) && conditions.any(is_stalled) {
+            if customs.contains(&named.kind) && message("Stalled").is_some() {
+                if let Some(job) = message("ReleaseFailed").and_then(job_to_delete) {
+                    self.delete(&job, Propagation::Background).await?;
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
                 self.replace(&named, |live| {
                     let mut changed = live.clone();
                     merge(
@@ -353,6 +363,19 @@ impl World {
         .await?;
         Ok(())
     }
+}
+
+/// Returns the Job that a message asks to delete.
+fn job_to_delete(message: &str) -> Option<Named> {
+    let (before, _) = message.split_once(" already exists; delete it")?;
+    let (_, job) = before.rsplit_once("Job.batch ")?;
+    let (namespace, name) = job.split_once('/')?;
+    Some(Named {
+        api_version: "batch/v1".to_owned(),
+        kind: "Job".to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
 /// Returns the autoscaler of an object.

@@ -78,10 +78,10 @@ impl Permitted {
                 "A pending record that `helm` writes during the uninstall of its release stays."
             }
             Self::Undeployed => {
-                "Until a revision is deployed, the objects and the records of all attempts stay."
+                "Until a revision is deployed, the finalizer, the objects and the records of all attempts stay."
             }
             Self::LostRecord => {
-                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, or cannot be, all that only this revision had."
+                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too."
             }
         }
     }
@@ -170,7 +170,7 @@ impl Permitted {
                     && statuses.is_some_and(|statuses| statuses.keys().all(is_pending))
             }
             Self::Undeployed => is_of_attempt(case, difference),
-            Self::LostRecord => is_of_lost_record(world, difference),
+            Self::LostRecord => is_of_lost_record(case, difference),
         }
     }
 }
@@ -185,14 +185,17 @@ fn is_finalizer(difference: &Difference) -> bool {
 fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
     let title = &difference.object;
     if is_finalizer(difference) {
-        let name = title.rsplit_once('/').map_or("", |(_, name)| name);
-        let mut releases = case.live.objects.keys();
-        return releases.any(|release| {
-            release
-                .rsplit_once('/')
-                .is_some_and(|(_, other)| other == name)
-                && is_undeployed(case.live, release)
-        });
+        let name = title.rsplit_once('/').map(|(_, name)| name);
+        let of_name = |release: &&String| {
+            let other = release.rsplit_once('/').map(|(_, other)| other);
+            release.starts_with("Release ") && other == name
+        };
+        let mut releases = case.live.objects.keys().filter(of_name);
+        return match releases.next() {
+            Some(release) => is_undeployed(case.live, release),
+            // It is added before the first record is written.
+            None => case.world.has_interrupted,
+        };
     }
     let release = match release_of(difference.found.as_ref()) {
         Some((namespace, name)) => format!("Release {namespace}/{name}"),
@@ -202,7 +205,8 @@ fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
 }
 
 /// Returns whether something is an object whose record people have deleted, or the finalizer of the custom resource.
-fn is_of_lost_record(world: &World, difference: &Difference) -> bool {
+fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
+    let world = case.world;
     if is_finalizer(difference) {
         let name = difference.object.rsplit_once('/').map(|(_, name)| name);
         return world
@@ -212,14 +216,27 @@ fn is_of_lost_record(world: &World, difference: &Difference) -> bool {
     }
     let found = difference.found.as_ref();
     let was_replaced = release_of(found).and_then(|release| world.lost.get(&release));
+    if !is_left(difference) {
+        let release = release_of(case.live.objects.get(&difference.object));
+        let was_replaced = release.and_then(|release| world.lost.get(&release));
+        return world.has_restarted() && was_replaced == Some(&true);
+    }
     let is_generated =
         || found.is_some_and(|found| found.pointer("/metadata/generateName").is_some());
-    is_left(difference) && was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
+    was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
 }
 
 /// Returns whether an object is there that the fresh install does not have.
 fn is_left(difference: &Difference) -> bool {
     difference.expected.is_none() && difference.path.is_empty()
+}
+
+/// Returns whether an object belongs to a release of which no revision is deployed.
+pub(super) fn is_of_undeployed(live: &Snapshot, object: &Value) -> bool {
+    let release = release_of(Some(object));
+    release.is_some_and(|(namespace, name)| {
+        is_undeployed(live, &format!("Release {namespace}/{name}"))
+    })
 }
 
 /// Returns whether no revision of a release is deployed.

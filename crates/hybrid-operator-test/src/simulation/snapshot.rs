@@ -307,6 +307,13 @@ fn by_type(conditions: &Value, current: &impl Fn(&mut Value)) -> Value {
         }
         reduced.insert(text(&condition, "/type").to_owned(), condition);
     }
+    let failed = reduced.get("ReleaseFailed");
+    if failed.is_some_and(|failed| text(failed, "/status") == "True")
+        && let Some(deployed) = reduced.get_mut("Deployed").and_then(Value::as_object_mut)
+    {
+        // The generation of the revision that runs, whose values may be the present ones.
+        deployed.remove("observedGeneration");
+    }
     Value::Object(reduced)
 }
 

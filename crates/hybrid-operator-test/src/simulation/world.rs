@@ -161,6 +161,11 @@ impl World {
         self.version
     }
 
+    /// Returns whether a process of the program has been followed by another one.
+    pub(super) fn has_restarted(&self) -> bool {
+        self.started > self.replicas
+    }
+
     /// Returns whether a process of the program runs.
     pub(super) fn runs(&self) -> bool {
         !self.running.is_empty()

@@ -49,6 +49,43 @@ async fn operator(process: Process) -> Result<(), BoxError> {
     Ok(manager.run_until(process.stop).await?)
 }
 
+/// The values of the charts that vary.
+fn fields() -> Vec<Field> {
+    vec![
+        Field::new("text", [Value::Null, json!("b"), json!("c")]),
+        Field::new("replicas", [Value::Null, json!(3)]),
+        Field::new("autoscaler", [Value::Null, json!("v2")]),
+        Field::new("account", [Value::Null, json!("hook"), json!("none")]),
+        Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
+        Field::new("space", [Value::Null, json!(true)]),
+        Field::new(
+            "definition",
+            [
+                Value::Null,
+                json!("alone"),
+                json!("v1"),
+                json!("v2"),
+                json!("v3"),
+                json!("generated"),
+            ],
+        ),
+        Field::new("generated", [Value::Null, json!("plain"), json!("kept")]),
+        Field::new(
+            "task",
+            [
+                Value::Null,
+                json!("always"),
+                json!("once"),
+                json!("after"),
+                json!("delete"),
+            ],
+        ),
+        Field::new("kept", [Value::Null, json!(true)]),
+        Field::new("list", [Value::Null, json!(true)]),
+        Field::new("valid", [Value::Null, json!(false), json!("fails")]),
+    ]
+}
+
 fn project() -> Project {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation");
     let definition = |kind: &str, scope: &str| {
@@ -73,40 +110,8 @@ fn project() -> Project {
     };
     let namespace =
         |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let fields = [
-        Field::new("text", [Value::Null, json!("b"), json!("c")]),
-        Field::new("replicas", [Value::Null, json!(3)]),
-        Field::new("autoscaler", [Value::Null, json!("v2")]),
-        Field::new("account", [Value::Null, json!("hook"), json!("none")]),
-        Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
-        Field::new("space", [Value::Null, json!(true)]),
-        Field::new(
-            "definition",
-            [
-                Value::Null,
-                json!("alone"),
-                json!("v1"),
-                json!("v2"),
-                json!("generated"),
-            ],
-        ),
-        Field::new("generated", [Value::Null, json!("plain"), json!("kept")]),
-        Field::new(
-            "task",
-            [
-                Value::Null,
-                json!("always"),
-                json!("once"),
-                json!("after"),
-                json!("delete"),
-            ],
-        ),
-        Field::new("kept", [Value::Null, json!(true)]),
-        Field::new("list", [Value::Null, json!(true)]),
-        Field::new("valid", [Value::Null, json!(false), json!("fails")]),
-    ];
     let custom = |kind: &str, namespace: &str, name: &str| Custom {
-        fields: fields.to_vec(),
+        fields: fields(),
         annotations: [("upgrade-force", "true"), ("reconcile-period", "0s")]
             .map(|(name, value)| {
                 let name = format!("helm.sdk.operatorframework.io/{name}");

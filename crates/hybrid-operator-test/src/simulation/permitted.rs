@@ -197,11 +197,9 @@ fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
             None => case.world.has_interrupted,
         };
     }
-    let release = match release_of(difference.found.as_ref()) {
-        Some((namespace, name)) => format!("Release {namespace}/{name}"),
-        None => title.clone(),
-    };
-    is_left(difference) && is_undeployed(case.live, &release)
+    let found = difference.found.as_ref();
+    let is_its_object = found.is_some_and(|object| is_of_undeployed(case.live, object));
+    is_left(difference) && (is_its_object || is_undeployed(case.live, title))
 }
 
 /// Returns whether something is an object whose record people have deleted, or the finalizer of the custom resource.
@@ -214,16 +212,21 @@ fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
             .keys()
             .any(|(_, lost)| name == Some(lost.as_str()));
     }
-    let found = difference.found.as_ref();
-    let was_replaced = release_of(found).and_then(|release| world.lost.get(&release));
-    if !is_left(difference) {
-        let release = release_of(case.live.objects.get(&difference.object));
-        let was_replaced = release.and_then(|release| world.lost.get(&release));
-        return world.has_restarted() && was_replaced == Some(&true);
-    }
+    let object = if is_left(difference) {
+        difference.found.as_ref()
+    } else {
+        case.live.objects.get(&difference.object)
+    };
+    let Some(was_replaced) = release_of(object).and_then(|release| world.lost.get(&release)) else {
+        return false;
+    };
     let is_generated =
-        || found.is_some_and(|found| found.pointer("/metadata/generateName").is_some());
-    was_replaced.is_some_and(|was_replaced| *was_replaced || is_generated())
+        object.is_some_and(|object| object.pointer("/metadata/generateName").is_some());
+    if is_left(difference) {
+        *was_replaced || is_generated
+    } else {
+        *was_replaced && world.has_restarted()
+    }
 }
 
 /// Returns whether an object is there that the fresh install does not have.

@@ -693,8 +693,9 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
 /// Returns the first transient failure. All other objects have been read. Of those that failed, the
 /// state is unknown, or missing if they were missing before.
 pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
-    let unwatched = live.unwatched().into_iter().map(|(key, _)| key).collect();
-    read_all(cluster, live, unwatched, false).await
+    let unwatched = live.unwatched().into_iter().map(|(key, _)| (key, None));
+    let unwatched = unwatched.collect();
+    read_all(cluster, live, unwatched).await
 }
 
 /// Reads the objects that their watches have not shown for [`UNSEEN`], once.
@@ -706,25 +707,25 @@ pub(crate) async fn read_unseen(cluster: &Cluster, live: &mut Live) -> Result<()
         .objects
         .iter()
         .filter(|(key, object)| object.since.elapsed() >= UNSEEN && object.is_unseen(key));
-    let unseen = unseen.map(|(key, _)| key.clone()).collect();
-    read_all(cluster, live, unseen, true).await
+    let unseen = unseen.map(|(key, object)| (key.clone(), Some(object.guard.lists())));
+    let unseen = unseen.collect();
+    read_all(cluster, live, unseen).await
 }
 
-/// Reads objects. `synced` tells the state of their watches.
+/// Reads objects, each after this list of its watch.
 async fn read_all(
     cluster: &Cluster,
     live: &mut Live,
-    keys: Vec<ObjectKey>,
-    synced: bool,
+    keys: Vec<(ObjectKey, Option<u64>)>,
 ) -> Result<(), ReadError> {
     let mut readings = futures::stream::iter(keys)
-        .map(|key| async move {
+        .map(|(key, list)| async move {
             let reading = read_one(cluster, &key).await;
-            (key, reading)
+            (key, list, reading)
         })
         .buffer_unordered(READS_AT_ONCE);
     let mut failed = None;
-    while let Some((key, reading)) = readings.next().await {
+    while let Some((key, list, reading)) = readings.next().await {
         let reading = match reading {
             Ok(reading) => reading,
             Err(error) if error.is_transient() => {
@@ -742,7 +743,7 @@ async fn read_all(
         };
         if let Some(object) = live.objects.get_mut(&key) {
             object.reading = Some(reading);
-            object.read_after = synced.then(|| object.guard.lists());
+            object.read_after = list;
         }
     }
     failed.map_or(Ok(()), Err)

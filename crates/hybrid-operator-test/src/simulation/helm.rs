@@ -16,6 +16,9 @@ use super::permitted::is_kept;
 use super::snapshot::{RECORD, RECORDS};
 use super::world::World;
 
+/// Label of a record, and of an object of a hook, that names the custom resource.
+pub(super) const CUSTOM: &str = "helm.sdk.operatorframework.io/cr";
+
 impl World {
     /// Runs a command on the release of a custom resource.
     pub(super) async fn helm(&mut self, custom: &Named, command: Helm) -> anyhow::Result<()> {
@@ -67,7 +70,7 @@ impl World {
             name: release.to_owned(),
             ..secret.clone()
         };
-        let mut records = self.records(&named).into_iter();
+        let records = self.records(&named);
         let fails = |custom: &Value| {
             let conditions = custom.pointer("/status/conditions");
             let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
@@ -80,9 +83,45 @@ impl World {
         let is_replaced = !self.is_at_rest
             || !self.runs()
             || self.server.objects().iter().any(fails)
-            || records.any(|record| label(&record, "status").starts_with("pending"));
+            || (records.iter()).any(|record| label(record, "status").starts_with("pending"));
+        let custom = records.iter().map(|record| label(record, CUSTOM));
+        self.lost_hooks.extend(custom.map(ToOwned::to_owned));
         let lost = self.lost.entry((named.namespace, named.name));
         *lost.or_default() |= is_replaced;
+    }
+
+    /// Remembers what the program cannot know of the release of a custom resource that people delete.
+    pub(super) fn note_deletion(&mut self, custom: &Named, propagation: Propagation) {
+        let objects = self.server.objects();
+        let is_deleted = |object: &Value| {
+            let deleted = object.pointer("/metadata/deletionTimestamp");
+            deleted.is_some() && Named::of(object) == *custom
+        };
+        if propagation == Propagation::Foreground && objects.iter().any(is_deleted) {
+            self.hurried.insert(custom.namespace.clone());
+        }
+        let is_of = |namespace: &str, name: &str| {
+            name == custom.name && (custom.namespace.is_empty() || namespace == custom.namespace)
+        };
+        let mut records = objects.iter().filter(|object| {
+            object.get("type") == Some(&json!(RECORD))
+                && is_of(&Named::of(object).namespace, label(object, "name"))
+        });
+        let is_first = |record: &Value| revision(record) == 1;
+        match records.clone().next() {
+            Some(record) if !records.any(is_first) => {
+                self.lost_hooks.insert(label(record, CUSTOM).to_owned());
+            }
+            Some(_) => {}
+            None => {
+                let mut lost = self.lost.iter_mut();
+                if let Some((_, is_replaced)) =
+                    lost.find(|((namespace, name), _)| is_of(namespace, name))
+                {
+                    *is_replaced = true;
+                }
+            }
+        }
     }
 
     /// Returns the records of a release by their revisions.

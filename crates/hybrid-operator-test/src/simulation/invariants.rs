@@ -107,10 +107,13 @@ fn hooks_run_once(world: &World) -> anyhow::Result<()> {
         let namespace = format!("Namespace /{}", job.namespace);
         let mut lost = world.lost.keys();
         let is_lost = lost.any(|(namespace, _)| *namespace == job.namespace);
+        let is_hurried = ["", &job.namespace]
+            .iter()
+            .any(|namespace| world.hurried.contains(*namespace));
         let is_touched = [&title, &namespace]
             .iter()
             .any(|title| world.touched.contains(*title));
-        if !is_lost && !is_touched {
+        if !is_lost && !is_hurried && !is_touched {
             bail!("{title}, which is a hook, was created twice in one run");
         }
     }

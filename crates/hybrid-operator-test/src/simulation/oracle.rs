@@ -162,7 +162,7 @@ impl Oracle {
         let live = world.snapshot();
         let objects = world.server.objects();
         let without = self.without(world.version())?;
-        let mut found = changed_numbers(world, &live, &objects);
+        let mut found = self.changed_numbers(world, &live, &objects)?;
         let mut rest = live.clone();
         // What is there in any case, and what people have made.
         let given = without.snapshot.clone();
@@ -258,6 +258,47 @@ impl Oracle {
         Ok(chains)
     }
 
+    /// Returns where a number that an autoscaler has set is not there, although both objects are. The autoscaler
+    /// may be left of an attempt if no revision is deployed, and of one that an attempt without it has followed.
+    fn changed_numbers(
+        &self,
+        world: &World,
+        snapshot: &Snapshot,
+        objects: &[Value],
+    ) -> anyhow::Result<Vec<Difference>> {
+        let mut found = Vec::new();
+        for (named, scaled) in &world.scaled {
+            let live = objects.iter().find(|object| Named::of(object) == *named);
+            let autoscaler = autoscaler_of(objects, named);
+            let Some((live, autoscaler)) = live.zip(autoscaler) else {
+                continue;
+            };
+            let (expected, number) = (json!(scaled.replicas), live.pointer(REPLICAS));
+            if [uid(live), uid(autoscaler)] == scaled.uids
+                && number != Some(&expected)
+                && !is_of_undeployed(snapshot, autoscaler)
+                && !self.loses_autoscaler(named, &scaled.later)?
+            {
+                let title = title_of(named);
+                found.push(Difference::of(&title, REPLICAS, Some(&expected), number));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether an object has no autoscaler in one of these states.
+    fn loses_autoscaler(&self, named: &Named, states: &Chain) -> anyhow::Result<bool> {
+        for state in states {
+            let fresh = self.fresh(&vec![state.clone()])?;
+            let objects = &fresh.snapshot.objects;
+            let is_scaled = autoscaler_of(objects.values(), named).is_some();
+            if objects.contains_key(&title_of(named)) && !is_scaled {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns where the result of another install differs.
     fn random(&self, fresh: &Fresh, chain: &Chain) -> anyhow::Result<Places> {
         let mut random = fresh.random.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,28 +327,6 @@ impl Fresh {
         let mut titles = self.snapshot.objects.keys();
         titles.any(|title| title.starts_with("Release ")) && self.snapshot.is_deployed()
     }
-}
-
-/// Returns where a number that an autoscaler has set is not there, although both objects are. The autoscaler
-/// may be left of an attempt if no revision is deployed.
-fn changed_numbers(world: &World, snapshot: &Snapshot, objects: &[Value]) -> Vec<Difference> {
-    let mut found = Vec::new();
-    for (named, (uids, replicas)) in &world.scaled {
-        let live = objects.iter().find(|object| Named::of(object) == *named);
-        let autoscaler = autoscaler_of(objects, named);
-        let Some((live, autoscaler)) = live.zip(autoscaler) else {
-            continue;
-        };
-        let (expected, number) = (json!(replicas), live.pointer(REPLICAS));
-        if is_of_undeployed(snapshot, autoscaler) {
-            continue;
-        }
-        if [uid(live), uid(autoscaler)] == *uids && number != Some(&expected) {
-            let title = title_of(named);
-            found.push(Difference::of(&title, REPLICAS, Some(&expected), number));
-        }
-    }
-    found
 }
 
 /// Returns whether people can know the name of an object, and the cluster itself does not make it.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
 use super::snapshot::{RECORD, title, title_of};
-use super::world::World;
+use super::world::{Scaled, World};
 
 /// Time within which the finalizers of a custom resource that was replaced are back.
 const FINALIZED_WITHIN: Duration = Duration::from_mins(5);
@@ -175,8 +175,12 @@ impl World {
         if code == 200
             && let Some(autoscaler) = autoscaler
         {
-            let uids = [uid(&answer), uid(autoscaler)];
-            self.scaled.insert(named.clone(), (uids, replicas));
+            let scaled = Scaled {
+                uids: [uid(&answer), uid(autoscaler)],
+                replicas,
+                later: Vec::new(),
+            };
+            self.scaled.insert(named.clone(), scaled);
         }
         Ok(())
     }
@@ -288,8 +292,12 @@ impl World {
             return;
         }
         let spec = object.get("spec").cloned().unwrap_or_default();
-        let state = (self.version(), spec);
-        self.past.entry(title(object)).or_default().push(state);
+        let version = self.version();
+        let past = self.past.entry(title(object)).or_default();
+        past.push((version, spec));
+        for scaled in self.scaled.values_mut() {
+            scaled.later.push((version, object.clone()));
+        }
     }
 
     pub(super) async fn delete(
@@ -299,6 +307,8 @@ impl World {
     ) -> anyhow::Result<()> {
         if named.kind == "Secret" {
             self.note_lost_record(named);
+        } else if self.customs().contains(&named.kind) {
+            self.note_deletion(named, propagation);
         }
         let mut others = std::mem::take(&mut self.others);
         others.retain(|_, (object, _)| {

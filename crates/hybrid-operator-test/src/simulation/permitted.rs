@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::helm::CUSTOM;
 use super::history::Named;
 use super::people::{REPLICAS, autoscaler_of, collect_leaves, is_key};
 use super::snapshot::{Difference, Snapshot};
@@ -63,9 +64,11 @@ impl Permitted {
             Self::ContentOfOthers => {
                 "A namespace or a definition with objects of others in it, or with objects that may not be listed, outlives its release, and a condition says so."
             }
-            Self::Kept => "An object with `helm.sh/resource-policy: keep` outlives its release.",
+            Self::Kept => {
+                "An object with `helm.sh/resource-policy: keep` outlives its release, and is not made by a state that has failed before."
+            }
             Self::LeftAndDeleted => {
-                "A condition that names an object that was left stays until the next revision, also if people delete the object."
+                "A condition that names an object that was left stays until the next revision, also if people delete the object, and does not come back with a state that has failed before."
             }
             Self::MadeByCluster => {
                 "What the cluster makes for a namespace or a definition stays as long as it does."
@@ -73,7 +76,9 @@ impl Permitted {
             Self::Addition => {
                 "A field that others have set, and that the chart does not set, stays."
             }
-            Self::Autoscaler => "The number of replicas is left to an autoscaler.",
+            Self::Autoscaler => {
+                "The number of replicas is left to an autoscaler, as long as no state without it is tried."
+            }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
             }
@@ -81,7 +86,7 @@ impl Permitted {
                 "Until a revision is deployed, the finalizer, the objects and the records of all attempts stay."
             }
             Self::LostRecord => {
-                "If others delete the record of a revision, the objects stay whose names were generated for it, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too."
+                "If others delete the record of a revision, the objects stay whose names were generated for it and those of its hooks, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too. Objects of its hooks also stay once the limit of the history has removed the record."
             }
         }
     }
@@ -110,6 +115,13 @@ impl Permitted {
                     && live.any(|title| holds_others(world, title))
             }
             Self::Kept if is_left => found.as_ref().is_some_and(is_kept),
+            Self::Kept if path.is_empty() && found.is_none() => {
+                let custom = expected
+                    .as_ref()
+                    .filter(|object| is_kept(object))
+                    .map(custom_of);
+                custom.is_some_and(|custom| is_back(case, &custom))
+            }
             Self::Kept => {
                 let mut live = case.live.objects.iter();
                 says_that_something_is_left(difference)
@@ -126,7 +138,9 @@ impl Permitted {
                     let words = format!("{title} is not deleted: ");
                     is_gone && message.is_some_and(|message| message.contains(&words))
                 };
-                says_that_something_is_left(difference) && world.touched.iter().any(is_told)
+                let is_left = says_that_something_is_left(difference);
+                is_left && world.touched.iter().any(is_told)
+                    || found.is_none() && says_left(expected.as_ref(), path) && is_back(case, title)
             }
             Self::MadeByCluster => {
                 let mut live = case.live.objects.iter();
@@ -207,16 +221,18 @@ fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
     let world = case.world;
     if is_finalizer(difference) {
         let name = difference.object.rsplit_once('/').map(|(_, name)| name);
-        return world
-            .lost
-            .keys()
-            .any(|(_, lost)| name == Some(lost.as_str()));
+        let mut lost = world.lost.keys();
+        return lost.any(|(_, lost)| name == Some(lost.as_str()));
     }
     let object = if is_left(difference) {
         difference.found.as_ref()
     } else {
         case.live.objects.get(&difference.object)
     };
+    if is_left(difference) && object.is_some_and(|object| is_hook(object) && is_lost(world, object))
+    {
+        return true;
+    }
     let Some(was_replaced) = release_of(object).and_then(|release| world.lost.get(&release)) else {
         return false;
     };
@@ -227,6 +243,15 @@ fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
     } else {
         *was_replaced && world.has_restarted()
     }
+}
+
+/// Returns whether a record is gone of the release that an object of a hook belongs to.
+fn is_lost(world: &World, object: &Value) -> bool {
+    let custom = object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(CUSTOM));
+    let custom = custom.and_then(Value::as_str);
+    custom.is_some_and(|custom| world.lost_hooks.contains(custom))
 }
 
 /// Returns whether an object is there that the fresh install does not have.
@@ -251,9 +276,32 @@ fn is_undeployed(live: &Snapshot, release: &str) -> bool {
 
 /// Returns whether a difference is a condition that names objects that were not deleted.
 fn says_that_something_is_left(difference: &Difference) -> bool {
-    let found = difference.found.as_ref();
-    difference.path == "/status/conditions/NotAsRendered"
-        && found.and_then(|found| found.get("reason")) == Some(&json!("ObjectLeft"))
+    says_left(difference.found.as_ref(), &difference.path)
+}
+
+/// Returns whether the condition at a path names objects that were not deleted.
+fn says_left(condition: Option<&Value>, path: &str) -> bool {
+    path == "/status/conditions/NotAsRendered"
+        && condition.and_then(|condition| condition.get("reason")) == Some(&json!("ObjectLeft"))
+}
+
+/// Returns the title of the custom resource of an object.
+fn custom_of(object: &Value) -> String {
+    let annotation = |name: &str| {
+        let path = format!("/metadata/annotations/operator-sdk~1primary-resource{name}");
+        let text = object.pointer(&path).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    format!("{} {}", annotation("-type"), annotation(""))
+}
+
+/// Returns whether the last state of a custom resource fails, and was there before.
+fn is_back(case: &Case<'_>, custom: &str) -> bool {
+    let past = case.world.past.get(custom);
+    let last = past.and_then(|past| past.split_last());
+    let fresh = case.fresh.objects.get(custom);
+    let stalled = fresh.and_then(|fresh| fresh.pointer("/status/conditions/Stalled"));
+    stalled.is_some() && last.is_some_and(|(last, before)| before.contains(last))
 }
 
 /// Returns namespace and name of the release that an object belongs to.

@@ -76,18 +76,31 @@ pub(super) struct World {
     /// Objects beside custom resources that people have created and deleted.
     pub(super) former_others: Vec<Named>,
     /// Releases of which people have deleted a record, by namespace and name, and whether a revision was being
-    /// replaced then.
+    /// replaced then, or could not be.
     pub(super) lost: BTreeMap<(String, String), bool>,
+    /// Labels of the custom resources of releases of which a record is gone.
+    pub(super) lost_hooks: BTreeSet<String>,
+    /// Namespaces in which people have deleted a custom resource in the foreground that was being deleted already.
+    pub(super) hurried: BTreeSet<String>,
     /// Whether the present step has come when nothing changed any more.
     pub(super) is_at_rest: bool,
     /// Whether a step has come before nothing changed any more, which interrupts what is under way.
     pub(super) has_interrupted: bool,
-    /// Numbers of replicas that autoscalers have set, with the uids of the object and of its autoscaler.
-    pub(super) scaled: BTreeMap<Named, ([String; 2], u32)>,
+    /// Objects of which autoscalers have set the number of replicas.
+    pub(super) scaled: BTreeMap<Named, Scaled>,
     /// Objects to which people have added a finalizer.
     pub(super) held: BTreeSet<Named>,
     /// Specifications that each custom resource has had since its creation, by title.
     pub(super) past: BTreeMap<String, Vec<(usize, Value)>>,
+}
+
+/// A number of replicas that an autoscaler has set.
+pub(super) struct Scaled {
+    /// Uids of the object and of its autoscaler.
+    pub(super) uids: [String; 2],
+    pub(super) replicas: u32,
+    /// States of custom resources since then, with the version of the program.
+    pub(super) later: Vec<(usize, Value)>,
 }
 
 struct Running {
@@ -131,6 +144,8 @@ impl World {
             touched: BTreeSet::new(),
             written: BTreeSet::new(),
             lost: BTreeMap::new(),
+            lost_hooks: BTreeSet::new(),
+            hurried: BTreeSet::new(),
             is_at_rest: false,
             has_interrupted: false,
             scaled: BTreeMap::new(),

@@ -144,6 +144,13 @@ pub(crate) async fn deploy(
             Err(ActionError::Apply(ApplyError::Terminating { key })) => {
                 return check_deadline(context, live, stored, format!("{key} to be gone"));
             }
+            Err(ActionError::Apply(
+                ApplyError::NamespaceTerminating { key } | ApplyError::NamespaceMissing { key },
+            )) if key.namespace.is_some() && has_namespace(&wanted, &key) => {
+                let namespace = key.namespace.unwrap_or_default();
+                let why = format!("namespace {namespace} to be created again");
+                return check_deadline(context, live, stored, why);
+            }
             Err(error) => return Err(error),
         }
         let revision_before = previous.as_ref().map_or(0, |p| p.release.revision.0);
@@ -236,6 +243,17 @@ fn check_deadline(
     }
     traces::waits_for("objects", "");
     Ok(ActionProgress::Waiting { why: missing })
+}
+
+/// Returns whether the namespace of an object is one of these objects.
+fn has_namespace(objects: &[ManifestObject], key: &ObjectKey) -> bool {
+    let is_namespace = |object: &ManifestObject| {
+        let other = object.key();
+        other.kind == "Namespace"
+            && other.group.is_empty()
+            && key.namespace.as_ref() == Some(&other.name)
+    };
+    objects.iter().any(is_namespace)
 }
 
 /// Applies objects in order, those of one kind concurrently. An object that is unchanged in the

@@ -309,6 +309,16 @@ impl LiveObject {
 }
 
 impl Live {
+    /// Prepares for a revision whose record has just been written. What is known of another one with its number does
+    /// not count: others have deleted the record of that one.
+    pub(crate) fn prepare(&mut self, revision: u32) {
+        self.complete = false;
+        if self.revision == Some(revision) {
+            self.revision = revision.checked_sub(1);
+            self.hooks = HookMemory::default();
+        }
+    }
+
     /// Starts a revision: none of its objects count as applied yet. The state of objects that it
     /// shares with another revision is kept.
     pub(super) fn begin(&mut self, revision: u32, now: Timestamp) {
@@ -445,6 +455,13 @@ impl Live {
         let mut objects = self.objects.iter();
         let same = objects.find(|(known, _)| ObjectIdentity::in_cluster(known) == identity);
         same.map(|(_, object)| object.uid.as_str())
+    }
+
+    /// Returns the uid of an object that this process has applied. Without the answer, or by a watch after a
+    /// restart, it may be that of a former object.
+    pub(super) fn applied_uid(&self, key: &ObjectKey) -> Option<&str> {
+        let is_applied = matches!(self.content(key), Some(Content::Applied(_)));
+        self.uid(key).filter(|_| is_applied)
     }
 
     /// Returns the uids of the objects with these identities.

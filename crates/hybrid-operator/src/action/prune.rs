@@ -94,7 +94,7 @@ pub(super) async fn remove(
         namespace: key.namespace.clone(),
         ..object.key().clone()
     };
-    let recorded = live.uid(&applied).map(ToOwned::to_owned);
+    let recorded = live.applied_uid(&applied).map(ToOwned::to_owned);
     if let Some(uid) = &recorded
         && let Some(version) = unchanged(context, live, &key, object, spared).await
         && !spared.uids.contains(uid)

@@ -192,6 +192,11 @@ pub(super) fn classify(key: &ObjectKey, object: &Value, error: ApiError) -> Appl
     let mut withheld = Withheld::default();
     withheld.add_secret(object);
     let error = error.map_messages(|message| withheld.clean(message));
+    if let Some(definition) = terminating_definition(&error) {
+        return ApplyError::Terminating {
+            key: Box::new(definition),
+        };
+    }
     let status = match &error {
         ApiError::Rejected { status, .. } => status,
         ApiError::Unavailable { status, .. } if error.is_unexplained() => {
@@ -225,6 +230,23 @@ pub(super) fn classify(key: &ObjectKey, object: &Value, error: ApiError) -> Appl
         fields,
         message,
     }
+}
+
+/// Returns the definition of which a write was refused because it is being deleted. The API has no code for
+/// this reason, only these words in the message.
+fn terminating_definition(error: &ApiError) -> Option<ObjectKey> {
+    let (ApiError::Forbidden { target, status } | ApiError::Rejected { target, status }) = error
+    else {
+        return None;
+    };
+    let words = "custom resource definition is terminating";
+    status.message.contains(words).then(|| ObjectKey {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        namespace: None,
+        name: target.resource.clone(),
+    })
 }
 
 fn message_of(status: &Status) -> String {
@@ -366,6 +388,7 @@ mod tests {
     #[test]
     fn other_failures_are_classified() {
         let none = Value::Null;
+        let definition = "create not allowed while custom resource definition is terminating";
         let terminating = cause("NamespaceTerminating", "m", "metadata.namespace");
         let missing = json!({"kind": "namespaces", "name": "n"});
         let bad = cause(
@@ -395,6 +418,16 @@ mod tests {
                 failed(403, "Forbidden", "m", &terminating),
                 "NamespaceTerminating",
                 false,
+            ),
+            (
+                failed(403, "Forbidden", definition, &json!({})),
+                "ObjectTerminating",
+                true,
+            ),
+            (
+                failed(405, "MethodNotAllowed", definition, &json!({})),
+                "ObjectTerminating",
+                true,
             ),
             (
                 failed(403, "Forbidden", "exceeded quota", &json!({})),

@@ -3,7 +3,6 @@
 use helm_core::manifest::ObjectKey;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::apply::{
@@ -15,7 +14,7 @@ use super::ownership::{self, RUN_LABEL, placed};
 use super::prepare::prepare;
 use super::read::{self, ReadError, unserved};
 use super::request::{self, Call};
-use super::{ApiError, ApiKind, Claimant, Cluster, FIELD_MANAGER};
+use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
 /// Creates an object whose name the server generates, or finds the one that an earlier attempt of
 /// the same run created. The object carries the run in [`RUN_LABEL`].
@@ -45,9 +44,6 @@ pub(crate) async fn create_generated(
     let prefix = prefix.unwrap_or_default().to_owned();
     let failed = |error| match unserved(cluster, &kind, &error) {
         Some(unserved) => unserved.into(),
-        None if is_of_terminating_definition(&error) => ApplyError::Terminating {
-            key: Box::new(definition_of(&kind)),
-        },
         None => classify(&key, &object, error),
     };
     let selector = format!("{RUN_LABEL}={run}");
@@ -111,27 +107,6 @@ pub(crate) async fn list_generated(
         (key, live)
     };
     Ok(found.into_iter().map(with_key).collect())
-}
-
-/// Returns whether an object was refused because the definition of its kind is being deleted. The API has no
-/// code for this reason, only these words in the message.
-fn is_of_terminating_definition(error: &ApiError) -> bool {
-    let words = "custom resource definition is terminating";
-    error
-        .status()
-        .is_some_and(|status| status.message.contains(words))
-}
-
-/// Returns the definition of a kind.
-fn definition_of(kind: &ApiKind) -> ObjectKey {
-    let ApiResource { group, plural, .. } = &kind.resource;
-    ObjectKey {
-        group: "apiextensions.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        kind: "CustomResourceDefinition".to_owned(),
-        namespace: None,
-        name: format!("{plural}.{group}"),
-    }
 }
 
 /// Returns whether the server generates the name of an object.

@@ -679,6 +679,8 @@ fn report_what_lasts(
     let remarks = memory.live.reported();
     if deployed || !remarks.is_empty() {
         status.not_as_rendered(remarks);
+    } else {
+        status.still_not_as_rendered();
     }
     match &memory.pruned {
         Pruned::Unknown => {}

@@ -565,6 +565,15 @@ impl Status {
         );
     }
 
+    /// Reports that what was not as rendered before is not so for the present generation either.
+    pub(crate) fn still_not_as_rendered(&mut self) {
+        for condition in &mut self.conditions {
+            if condition.type_ == ConditionType::NotAsRendered {
+                condition.observed_generation = self.generation;
+            }
+        }
+    }
+
     /// Reports why the newest record does not fit into one Secret; `None` if it does. Returns whether
     /// the status said so already.
     pub(crate) fn large_record(&mut self, why: Option<&str>) -> bool {

@@ -54,7 +54,7 @@ fn fields() -> Vec<Field> {
     vec![
         Field::new("text", [Value::Null, json!("b"), json!("c")]),
         Field::new("replicas", [Value::Null, json!(3)]),
-        Field::new("autoscaler", [Value::Null, json!("v2")]),
+        Field::new("autoscaler", [Value::Null, json!("v2"), json!("both")]),
         Field::new("account", [Value::Null, json!("hook"), json!("none")]),
         Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
         Field::new("space", [Value::Null, json!(true)]),

@@ -44,8 +44,7 @@ pub(super) async fn start(
     let stored = context.create(record, Some(digest), true).await?;
     memory.equal = None;
     memory.obstacles = Obstacles::default();
-    // Objects applied under this revision number before belong to other content.
-    memory.live.complete = false;
+    memory.live.prepare(stored.release.revision.0);
     if !desired.inputs.overridden.is_empty() {
         let note = overridden(context, &desired.inputs.overridden);
         context
@@ -139,7 +138,7 @@ pub(super) async fn continue_deployment(
         memory.withhold_record(&stored.release, context.subject);
     }
     let mut report = match ended {
-        Ok(ActionProgress::Done) => done(context, kind, &stored).await?,
+        Ok(ActionProgress::Done) => done(context, memory, kind, &stored).await?,
         Ok(ActionProgress::Waiting { why }) => Report::new(
             StepOutcome::Progressing {
                 why,
@@ -159,6 +158,7 @@ pub(super) async fn continue_deployment(
 
 async fn done(
     context: &ActContext<'_>,
+    memory: &Memory,
     kind: ActionKind,
     stored: &StoredRelease,
 ) -> Result<Report, ActError> {
@@ -201,7 +201,7 @@ async fn done(
     } else if !context.wants(stored) {
         // The inputs that are desired now cannot be computed.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
-    } else if context.setup.watch.test.is_some() {
+    } else if context.setup.watch.test.is_some() || !memory.live.drifted().is_empty() {
         Report::new(StepOutcome::Deployed(deployed), Next::Now)
     } else {
         Report::settle(StepOutcome::Deployed(deployed))

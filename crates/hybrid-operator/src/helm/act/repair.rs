@@ -20,6 +20,8 @@ pub(super) async fn run(
     context.supersede().await?;
     let now = context.subject.now;
     let known = memory.live.revision == Some(revision.0) && memory.live.complete;
+    // Others have deleted the record of a later one.
+    let returns = memory.live.revision > Some(revision.0);
     let mut due = Vec::new();
     if known {
         for (key, state) in memory.live.drifted_states() {
@@ -66,7 +68,7 @@ pub(super) async fn run(
         // Plan again.
         return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
     }
-    let outcome = if context.subject.status().reports_deployed(revision) {
+    let outcome = if context.subject.status().reports_deployed(revision) && !returns {
         StepOutcome::Unchanged
     } else {
         StepOutcome::Deployed(deployed())

@@ -30,6 +30,6 @@ pub(super) async fn run(
     context.subject.asked().label(&mut record.labels);
     record.set_status(ActionKind::Rollback.pending(), format!("Rollback to {to}"));
     let stored = context.create(record, good.meta.digest, true).await?;
-    memory.live.complete = false;
+    memory.live.prepare(stored.release.revision.0);
     deployment::continue_deployment(context, memory, stored).await
 }

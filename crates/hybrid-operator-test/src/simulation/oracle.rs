@@ -12,7 +12,7 @@ use super::permitted::{Case, is_of_undeployed};
 use super::project::Project;
 use super::snapshot::{Difference, Places, Snapshot, title, title_of};
 use super::time::Time;
-use super::world::{Program, World};
+use super::world::{Program, Scaled, World};
 
 /// States of a custom resource, each with the version of the program: the first one is installed, then the
 /// others follow, each after a rest. A version starts when the state is there.
@@ -259,7 +259,7 @@ impl Oracle {
     }
 
     /// Returns where a number that an autoscaler has set is not there, although both objects are. The autoscaler
-    /// may be left of an attempt if no revision is deployed, and of one that an attempt without it has followed.
+    /// may be left of an attempt if no revision is deployed.
     fn changed_numbers(
         &self,
         world: &World,
@@ -277,7 +277,7 @@ impl Oracle {
             if [uid(live), uid(autoscaler)] == scaled.uids
                 && number != Some(&expected)
                 && !is_of_undeployed(snapshot, autoscaler)
-                && !self.loses_autoscaler(named, &scaled.later)?
+                && !self.loses_number(named, scaled)?
             {
                 let title = title_of(named);
                 found.push(Difference::of(&title, REPLICAS, Some(&expected), number));
@@ -286,13 +286,19 @@ impl Oracle {
         Ok(found)
     }
 
-    /// Returns whether an object has no autoscaler in one of these states.
-    fn loses_autoscaler(&self, named: &Named, states: &Chain) -> anyhow::Result<bool> {
-        for state in states {
+    /// Returns whether an object has no autoscaler in a state that followed, or the chart began or ceased to set a number
+    /// that the autoscaler did not own.
+    fn loses_number(&self, named: &Named, scaled: &Scaled) -> anyhow::Result<bool> {
+        for state in &scaled.later {
             let fresh = self.fresh(&vec![state.clone()])?;
             let objects = &fresh.snapshot.objects;
-            let is_scaled = autoscaler_of(objects.values(), named).is_some();
-            if objects.contains_key(&title_of(named)) && !is_scaled {
+            let Some(object) = objects.get(&title_of(named)) else {
+                continue;
+            };
+            let is_charted = Some(object.pointer(REPLICAS).is_some());
+            if autoscaler_of(objects.values(), named).is_none()
+                || scaled.charted.is_some() && scaled.charted != is_charted
+            {
                 return Ok(true);
             }
         }

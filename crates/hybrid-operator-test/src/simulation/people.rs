@@ -175,9 +175,12 @@ impl World {
         if code == 200
             && let Some(autoscaler) = autoscaler
         {
+            let mut objects = self.server.objects();
+            objects.retain(|object| Named::of(object) == *named);
             let scaled = Scaled {
                 uids: [uid(&answer), uid(autoscaler)],
                 replicas,
+                charted: objects.first().and_then(charted),
                 later: Vec::new(),
             };
             self.scaled.insert(named.clone(), scaled);
@@ -373,6 +376,17 @@ impl World {
         .await?;
         Ok(())
     }
+}
+
+/// Returns whether a chart has set the number of replicas of an object; `None` if an autoscaler owns it.
+fn charted(object: &Value) -> Option<bool> {
+    let entries = object
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
+    let mut entries = entries.into_iter().flatten();
+    let owner = entries.find(|entry| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some());
+    let subresource = owner.and_then(|owner| owner.get("subresource"));
+    (subresource != Some(&json!("scale"))).then_some(owner.is_some())
 }
 
 /// Returns the Job that a message asks to delete.

@@ -77,7 +77,7 @@ impl Permitted {
                 "A field that others have set, and that the chart does not set, stays."
             }
             Self::Autoscaler => {
-                "The number of replicas is left to an autoscaler, as long as no state without it is tried."
+                "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart neither begins nor ceases to set a number that the autoscaler does not own."
             }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."

@@ -99,6 +99,8 @@ pub(super) struct Scaled {
     /// Uids of the object and of its autoscaler.
     pub(super) uids: [String; 2],
     pub(super) replicas: u32,
+    /// Whether the chart had set a number, if the autoscaler does not own it: nobody had set one, or it was the same.
+    pub(super) charted: Option<bool>,
     /// States of custom resources since then, with the version of the program.
     pub(super) later: Vec<(usize, Value)>,
 }

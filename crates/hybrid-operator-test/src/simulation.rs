@@ -31,7 +31,8 @@ pub use project::{Custom, Field, Project};
 pub use world::Process;
 
 use generator::Made;
-use oracle::Oracle;
+use oracle::{Fresh, Oracle};
+use snapshot::title_of;
 use time::Time;
 use world::{Program, World};
 
@@ -132,10 +133,16 @@ impl Simulation {
             always.extend(self.names(version, custom.with(&first))?);
         }
         let mut by_value = BTreeMap::new();
+        let plain = self.oracle.fresh(&vec![(0, custom.with(&first))])?;
         for (field, value, choice) in custom.variations() {
-            // What the fields add is the same in each version.
-            let mut names = self.names(0, custom.with(&choice))?;
-            names.retain(|named| !always.contains(named));
+            // What the fields add or change is the same in each version.
+            let object = custom.with(&choice);
+            let fresh = self.oracle.fresh(&vec![(0, object.clone())])?;
+            let mut names = self.names(0, object)?;
+            names.retain(|named| {
+                let content = |fresh: &Fresh| fresh.snapshot.objects.get(&title_of(named)).cloned();
+                !always.contains(named) || content(&plain) != content(&fresh)
+            });
             by_value.insert((field, value), names);
         }
         Ok(Made {

@@ -17,14 +17,14 @@ const MAX_STEPS: usize = 12;
 pub(super) struct Made {
     /// Objects of the first values of all fields.
     pub(super) always: Vec<Named>,
-    /// Objects that a field adds with another value, by field and value.
+    /// Objects that a field adds or changes with another value, by field and value.
     pub(super) by_value: BTreeMap<(usize, usize), Vec<Named>>,
 }
 
 /// Draws a history. `made` has what the program makes for each custom resource.
 pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let mut random = fastrand::Rng::with_seed(seed);
-    let is_focused = random.bool();
+    let is_focused = random.u8(0..4) > 0;
     let users: Vec<User> = project
         .resources
         .iter()
@@ -58,7 +58,9 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let count = drawing.random.usize(1..=MAX_STEPS);
     while steps.len() < count {
         match drawing.random.u8(0..16) {
-            _ if is_focused && drawing.random.u8(0..8) > 0 => steps.extend(drawing.change()),
+            0..=11 if is_focused => steps.extend(drawing.change()),
+            12..=13 if is_focused => steps.extend(drawing.disturbance()),
+            14 if is_focused => steps.extend(drawing.use_by_others()),
             0..=7 => steps.extend(drawing.change()),
             8 => steps.extend(drawing.use_by_others()),
             9..=10 => steps.extend(drawing.disturbance()),
@@ -68,6 +70,13 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
                 steps.push(Step { after, action });
             }
         }
+    }
+    if is_focused && drawing.random.u8(0..4) == 0 {
+        let named = Named::of(&drawing.wish(drawing.main, false));
+        steps.push(Step {
+            after: drawing.after(),
+            action: Action::Delete(named, drawing.propagation()),
+        });
     }
     let elects = project.elects && drawing.random.u8(0..4) == 0;
     History {
@@ -137,14 +146,14 @@ impl<'a> User<'a> {
 
     /// Returns the objects that the program makes for the present choice.
     fn targets(&self) -> Vec<&'a Named> {
-        self.made.always.iter().chain(self.added()).collect()
+        self.made.always.iter().chain(self.varied()).collect()
     }
 
-    /// Returns those of them that the present values add.
-    fn added(&self) -> impl Iterator<Item = &'a Named> {
+    /// Returns those of them that the present values add or change.
+    fn varied(&self) -> impl Iterator<Item = &'a Named> {
         let chosen = self.choice.iter().copied().enumerate();
-        let added = chosen.filter_map(|chosen| self.made.by_value.get(&chosen));
-        added.flatten()
+        let varied = chosen.filter_map(|chosen| self.made.by_value.get(&chosen));
+        varied.flatten()
     }
 
     /// Returns the field, and its value, that makes the namespace or the definition in which an object is.
@@ -220,11 +229,11 @@ impl Drawing<'_> {
 
     fn target_of(&mut self, user: usize) -> Option<Named> {
         let user = self.users.get(user)?;
-        let added: Vec<&Named> = user.added().collect();
-        let targets = if added.is_empty() || self.random.bool() {
+        let varied: Vec<&Named> = user.varied().collect();
+        let targets = if varied.is_empty() || self.random.bool() {
             user.targets()
         } else {
-            added
+            varied
         };
         self.random.choice(targets).cloned()
     }
@@ -265,10 +274,12 @@ impl Drawing<'_> {
         let user = self.user();
         let mut steps = Vec::new();
         let mut after = After::Rest;
+        let mut has_fault = false;
         match self.random.u8(0..8) {
             0..=1 => {
                 steps.push(step(after, self.fault()));
                 after = After::Time(0);
+                has_fault = true;
             }
             2 => after = self.during(),
             _ => {}
@@ -282,7 +293,11 @@ impl Drawing<'_> {
         }
         let mut is_down = false;
         while self.random.u8(0..5) < 3 {
-            let after = self.during();
+            let after = if std::mem::take(&mut has_fault) && self.random.bool() {
+                After::Fault
+            } else {
+                self.during()
+            };
             let event = self.event(user);
             is_down = match event {
                 Action::Crash => true,

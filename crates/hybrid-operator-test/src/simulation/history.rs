@@ -36,6 +36,8 @@ pub enum After {
     Rest,
     /// This number of requests of the program, at most half a minute.
     Requests(u32),
+    /// Until the faults that were planned have happened, at most half a minute.
+    Fault,
     /// Milliseconds.
     Time(u64),
 }
@@ -157,7 +159,7 @@ impl After {
     pub(super) fn limit(self) -> Duration {
         match self {
             Self::Rest => Duration::from_mins(10),
-            Self::Requests(_) => Duration::from_secs(30),
+            Self::Requests(_) | Self::Fault => Duration::from_secs(30),
             Self::Time(milliseconds) => Duration::from_millis(milliseconds),
         }
     }

@@ -118,6 +118,11 @@ impl Network {
         self.lock().planned.push(Planned { of, after, fault });
     }
 
+    /// Returns whether a planned fault has not happened yet.
+    pub(super) fn plans_faults(&self) -> bool {
+        !self.lock().planned.is_empty()
+    }
+
     /// Lets nothing through for some time.
     pub(super) fn partition(&self, time: Duration) {
         let until = Instant::now() + time;

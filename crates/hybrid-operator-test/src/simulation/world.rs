@@ -400,6 +400,11 @@ impl World {
                 let reached = requests.wait_for(|requests| *requests >= until);
                 drop(tokio::time::timeout(after.limit(), reached).await);
             }
+            After::Fault => {
+                let mut requests = self.network.requests();
+                let reached = requests.wait_for(|_| !self.network.plans_faults());
+                drop(tokio::time::timeout(after.limit(), reached).await);
+            }
             After::Rest => {
                 self.is_at_rest = self.rest(REST, after.limit()).await?;
                 return Ok(());

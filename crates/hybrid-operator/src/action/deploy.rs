@@ -140,18 +140,10 @@ pub(crate) async fn deploy(
             Ok(ActionProgress::Waiting { why }) => {
                 return check_deadline(context, live, stored, why);
             }
-            // It is created once it is gone.
-            Err(ActionError::Apply(ApplyError::Terminating { key })) => {
-                return check_deadline(context, live, stored, format!("{key} to be gone"));
+            Err(error) => {
+                let awaited = awaited(error, &wanted)?;
+                return check_deadline(context, live, stored, awaited);
             }
-            Err(ActionError::Apply(
-                ApplyError::NamespaceTerminating { key } | ApplyError::NamespaceMissing { key },
-            )) if key.namespace.is_some() && has_namespace(&wanted, &key) => {
-                let namespace = key.namespace.unwrap_or_default();
-                let why = format!("namespace {namespace} to be created again");
-                return check_deadline(context, live, stored, why);
-            }
-            Err(error) => return Err(error),
         }
         let revision_before = previous.as_ref().map_or(0, |p| p.release.revision.0);
         prune::prune(context, live, revision_before, &before, &wanted).await?;
@@ -245,15 +237,24 @@ fn check_deadline(
     Ok(ActionProgress::Waiting { why: missing })
 }
 
-/// Returns whether the namespace of an object is one of these objects.
-fn has_namespace(objects: &[ManifestObject], key: &ObjectKey) -> bool {
-    let is_namespace = |object: &ManifestObject| {
-        let other = object.key();
-        other.kind == "Namespace"
-            && other.group.is_empty()
-            && key.namespace.as_ref() == Some(&other.name)
+/// Returns what a revision waits for before it applies these objects again, which creates what is being deleted; other
+/// errors are returned.
+fn awaited(error: ActionError, wanted: &[ManifestObject]) -> Result<String, ActionError> {
+    let is_wanted = |namespace: Option<&str>| {
+        let mut keys = wanted.iter().map(ManifestObject::key);
+        keys.any(|key| {
+            key.group.is_empty() && key.kind == "Namespace" && Some(&*key.name) == namespace
+        })
     };
-    objects.iter().any(is_namespace)
+    match error {
+        ActionError::Apply(ApplyError::Terminating { key }) => Ok(format!("{key} to be gone")),
+        ActionError::Apply(
+            ApplyError::NamespaceTerminating { key } | ApplyError::NamespaceMissing { key },
+        ) if is_wanted(key.namespace.as_deref()) => {
+            Ok(format!("the namespace of {key} to be gone"))
+        }
+        error => Err(error),
+    }
 }
 
 /// Applies objects in order, those of one kind concurrently. An object that is unchanged in the

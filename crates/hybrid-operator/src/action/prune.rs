@@ -94,20 +94,19 @@ pub(super) async fn remove(
         namespace: key.namespace.clone(),
         ..object.key().clone()
     };
-    let recorded = live.applied_uid(&applied).map(ToOwned::to_owned);
-    if let Some(uid) = &recorded
+    if let Some(uid) = live.uid(&applied).map(ToOwned::to_owned)
         && let Some(version) = unchanged(context, live, &key, object, spared).await
-        && !spared.uids.contains(uid)
-        && delete_as_seen(context.cluster, &key, uid, version, Propagation::Background).await?
+        && !spared.uids.contains(&uid)
+        && delete_as_seen(context.cluster, &key, &uid, version, Propagation::Background).await?
     {
         live.forget(&applied);
-        return Ok(vec![(key, uid.clone())]);
+        return Ok(vec![(key, uid)]);
     }
     let verdict = verify_in(
         context.cluster,
         &key,
         &claimant,
-        recorded.as_deref(),
+        live.applied_uid(&applied),
         object.is_kept(),
         spared.which,
     )

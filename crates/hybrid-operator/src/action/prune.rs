@@ -97,7 +97,14 @@ pub(super) async fn remove(
     if let Some(uid) = live.uid(&applied).map(ToOwned::to_owned)
         && let Some(version) = unchanged(context, live, &key, object, spared).await
         && !spared.uids.contains(&uid)
-        && delete_as_seen(context.cluster, &key, &uid, version, Propagation::Background).await?
+        && delete_as_seen(
+            context.cluster,
+            &key,
+            &uid,
+            version,
+            Propagation::Background,
+        )
+        .await?
     {
         live.forget(&applied);
         return Ok(vec![(key, uid)]);

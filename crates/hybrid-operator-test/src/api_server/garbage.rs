@@ -15,17 +15,19 @@ use super::store::{Change, Key, Stored};
 /// Makes the tasks that follow from a change.
 pub(super) fn react(server: &mut Server, change: &Change, object: &Object, uid: &str) {
     let owners = owner_uids(change.after());
-    if !owners.is_empty() && owners != owner_uids(change.before()) {
+    let is_changed = owners != owner_uids(change.before());
+    if !owners.is_empty() && is_changed {
         server.schedule(Task::Collect(object.clone()));
+    }
+    if is_changed {
+        for owner in waiting_owners(server, change.before(), object) {
+            server.schedule(Task::Foreground(owner));
+        }
     }
     let Some(after) = &change.after else {
         let dependents = server.controllers.dependents.get(uid).cloned();
         for dependent in dependents.into_iter().flatten() {
             server.schedule(Task::Collect(dependent));
-        }
-        let owners: Vec<Object> = waiting_owners(server, change.before(), object);
-        for owner in owners {
-            server.schedule(Task::Foreground(owner));
         }
         return;
     };

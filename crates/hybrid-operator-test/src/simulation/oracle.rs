@@ -286,8 +286,8 @@ impl Oracle {
         Ok(found)
     }
 
-    /// Returns whether an object has no autoscaler in a state that followed, or the chart began or ceased to set a number
-    /// that the autoscaler did not own.
+    /// Returns whether an object has no autoscaler in a state that followed, or the chart began or ceased to set, or
+    /// changed, a number that the autoscaler did not own.
     fn loses_number(&self, named: &Named, scaled: &Scaled) -> anyhow::Result<bool> {
         for state in &scaled.later {
             let fresh = self.fresh(&vec![state.clone()])?;
@@ -295,9 +295,11 @@ impl Oracle {
             let Some(object) = objects.get(&title_of(named)) else {
                 continue;
             };
-            let is_charted = Some(object.pointer(REPLICAS).is_some());
+            let number = json!(scaled.replicas);
+            let is_changed =
+                |is_charted: bool| object.pointer(REPLICAS) != Some(&number).filter(|_| is_charted);
             if autoscaler_of(objects.values(), named).is_none()
-                || scaled.charted.is_some() && scaled.charted != is_charted
+                || scaled.charted.is_some_and(is_changed)
             {
                 return Ok(true);
             }

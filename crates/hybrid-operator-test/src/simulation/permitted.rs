@@ -65,7 +65,7 @@ impl Permitted {
                 "A namespace or a definition with objects of others in it, or with objects that may not be listed, outlives its release, and a condition says so."
             }
             Self::Kept => {
-                "An object with `helm.sh/resource-policy: keep` outlives its release, and is not made by a state that has failed before."
+                "An object with `helm.sh/resource-policy: keep` outlives its release, and is not made again for a state that fails."
             }
             Self::LeftAndDeleted => {
                 "A condition that names an object that was left stays until the next revision, also if people delete the object, and does not come back with a state that has failed before."
@@ -77,7 +77,7 @@ impl Permitted {
                 "A field that others have set, and that the chart does not set, stays."
             }
             Self::Autoscaler => {
-                "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart neither begins nor ceases to set a number that the autoscaler does not own."
+                "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart does not begin or cease to set, or change, a number that the autoscaler does not own."
             }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
@@ -120,7 +120,10 @@ impl Permitted {
                     .as_ref()
                     .filter(|object| is_kept(object))
                     .map(custom_of);
-                custom.is_some_and(|custom| is_back(case, &custom))
+                custom.is_some_and(|custom| {
+                    is_back(case, &custom)
+                        || world.touched.contains(title) && is_stalled(case, &custom)
+                })
             }
             Self::Kept => {
                 let mut live = case.live.objects.iter();
@@ -299,9 +302,13 @@ fn custom_of(object: &Value) -> String {
 fn is_back(case: &Case<'_>, custom: &str) -> bool {
     let past = case.world.past.get(custom);
     let last = past.and_then(|past| past.split_last());
+    is_stalled(case, custom) && last.is_some_and(|(last, before)| before.contains(last))
+}
+
+/// Returns whether the last state of a custom resource fails.
+fn is_stalled(case: &Case<'_>, custom: &str) -> bool {
     let fresh = case.fresh.objects.get(custom);
-    let stalled = fresh.and_then(|fresh| fresh.pointer("/status/conditions/Stalled"));
-    stalled.is_some() && last.is_some_and(|(last, before)| before.contains(last))
+    fresh.is_some_and(|fresh| fresh.pointer("/status/conditions/Stalled").is_some())
 }
 
 /// Returns namespace and name of the release that an object belongs to.

@@ -377,7 +377,8 @@ pub(super) async fn planned<'a>(
     let loses_autoscaler = autoscalers.has_gone(object.key(), context.namespace);
     let known = live.content(&location.key);
     // Replacing drops fields that others have added, which are not known here.
-    let may_skip = !policy.replace && !loses_autoscaler && live.is_clean(&location.key);
+    let replaces = policy.replace && !live.is_replaced(&location.key);
+    let may_skip = !replaces && !loses_autoscaler && live.is_clean(&location.key);
     let recorded = match before {
         Before::Record(before) => {
             let is_cluster_scoped = location.kind.scope == Scope::Cluster;
@@ -484,6 +485,7 @@ impl PlannedApply<'_> {
             applied,
             content,
             unscaled: policy.unscaled,
+            replaced: policy.replace,
             run,
             expires: expires(object),
             guard: location.guard,

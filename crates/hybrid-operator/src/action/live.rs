@@ -69,6 +69,8 @@ pub(super) struct AppliedObject {
     pub(super) content: u64,
     /// Whether it has lost its autoscaler, so that the chart's number of replicas was applied.
     pub(super) unscaled: bool,
+    /// Whether it was replaced.
+    pub(super) replaced: bool,
     /// The run that created it, if the API server generated its name.
     pub(super) run: Option<String>,
     /// Whether it is a Job with `ttlSecondsAfterFinished`.
@@ -88,6 +90,8 @@ pub(super) struct LiveObject {
     pub(super) content: Content,
     /// Whether it has lost its autoscaler with this revision.
     pub(super) unscaled: bool,
+    /// Whether it was replaced for this revision.
+    pub(super) replaced: bool,
     /// A note about a difference from the manifest.
     pub(super) note: Option<String>,
     pub(super) run: Option<String>,
@@ -186,6 +190,7 @@ impl LiveObject {
             version: applied.resource_version.parse().unwrap_or(0),
             content: Content::Unknown,
             unscaled: false,
+            replaced: false,
             note: None,
             run: None,
             expires: false,
@@ -319,6 +324,11 @@ impl Live {
         }
     }
 
+    /// Returns whether these are the objects of a later revision, whose record others have deleted then.
+    pub(crate) fn is_later_than(&self, revision: u32) -> bool {
+        self.revision > Some(revision)
+    }
+
     /// Starts a revision: none of its objects count as applied yet. The state of objects that it
     /// shares with another revision is kept.
     pub(super) fn begin(&mut self, revision: u32, now: Timestamp) {
@@ -334,7 +344,8 @@ impl Live {
         self.complete = false;
         for object in self.objects.values_mut() {
             object.reapplied = 0;
-            object.unscaled = object.unscaled && same;
+            object.unscaled &= same;
+            object.replaced &= same;
             if !follows {
                 object.content = Content::Unknown;
             }
@@ -400,6 +411,7 @@ impl Live {
         let object = LiveObject {
             content: Content::Applied(one.content),
             unscaled: one.unscaled,
+            replaced: one.replaced,
             note,
             run: one.run,
             expires: one.expires,
@@ -483,6 +495,16 @@ impl Live {
     /// Returns what is known of the content of an object; `None` if the object itself is unknown.
     pub(super) fn content(&self, key: &ObjectKey) -> Option<Content> {
         Some(self.objects.get(key)?.content)
+    }
+
+    /// Forgets the hooks that were running: those of an action that others have ended, by deleting its record.
+    pub(crate) fn forget_running_hooks(&mut self) {
+        self.hooks.forget_running();
+    }
+
+    /// Returns whether an object was replaced for this revision.
+    pub(super) fn is_replaced(&self, key: &ObjectKey) -> bool {
+        self.objects.get(key).is_some_and(|object| object.replaced)
     }
 
     /// Returns whether an object has lost its autoscaler with this revision.

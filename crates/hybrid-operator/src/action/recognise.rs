@@ -128,6 +128,7 @@ async fn look_up(
         version,
         content: Content::Recorded,
         unscaled: false,
+        replaced: false,
         note: merged_note(&key, &merged_lists(object.object())),
         run,
         expires: expires(object),

@@ -179,6 +179,8 @@ pub(super) struct Memory {
     pub(super) diagnosis: Diagnosis,
     /// The last failure of which is not known whether it is permanent.
     pub(super) repetition: Repetition,
+    /// The revision that waits, what for, and since when.
+    pub(super) waiting: Option<((Revision, String), Timestamp)>,
     /// Attempts as last traced.
     pub(super) traced: History,
 }

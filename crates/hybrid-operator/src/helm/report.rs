@@ -116,19 +116,22 @@ pub(super) enum StepOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Deployed {
     pub(super) kind: ActionKind,
+    /// Whether the objects were those of another revision before this step.
+    pub(super) is_new: bool,
     pub(super) notes: String,
     pub(super) manifest: Option<String>,
     pub(super) release: ReleaseStatus,
 }
 
 impl Deployed {
-    pub(super) fn of(kind: ActionKind, stored: &StoredRelease) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn of(kind: ActionKind, stored: &StoredRelease) -> Self {
+        Self {
             kind,
+            is_new: true,
             notes: stored.release.info.notes.trim().to_owned(),
             manifest: redacted(&stored.release.manifest),
             release: describe(stored),
-        })
+        }
     }
 
     /// Returns the message of the condition `Deployed`.
@@ -156,7 +159,7 @@ impl StepOutcome {
     fn deploys(&self) -> bool {
         match self {
             Self::Deployed(_) => true,
-            Self::RolledBack(deployed) => deployed.kind == ActionKind::Rollback,
+            Self::RolledBack(deployed) => deployed.is_new,
             _ => false,
         }
     }
@@ -289,6 +292,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         StepOutcome::Unchanged => reconciled(objects, status),
         StepOutcome::RolledBack(deployed) => {
             status.restored(deployed.kind.success_reason(), deployed.message());
+            drifted(objects, status);
             set_release(&deployed.release, objects, status);
             status.manifest = DeployedManifest::Of(deployed.manifest.clone());
         }
@@ -366,12 +370,16 @@ fn set_release(release: &ReleaseStatus, objects: &ObjectsState, status: &mut Sta
 /// Sets the conditions of a reconciled custom resource, which may have unrepaired drift.
 fn reconciled(objects: &ObjectsState, status: &mut Status) {
     status.reconciled();
+    drifted(objects, status);
+    ready(objects, status);
+}
+
+fn drifted(objects: &ObjectsState, status: &mut Status) {
     if objects.drifted.is_empty() {
         status.clear_drifted();
     } else {
         status.drifted(&objects.drifted.join(", "));
     }
-    ready(objects, status);
 }
 
 fn ready(objects: &ObjectsState, status: &mut Status) {
@@ -411,6 +419,9 @@ fn cause(
     outcome: &StepOutcome,
 ) -> Option<Cause> {
     if outcome.waits_for_objects() {
+        if !matches!(outcome, StepOutcome::Progressing { .. }) {
+            memory.live.forget_running_hooks();
+        }
         return diagnose::update(access, subject, memory, status, setup.watch.crash_logs);
     }
     if !matches!(outcome, StepOutcome::Silent) {

@@ -13,7 +13,7 @@ use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
-use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
+use super::{ActContext, ActError, obstacle, waiting};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
 use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
@@ -139,13 +139,7 @@ pub(super) async fn continue_deployment(
     }
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, memory, kind, &stored).await?,
-        Ok(ActionProgress::Waiting { why }) => Report::new(
-            StepOutcome::Progressing {
-                why,
-                release: Some(Box::new(describe(&stored))),
-            },
-            Next::After(POLL_INTERVAL),
-        ),
+        Ok(ActionProgress::Waiting { why }) => waiting(context, memory, &stored, why),
         // On a transient error the record stays pending and is resumed.
         Err(error) if error.is_transient() && !is_permanent(context, memory, &error) => {
             return Err(error.into());
@@ -178,7 +172,7 @@ async fn done(
     // An earlier upgrade may have been cut off after it was deployed.
     context.supersede().await?;
     context.prune_history().await;
-    let deployed = Deployed::of(kind, stored);
+    let deployed = Box::new(Deployed::of(kind, stored));
     let report = if kind == ActionKind::Rollback {
         let revision = stored.release.revision;
         let mut former = context.observation.history.iter().rev();

@@ -5,9 +5,9 @@ use helm_core::release::Revision;
 
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Deployed, Next, Report, StepOutcome};
-use super::{ActContext, ActError};
-use crate::action::repair::repair;
+use super::super::report::{Next, Report};
+use super::{ActContext, ActError, repair};
+use crate::action;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -21,20 +21,12 @@ pub(super) async fn run(
     let mut action = context.action(ActionKind::Upgrade, &[]);
     action.policy.dry_run = true;
     memory.live.complete = false;
-    let inspected = repair(&action, &mut memory.live, &stored.release, &|_| true).await;
+    let returns = memory.live.is_later_than(revision.0);
+    let inspected =
+        action::repair::repair(&action, &mut memory.live, &stored.release, &|_| true).await;
     if inspected.is_err() {
         memory.withhold_record(&stored.release, context.subject);
     }
     inspected?;
-    let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
-    if !context.wants(&stored) {
-        // Plan again.
-        return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
-    }
-    let outcome = if context.subject.status().reports_deployed(revision) {
-        StepOutcome::Unchanged
-    } else {
-        StepOutcome::Deployed(deployed())
-    };
-    Ok(Report::settle(outcome))
+    Ok(repair::report(context, &stored, returns, Next::Period))
 }

@@ -44,10 +44,11 @@ use super::memory::Memory;
 use super::message::Message;
 use super::observe::Observation;
 use super::plan::Step;
-use super::report::{Report, StepOutcome};
+use super::report::{Next, Report, StepOutcome, describe};
 use super::setup::{Setup, timeout};
 use super::status::chain;
 use super::subject::Subject;
+use crate::action::deploy::StoredRelease;
 use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, TakeOver};
 use crate::cluster::cut_off::CutOff;
@@ -58,8 +59,30 @@ use crate::telemetry::traces;
 
 pub(super) use definitions::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
 
-/// Delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
+/// Shortest delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Longest one: it is an eighth of the time waited.
+const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Returns a report that an action waits for something.
+fn waiting(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    stored: &StoredRelease,
+    why: String,
+) -> Report {
+    let now = context.subject.now;
+    let awaited = (stored.release.revision, why.clone());
+    let known = memory.waiting.take().filter(|(known, _)| *known == awaited);
+    let since = known.map_or(now, |(_, since)| since);
+    memory.waiting = Some((awaited, since));
+    let waited = now.duration_since(since).unsigned_abs();
+    let release = Some(Box::new(describe(stored)));
+    Report::new(
+        StepOutcome::Progressing { why, release },
+        Next::After((waited / 8).clamp(POLL_INTERVAL, LONGEST_POLL_INTERVAL)),
+    )
+}
 
 /// Everything a step needs.
 pub(super) struct ActContext<'a> {

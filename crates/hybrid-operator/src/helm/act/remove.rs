@@ -17,7 +17,7 @@ use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::uninstall::{may_run_hooks, readable, unread};
-use super::{ActContext, ActError, POLL_INTERVAL};
+use super::{ActContext, ActError, POLL_INTERVAL, waiting};
 use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
@@ -75,11 +75,7 @@ pub(super) async fn run(
     match ended {
         Ok(ActionProgress::Done) => {}
         Ok(ActionProgress::Waiting { why }) => {
-            let release = Some(Box::new(describe(&stored)));
-            return Ok(Report::new(
-                StepOutcome::Progressing { why, release },
-                Next::After(POLL_INTERVAL),
-            ));
+            return Ok(waiting(context, memory, &stored, why));
         }
         Err(ActionError::Read(error)) if error.is_transient() => {
             return Ok(unread(&stored, &error));

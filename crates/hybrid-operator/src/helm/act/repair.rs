@@ -7,6 +7,7 @@ use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
+use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::repair::repair;
 use crate::machine;
@@ -20,14 +21,12 @@ pub(super) async fn run(
     context.supersede().await?;
     let now = context.subject.now;
     let known = memory.live.revision == Some(revision.0) && memory.live.complete;
-    // Others have deleted the record of a later one.
-    let returns = memory.live.revision > Some(revision.0);
+    let returns = memory.live.is_later_than(revision.0);
     let mut due = Vec::new();
     if known {
         for (key, state) in memory.live.drifted_states() {
             if !memory.repairs.exhausted(&key, state, now) {
-                memory.repairs.record(&key, state, now);
-                due.push(key);
+                due.push((key, state));
             }
         }
     }
@@ -37,13 +36,17 @@ pub(super) async fn run(
     let began = machine::timestamp();
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
-        due.contains(key)
+        due.iter().any(|(due, _)| due == key)
     })
     .await;
     if repaired.is_err() {
         memory.withhold_record(&stored.release, context.subject);
     }
     let repaired = repaired?;
+    // A repair that fails is tried again without a limit: nobody has undone it.
+    for (key, state) in &due {
+        memory.repairs.record(key, *state, now);
+    }
     if known && !repaired.applied.is_empty() {
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
@@ -63,21 +66,35 @@ pub(super) async fn run(
             .notices
             .add(Notice::new(EventReason::DriftRepaired, "Repair", note));
     }
-    let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
-    if !context.wants(&stored) {
-        // Plan again.
-        return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
-    }
-    let outcome = if context.subject.status().reports_deployed(revision) && !returns {
-        StepOutcome::Unchanged
-    } else {
-        StepOutcome::Deployed(deployed())
-    };
     // Objects that drifted during the repair are planned again; the plan decides which are left
     // alone.
-    Ok(if repaired.drifted.is_empty() {
-        Report::settle(outcome)
+    let next = if repaired.drifted.is_empty() {
+        Next::Period
     } else {
-        Report::new(outcome, Next::Now)
-    })
+        Next::Now
+    };
+    Ok(report(context, &stored, returns, next))
+}
+
+/// Reports a deployed revision whose objects agree with its record. `returns` says whether they were those of a later
+/// one.
+pub(super) fn report(
+    context: &ActContext<'_>,
+    stored: &StoredRelease,
+    returns: bool,
+    next: Next,
+) -> Report {
+    let revision = stored.release.revision;
+    let deployed = Box::new(Deployed {
+        is_new: returns,
+        ..Deployed::of(ActionKind::of_deployed(revision), stored)
+    });
+    if !context.wants(stored) {
+        // Plan again.
+        Report::new(StepOutcome::RolledBack(deployed), Next::Now)
+    } else if context.subject.status().reports_deployed(revision) && !returns {
+        Report::new(StepOutcome::Unchanged, next)
+    } else {
+        Report::new(StepOutcome::Deployed(deployed), next)
+    }
 }

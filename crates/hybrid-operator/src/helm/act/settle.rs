@@ -19,7 +19,6 @@ pub(super) async fn run(
     }
     let stored = context.load(latest.revision).await?;
     let kind = ActionKind::of_deployed(latest.revision);
-    Ok(Report::settle(StepOutcome::Deployed(Deployed::of(
-        kind, &stored,
-    ))))
+    let deployed = Box::new(Deployed::of(kind, &stored));
+    Ok(Report::settle(StepOutcome::Deployed(deployed)))
 }

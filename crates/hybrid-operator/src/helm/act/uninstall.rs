@@ -18,7 +18,7 @@ use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::record::unproven_record_event;
 use super::stranded::{self, Deleter};
-use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans};
+use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans, waiting};
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
@@ -81,11 +81,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         Some(ended) => match ended {
             Ok(ActionProgress::Done) => return finish(context, &own, &fresh).await,
             Ok(ActionProgress::Waiting { why }) => {
-                let release = Some(Box::new(describe(&stored)));
-                return Ok(Report::new(
-                    StepOutcome::Progressing { why, release },
-                    Next::After(POLL_INTERVAL),
-                ));
+                return Ok(waiting(context, memory, &stored, why));
             }
             Err(error) if stranded::is_refused(context, &error) => Some(error),
             Err(ActError::Action(ActionError::Read(error))) if error.is_transient() => {

@@ -11,14 +11,14 @@
 //! This state is lost with the process. [`super::recognise`] restores it if the objects still match
 //! the hash in the status.
 
+mod reading;
+
 use host::HashSet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::StreamExt;
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -26,17 +26,14 @@ use tokio::time::Instant;
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, identities};
 use super::{ActionContext, generated_run};
-use crate::cluster::Cluster;
 use crate::cluster::apply::{Applied, Merged, is_generated};
-use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CrIdentity, holder_of};
-use crate::cluster::read::{self, ReadError};
+use crate::cluster::ownership::CrIdentity;
 use crate::controller::{WatchGuard, WatchState};
-use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
+use crate::readiness::{HookOutcome, Readiness, depends_on_status};
 use crate::reasons::EventReason;
 
-/// Number of unwatched objects that are read concurrently.
-const READS_AT_ONCE: usize = 8;
+pub(super) use reading::{Reading, read_one};
+pub(crate) use reading::{read_unseen, read_unwatched};
 
 /// How long to wait for a watch to start.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -105,22 +102,6 @@ pub(super) struct LiveObject {
     pub(super) reading: Option<Reading>,
     /// The list of the watch after which it was last read; `None` if the watch was not synced then.
     pub(super) read_after: Option<u64>,
-}
-
-/// The result of reading an object that its watch does not show.
-#[derive(Clone)]
-pub(super) enum Reading {
-    Present {
-        uid: String,
-        version: u64,
-        ours: u64,
-        /// Uid of its controller, if it is annotated to be kept.
-        holder: Option<String>,
-        readiness: Readiness,
-    },
-    Absent,
-    /// It cannot be read either, for this reason.
-    Refused(String),
 }
 
 /// The objects of one release.
@@ -720,110 +701,6 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
             .object()
             .pointer("/spec/ttlSecondsAfterFinished")
             .is_some_and(Value::is_number)
-}
-
-/// Reads the objects that cannot be watched and records their states. Called once per reconcile
-/// period.
-///
-/// Does not wait for watches that are starting. An object that may not be read stays unknown, and
-/// [`Live::unwatched`] returns why.
-///
-/// # Errors
-/// Returns the first transient failure. All other objects have been read. Of those that failed, the
-/// state is unknown, or missing if they were missing before.
-pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
-    let unwatched = live.unwatched().into_iter().map(|(key, _)| (key, None));
-    let unwatched = unwatched.collect();
-    read_all(cluster, live, unwatched).await
-}
-
-/// Reads the objects that their watches have not shown for [`UNSEEN`], once.
-///
-/// # Errors
-/// As [`read_unwatched`].
-pub(crate) async fn read_unseen(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
-    let unseen = live
-        .objects
-        .iter()
-        .filter(|(key, object)| object.since.elapsed() >= UNSEEN && object.is_unseen(key));
-    let unseen = unseen.map(|(key, object)| (key.clone(), Some(object.guard.lists())));
-    let unseen = unseen.collect();
-    read_all(cluster, live, unseen).await
-}
-
-/// Reads objects, each after this list of its watch.
-async fn read_all(
-    cluster: &Cluster,
-    live: &mut Live,
-    keys: Vec<(ObjectKey, Option<u64>)>,
-) -> Result<(), ReadError> {
-    let mut readings = futures::stream::iter(keys)
-        .map(|(key, list)| async move {
-            let reading = read_one(cluster, &key).await;
-            (key, list, reading)
-        })
-        .buffer_unordered(READS_AT_ONCE);
-    let mut failed = None;
-    while let Some((key, list, reading)) = readings.next().await {
-        let reading = match reading {
-            Ok(reading) => reading,
-            Err(error) if error.is_transient() => {
-                failed.get_or_insert(error);
-                let known = live.objects.get_mut(&key);
-                // Readiness is not claimed from an old read.
-                if let Some(object) = known
-                    && matches!(object.reading, Some(Reading::Present { .. }))
-                {
-                    object.reading = None;
-                }
-                continue;
-            }
-            Err(error) => Reading::Refused(error.to_string()),
-        };
-        if let Some(object) = live.objects.get_mut(&key) {
-            object.reading = Some(reading);
-            object.read_after = list;
-        }
-    }
-    failed.map_or(Ok(()), Err)
-}
-
-pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Reading, ReadError> {
-    let gvk = gvk_of(key);
-    let (metadata, readiness) = if depends_on_status(&gvk) {
-        let Some(mut object) = read::get(cluster, key).await? else {
-            return Ok(Reading::Absent);
-        };
-        let readiness = readiness_of(&gvk, &object);
-        let metadata = object.get_mut("metadata").map(Value::take);
-        let metadata = serde_json::from_value(metadata.unwrap_or_default());
-        (metadata.unwrap_or_default(), readiness)
-    } else {
-        let Some(metadata) = read::get_metadata(cluster, key).await? else {
-            return Ok(Reading::Absent);
-        };
-        let readiness = match metadata.deletion_timestamp {
-            Some(_) => Readiness::Terminating,
-            None => Readiness::Ready,
-        };
-        (metadata, readiness)
-    };
-    let ours = ours_hash(&metadata);
-    let holder = holder_of(&metadata).map(ToOwned::to_owned);
-    let ObjectMeta {
-        uid,
-        resource_version,
-        ..
-    } = metadata;
-    Ok(Reading::Present {
-        uid: uid.unwrap_or_default(),
-        version: resource_version
-            .and_then(|version| version.parse().ok())
-            .unwrap_or(0),
-        ours,
-        holder,
-        readiness,
-    })
 }
 
 fn is_job(key: &ObjectKey) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a string is not a duration. The messages are those of Go's `time.ParseDuration`.
+/// Error of a string that is not a duration. The messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DurationError {
     /// The string does not have the format of a duration.

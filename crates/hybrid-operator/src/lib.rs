@@ -30,9 +30,7 @@ pub mod webhook;
 mod withheld;
 
 #[cfg(test)]
-mod real_cluster;
-#[cfg(test)]
-mod reference;
+mod tests;
 
 /// Runs the examples of the README as doc tests.
 #[cfg(doctest)]

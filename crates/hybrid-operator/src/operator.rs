@@ -17,7 +17,7 @@ use crate::telemetry::causes::with_causes;
 use crate::telemetry::logs;
 use crate::webhook::Webhooks;
 
-/// How long threads that still run may hold up the exit.
+/// Longest time that threads that still run hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The command that `hybrid-operator generate` runs.

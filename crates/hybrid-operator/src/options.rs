@@ -14,8 +14,6 @@ use crate::watches::ChartLimits;
 
 mod forms;
 mod profiling;
-#[cfg(test)]
-mod table;
 mod traces;
 
 pub use crate::client::Deadlines;
@@ -32,7 +30,7 @@ pub struct Options {
     pub reconcile_period: Duration,
     /// Maximum number of concurrent reconciles per kind.
     pub max_concurrent_reconciles: usize,
-    /// What one render of a chart may take, unless its entry says so.
+    /// Limits of one render of a chart, unless its entry says otherwise.
     pub chart_limits: ChartLimits,
     /// Address of `/metrics`; `0` disables it.
     pub metrics_bind_address: String,
@@ -50,7 +48,7 @@ pub struct Options {
     pub profiling_bind_address: String,
     /// Whether leader election is enabled.
     pub leader_elect: bool,
-    /// How the leader is elected.
+    /// Mode of leader election.
     pub leader_election_mode: LeaderElectionMode,
     /// Namespace of the leader election lease.
     pub leader_election_namespace: Option<String>,
@@ -67,7 +65,7 @@ pub struct Options {
     /// Time between two reconciles of an unchanged custom resource of a native controller; `None`
     /// means never.
     pub sync_period: Option<Duration>,
-    /// How long reconciles in progress may hold up the exit.
+    /// Longest time that reconciles in progress hold up the exit.
     pub graceful_shutdown_timeout: Duration,
     /// Namespace of the operator. From `$POD_NAMESPACE`.
     pub operator_namespace: Option<String>,
@@ -89,11 +87,11 @@ pub struct Options {
     pub reload_pace: Duration,
     /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
-    /// Where webhooks are served, and how the API server reaches them.
+    /// Options of webhooks: where they are served, and how the API server reaches them.
     pub webhooks: WebhookOptions,
     /// Level and format of logs.
     pub logs: LogOptions,
-    /// Where traces of releases are sent; `None` means nowhere. From `$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+    /// Endpoint for traces of releases; `None` disables them. From `$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT` if the flag is not given.
     pub otlp_endpoint: Option<OtlpEndpoint>,
 }
@@ -107,7 +105,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// How the leader is elected.
+/// Mode of leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LeaderElectionMode {
     /// By a lease that the leader renews: another replica takes over within 15 s.
@@ -130,7 +128,7 @@ pub enum OptionsError {
     Form {
         /// The flag or environment variable.
         name: &'static str,
-        /// Its value.
+        /// Value of the flag or variable.
         value: String,
         /// The form that it must have.
         wanted: &'static str,
@@ -490,124 +488,4 @@ impl Options {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-    use std::time::Duration;
-
-    use clap::Parser;
-
-    use super::{Options, RunArgs, double_dashes, with_pod_namespace};
-    use crate::telemetry::logs::{Encoder, LogOptions};
-
-    fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
-        let args = ["run"].iter().chain(args).map(OsString::from);
-        let args = RunArgs::try_parse_from(double_dashes(args)).unwrap();
-        args.options(|name| {
-            env.iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    #[test]
-    fn flags_of_the_go_operators_are_accepted_with_one_or_two_dashes() {
-        let options = options(
-            &[
-                "-reconcile-period=5s",
-                "--leader-elect",
-                "-leader-election-id",
-                "op",
-                "--metrics-addr=:1",
-                "--enable-http2=false",
-                "--zap-devel",
-            ],
-            &[
-                ("WATCH_NAMESPACE", "a, b"),
-                ("POD_NAMESPACE", "ns"),
-                ("POD_NAME", "p"),
-                ("POD_UID", "u"),
-            ],
-        );
-        assert_eq!(options.reconcile_period, Duration::from_secs(5));
-        assert!(options.leader_elect);
-        assert_eq!(options.operator_name, "op");
-        assert_eq!(options.leader_election_namespace.as_deref(), Some("ns"));
-        assert_eq!(options.metrics_bind_address, ":1");
-        assert_eq!(options.watch_namespaces, ["a", "b"]);
-        assert_eq!(options.instance, "p_u");
-        assert_eq!(options.logs, LogOptions::development());
-    }
-
-    #[test]
-    fn namespace_of_the_service_account_stands_in_for_pod_namespace() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("namespace");
-        let of = |name: &str, value: Option<&str>| {
-            with_pod_namespace(name, value.map(ToOwned::to_owned), &file)
-        };
-        assert_eq!(of("POD_NAMESPACE", None), None, "outside of a cluster");
-        std::fs::write(&file, "operators\n").unwrap();
-        for (name, value, expected) in [
-            ("POD_NAMESPACE", None, Some("operators")),
-            ("POD_NAMESPACE", Some(""), Some("operators")),
-            ("POD_NAMESPACE", Some("mine"), Some("mine")),
-            ("POD_NAME", None, None),
-        ] {
-            assert_eq!(of(name, value).as_deref(), expected, "{name} {value:?}");
-        }
-    }
-
-    #[test]
-    fn options_that_cannot_hold_are_refused() {
-        let refused = |flags: &[&str]| options(flags, &[]).validate().map_err(|e| e.to_string());
-        assert_eq!(refused(&[]), Ok(()));
-        for (flags, text) in [
-            (&["--leader-elect"][..], "$POD_NAMESPACE"),
-            (&["--metrics-require-rbac"], "needs --metrics-secure"),
-        ] {
-            let error = refused(flags).unwrap_err();
-            assert!(error.contains(text), "{error}");
-        }
-    }
-
-    #[test]
-    fn flags_about_logs_override_the_defaults_of_development() {
-        let flags = ["--zap-devel", "--zap-encoder=json", "--zap-log-level=info"];
-        let logs = options(&flags, &[]).logs;
-        let expected = LogOptions {
-            level: LogOptions::default().level,
-            encoder: Encoder::Json,
-            ..LogOptions::development()
-        };
-        assert_eq!(logs, expected);
-    }
-
-    #[test]
-    fn unknown_values_of_flags_about_logs_are_refused() {
-        for (flag, known) in [
-            ("--zap-log-level=loud", "debug, info, warn"),
-            ("--zap-encoder=xml", "json or console"),
-            ("--zap-time-encoding=unix", "iso8601"),
-            ("--zap-stacktrace-level=2", "warn, error or panic"),
-        ] {
-            let refused = RunArgs::try_parse_from(["run", flag]).unwrap_err();
-            assert!(refused.to_string().contains(known), "{refused}");
-        }
-    }
-
-    #[test]
-    fn defaults_apply_without_flags() {
-        let options = options(
-            &[],
-            &[
-                ("WATCH_NAMESPACE", ""),
-                ("OPERATOR_NAME", "memcached-operator"),
-            ],
-        );
-        assert_eq!(options.reconcile_period, Duration::from_mins(1));
-        assert_eq!(options.metrics_bind_address, ":8080");
-        assert_eq!(options.operator_name, "memcached-operator");
-        assert!(options.watch_namespaces.is_empty() && !options.leader_elect);
-        assert!(options.lease().unwrap().is_none());
-    }
-}
+mod tests;

@@ -45,15 +45,15 @@ const PERMIT: usize = 1 << 10;
 )]
 pub(crate) struct MemoryInUse;
 
-/// Why a render got no more memory.
+/// Reason why a render got no more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryError {
-    /// It had all that a render may take.
+    /// Limit reached: the render had all the memory that one may take.
     TooLarge {
         /// The memory limit of the container, in bytes.
         container: usize,
     },
-    /// Another reconcile has it.
+    /// Another reconcile has the large share.
     InUse(MemoryInUse),
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn mebibytes(bytes: usize) -> String {
 /// Limits of a render, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RenderMemory {
-    /// What templates compute and print.
+    /// Memory for what templates compute and print.
     pub(crate) render: usize,
     /// Texts and objects of the result.
     pub(crate) result: usize,

@@ -39,7 +39,7 @@ pub(crate) const LONG_RUNNING: usize = 4;
 /// A job that runs longer is long-running, and gives its permit to the next job.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Why a job returned no result.
+/// Error of a job that returned no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RenderPoolError {
     /// The job panicked.

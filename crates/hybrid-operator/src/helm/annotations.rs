@@ -10,7 +10,7 @@ use crate::{duration, naming};
 /// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
-/// Which operator may adopt a release that it did not create.
+/// Operator that may adopt a release that it did not create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdoptionPolicy {
     /// No operator.
@@ -107,7 +107,7 @@ struct Annotation {
     name: &'static str,
     /// Reads the value.
     read: Read,
-    /// What holds if the value is invalid.
+    /// Consequence of an invalid value.
     otherwise: &'static str,
 }
 
@@ -316,7 +316,7 @@ mod tests {
     struct Row {
         name: &'static str,
         right: &'static str,
-        /// What the right value sets.
+        /// Effect of the right value.
         effect: fn(&mut Annotations),
         /// A wrong value, the form that is wanted, and what holds instead; `None` if every text is right.
         wrong: Option<(&'static str, &'static str, &'static str)>,
@@ -326,7 +326,7 @@ mod tests {
 
     const BOOLEAN: &str = "a boolean: true or false";
 
-    /// What the reference says: name, value, default, meaning.
+    /// Rows of the reference: name, value, default, meaning.
     const DOCUMENTED: &[(&str, &str, &str, &str)] = &[
         (
             "install-disable-hooks",
@@ -602,14 +602,14 @@ mod tests {
         let text = format!(
             "Annotations of a custom resource, all with the prefix `{PREFIX}`. \
              [Annotations](../annotations.md) shows how they are used.\n\n{}",
-            crate::reference::table(&["name", "value", "default", "meaning"], rows_of_page)
+            crate::tests::reference::table(&["name", "value", "default", "meaning"], rows_of_page)
         );
-        crate::reference::assert_generated(
+        crate::tests::reference::assert_generated(
             "annotations.md",
             "Annotations of a custom resource",
             &text,
         );
-        crate::reference::assert_tests_exist(rows.iter().map(|row| row.shown_by));
+        crate::tests::reference::assert_tests_exist(rows.iter().map(|row| row.shown_by));
     }
 
     #[test]

@@ -113,9 +113,7 @@ pub(crate) struct Status {
     before: Value,
     now: String,
     generation: Option<i64>,
-    /// Conditions.
     pub(crate) conditions: Vec<Condition>,
-    /// Release.
     pub(crate) release: Option<ReleaseStatus>,
     /// Manifest of the deployed revision.
     pub(crate) manifest: DeployedManifest,
@@ -171,7 +169,11 @@ impl Status {
         message: impl Into<Message>,
     ) {
         #[cfg(test)]
-        crate::reference::conditions::assert_documented(type_, &format!("{status:?}"), reason);
+        crate::tests::reference::conditions::assert_documented(
+            type_,
+            &format!("{status:?}"),
+            reason,
+        );
         let limit = if type_ == ConditionType::Deployed {
             MAX_NOTES
         } else {

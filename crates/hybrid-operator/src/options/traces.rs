@@ -1,4 +1,4 @@
-//! Where traces of releases are sent: the flag, or the environment variables of OpenTelemetry.
+//! Endpoint for traces of releases: the flag, or the environment variables of OpenTelemetry.
 
 use super::{Options, OptionsError, forms};
 use crate::telemetry::traces::{AVAILABLE, Destination};
@@ -12,7 +12,7 @@ pub struct OtlpEndpoint {
     pub from: OtlpSource,
 }
 
-/// What says where traces are sent.
+/// Flag or environment variable that says where traces are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtlpSource {
     /// `--otlp-endpoint`

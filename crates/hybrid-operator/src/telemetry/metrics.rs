@@ -614,7 +614,7 @@ mod tests {
         let listed: Vec<&str> = found.iter().map(String::as_str).collect();
         assert_eq!(listed, crate::telemetry::METRICS);
         let rows = found.iter().map(|name| documented(&text, name));
-        let table = crate::reference::table(&["metric", "type", "labels", "meaning"], rows);
+        let table = crate::tests::reference::table(&["metric", "type", "labels", "meaning"], rows);
         let page = format!(
             "`/metrics` has these metrics, and those that a program adds \
              ([the manager](../native.md#the-manager)). A histogram has the suffixes `_bucket`, `_count` and \
@@ -622,7 +622,7 @@ mod tests {
              `hybrid_operator_trace_spans_total`, with the label `result`. [Running an operator](../operations.md#metrics) says how they are served, and \
              `hybrid-operator generate dashboards` writes dashboards for them.\n\n{table}"
         );
-        crate::reference::assert_generated("metrics.md", "Metrics", &page);
+        crate::tests::reference::assert_generated("metrics.md", "Metrics", &page);
     }
 
     /// Returns the row of a metric in the reference, from what scrapers see.

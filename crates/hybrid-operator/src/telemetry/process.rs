@@ -62,7 +62,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// What a process uses, in the units of the metrics.
+/// Resources that a process uses, in the units of the metrics.
 #[derive(Debug)]
 struct Usage {
     cpu_seconds: f64,

@@ -19,7 +19,7 @@ struct QueueLabels {
     controller: String,
 }
 
-/// What is in a queue at the time of a scrape.
+/// State of a queue at the time of a scrape.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct QueueState {
     /// Number of keys that wait.

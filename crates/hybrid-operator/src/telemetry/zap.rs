@@ -321,7 +321,7 @@ mod tests {
 
     use super::super::logs::{Encoder, LogOptions, TimeEncoding, filter, subscriber};
 
-    /// What was written.
+    /// Bytes that were written.
     #[derive(Clone, Default)]
     struct Output(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! Where the chart of an entry is: on this machine, or behind a URL, in a repository or in a registry.
+//! Location of the chart of an entry: on this machine, or behind a URL, in a repository or in a registry.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::lock::LockedChart;
 use super::verify::{self, Verify};
 use crate::naming;
 
-/// Where the chart of an entry is.
+/// Location of the chart of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChartSource {
     /// A directory or a `.tgz`.
@@ -24,7 +24,7 @@ pub enum ChartSource {
 /// A chart that is fetched, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteChart {
-    /// Which chart it is, as the watches file says.
+    /// Reference to the chart, as the watches file has it.
     pub reference: ChartReference,
     /// File with certificates of authorities that are trusted besides those of the system.
     pub ca_file: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub struct RemoteChart {
     pub credentials_secret: Option<SecretName>,
     /// Who must have signed the chart.
     pub verify: Option<Verify>,
-    /// What the lock says about it.
+    /// Entry of the lock for the chart.
     pub locked: Option<LockedChart>,
 }
 

@@ -34,7 +34,7 @@ struct Scanner<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What stands at a `$`.
+/// Meaning of a `$`.
 enum Dollar {
     /// A variable, with its content.
     Variable(String),

@@ -381,14 +381,13 @@ pub(super) mod record {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
-    /// What is known of a field.
+    /// Content of a field, as far as it is known.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Known {
-        /// It holds a value.
         Value,
-        /// It holds fields, which have been read.
+        /// Fields, which have been read.
         Nested,
-        /// It holds fields, which the file did not have.
+        /// Fields, which the file did not have.
         NestedUnread,
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use helm_core::engine::{BudgetError, RenderLimits};
 
-/// What one render of a chart may take. `None` means the default of the operator, and of Helm's engine
+/// Limits of one render of a chart. `None` means the default of the operator, and of Helm's engine
 /// here if it has none either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChartLimits {

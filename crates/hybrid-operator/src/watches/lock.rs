@@ -23,14 +23,14 @@ pub struct Lock {
     pub charts: Vec<LockedChart>,
 }
 
-/// What a reference of the watches file means.
+/// Chart that a reference of the watches file means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockedChart {
     /// The reference, as the watches file has it.
     pub reference: String,
     /// The version, unless only the archive says it.
     pub version: Option<String>,
-    /// Where the archive is: a URL, or an OCI name with the digest of the manifest.
+    /// Location of the archive: a URL, or an OCI name with the digest of the manifest.
     pub url: String,
     /// Digest of the archive.
     pub digest: Digest,
@@ -39,7 +39,7 @@ pub struct LockedChart {
 /// A lock cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
@@ -48,12 +48,12 @@ pub enum LockError {
         #[source]
         source: std::io::Error,
     },
-    /// It is malformed.
+    /// The file is malformed.
     #[error("{} is not a lock: {why}; write it again with `{COMMAND}`", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Mistake in the file.
         why: String,
     },
 }

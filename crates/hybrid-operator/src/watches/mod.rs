@@ -55,7 +55,7 @@ pub struct Watch {
     pub watch_dependent_resources: bool,
     /// Values that replace those of the spec, by dotted path as in Helm's `--set`.
     pub override_values: BTreeMap<String, String>,
-    /// How the strings of `overrideValues` are converted to values.
+    /// Conversion of the strings of `overrideValues` to values.
     pub override_values_type: OverrideValuesType,
     /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
     pub reconcile_period: Option<Duration>,
@@ -73,17 +73,17 @@ pub struct Watch {
     pub values: Option<Value>,
     /// Secrets and `ConfigMap`s that provide values.
     pub values_from: Vec<ValuesFrom>,
-    /// How a release is installed.
+    /// Options of the install of a release.
     pub install: ActionPolicy,
-    /// How a release is upgraded.
+    /// Options of the upgrade of a release.
     pub upgrade: ActionPolicy,
-    /// How a release is rolled back.
+    /// Options of the rollback of a release.
     pub rollback: ActionPolicy,
-    /// How a release is uninstalled.
+    /// Options of the uninstall of a release.
     pub uninstall: ActionPolicy,
     /// Whether the chart's test hooks run after a change, and for how long.
     pub test: Option<ActionPolicy>,
-    /// What to do about drift.
+    /// Handling of drift.
     pub drift_detection: DriftDetection,
     /// Patches for rendered objects, applied before the objects are sent.
     pub patches: Vec<Patch>,
@@ -105,9 +105,9 @@ pub struct Watch {
     pub allow_empty: bool,
     /// Whether the status shows the last lines of a crashed container's log. Default: true.
     pub crash_logs: bool,
-    /// What one render of the chart may take.
+    /// Limits of one render of the chart.
     pub limits: ChartLimits,
-    /// What to do with the definitions in the chart's `crds/`.
+    /// Handling of the CRDs in the chart's `crds/`.
     pub crds: CrdPolicy,
     /// Whether values are not checked against the schemas of the chart and its dependencies.
     pub skip_schema: bool,
@@ -169,7 +169,7 @@ impl Watch {
     }
 }
 
-/// How the strings of `overrideValues` are converted to values.
+/// Conversion of the strings of `overrideValues` to values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverrideValuesType {
     /// As with Helm's `--set`: `true`, `false`, `null` and integers are recognised.
@@ -184,9 +184,9 @@ pub enum OverrideValuesType {
 pub struct ValuesFrom {
     /// The kind of the object.
     pub kind: ReferenceKind,
-    /// Its name; may be a template over the custom resource.
+    /// Name of the object; may be a template over the custom resource.
     pub name: String,
-    /// Its namespace; the custom resource's by default.
+    /// Namespace of the object; the custom resource's by default.
     pub namespace: Option<String>,
     /// The entry of its `data`; `values.yaml` by default.
     pub key: String,
@@ -227,23 +227,23 @@ pub struct ActionPolicy {
     pub wait_for_jobs: bool,
     /// Whether hooks are skipped.
     pub disable_hooks: bool,
-    /// What to do after a failure. Only for install and upgrade.
+    /// Reaction to a failure. Only for install and upgrade.
     pub remediation: Remediation,
     /// Kinds whose objects are deleted and created again when an immutable field changes. Only for
     /// upgrade; `None` means `Job`.
     pub recreate: Option<Vec<String>>,
 }
 
-/// What to do after a failed install or upgrade.
+/// Reaction to a failed install or upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remediation {
-    /// How often the action is retried with the same inputs.
+    /// Number of retries of the action with the same inputs.
     pub retries: Option<u32>,
-    /// What to do with the failed release; `None` means the action's default.
+    /// Strategy for the failed release; `None` means the action's default.
     pub strategy: Option<RemediationStrategy>,
 }
 
-/// What to do with a release whose install or upgrade failed.
+/// Strategy for a release whose install or upgrade failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemediationStrategy {
     /// Roll back to the last deployed revision.
@@ -254,16 +254,16 @@ pub enum RemediationStrategy {
     None,
 }
 
-/// What to do about drift: changes that others make to a release's objects.
+/// Handling of drift: changes that others make to a release's objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DriftDetection {
-    /// How to react to drift.
+    /// Reaction to drift.
     pub mode: DriftMode,
     /// Fields that others may own.
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// How to react to drift.
+/// Reaction to drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DriftMode {
     /// Apply the recorded manifest again.
@@ -305,17 +305,17 @@ pub enum PatchBody {
 /// Another custom resource that must be `Ready` first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its `apiVersion`.
+    /// `apiVersion` of the dependency.
     pub api_version: String,
-    /// Its kind.
+    /// Kind of the dependency.
     pub kind: String,
-    /// Its name; may be a template over the custom resource.
+    /// Name of the dependency; may be a template over the custom resource.
     pub name: String,
-    /// Its namespace; the custom resource's by default.
+    /// Namespace of the dependency; the custom resource's by default.
     pub namespace: Option<String>,
 }
 
-/// What to do with the definitions in a chart's `crds/`.
+/// Handling of the CRDs in a chart's `crds/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CrdPolicy {
     /// Do not create them.
@@ -336,11 +336,11 @@ pub struct Problem {
     pub column: usize,
     /// The field, such as `[0].install.timeout`; empty for the whole file.
     pub field: String,
-    /// What is wrong and, if known, how to fix it.
+    /// Description of the mistake and, if known, of the fix.
     pub message: String,
 }
 
-/// Why a watches file cannot be used.
+/// Reason why a watches file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchesError {
     /// The file cannot be read.
@@ -487,7 +487,7 @@ fn finish<T>(
 pub struct Entry {
     /// The entry.
     pub watch: Watch,
-    /// Its index in the list.
+    /// Index of the entry in the list.
     pub index: usize,
     /// Line of the entry, counted from 1.
     pub line: usize,
@@ -497,7 +497,5 @@ pub struct Entry {
     pub chart_position: (usize, usize),
 }
 
-#[cfg(test)]
-mod table;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Tests of valid watches files, and of the messages about invalid ones.
 
+mod table;
+
 use std::path::Path;
 use std::time::Duration;
 

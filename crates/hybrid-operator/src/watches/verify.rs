@@ -6,7 +6,7 @@ use chart_source::verify::{Identity, Name, Policy, VerifyError};
 
 use super::fields::{Fields, name};
 
-/// Why a signature of cosign is not looked for behind a URL.
+/// Reason why a signature of cosign is not looked for behind a URL.
 pub(super) const COSIGN_NEEDS_REGISTRY: &str = "`verify.cosign` needs a chart in a registry (url: oci://HOST/PATH); \
                                                 cosign does not sign archives behind a URL";
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 use helm_core::release::{Revision, Status};
 
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 
 /// Maximum number of attempts per set of inputs if a hook fails; then the release is stalled.
@@ -26,7 +24,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// Facts about one record of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordFacts {
-    /// Revision.
     pub(crate) revision: Revision,
     /// Helm's status.
     pub(crate) status: Status,
@@ -82,7 +79,6 @@ pub(crate) struct ObservedFacts {
     pub(crate) finalizer: bool,
     /// Whether it has a release and lacks the finalizer: somebody has replaced it without.
     pub(crate) unheld: bool,
-    /// Whether it is paused.
     pub(crate) paused: bool,
     /// Whether it cannot have a release: a name or a template of `watches.yaml` is invalid.
     pub(crate) impossible: bool,
@@ -240,7 +236,7 @@ pub(crate) enum Step {
     Wait {
         /// Maximum time to wait.
         delay: Duration,
-        /// What is waited for.
+        /// Change or time that ends the wait.
         until: Until,
     },
     /// Do nothing until a user changes something.
@@ -298,7 +294,7 @@ pub(crate) enum Until {
 pub(crate) enum Refusal {
     /// The custom resource is paused.
     Paused,
-    /// It cannot have a release.
+    /// The custom resource cannot have a release.
     Impossible,
     /// The release belongs to someone else.
     Foreign,
@@ -312,7 +308,7 @@ pub(crate) enum Refusal {
     Stalled {
         /// Failed revision.
         revision: Revision,
-        /// Why it is not retried.
+        /// Reason why the revision is not retried.
         reason: StallReason,
     },
     /// Drifted objects were repaired too often.
@@ -322,14 +318,14 @@ pub(crate) enum Refusal {
     },
 }
 
-/// Why a failed revision is not retried automatically.
+/// Reason why a failed revision is not retried automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StallReason {
-    /// It would replace the revision that was rolled back to with the failed one.
+    /// A retry would replace the revision that was rolled back to with the failed one.
     ReplacesRollback,
-    /// It would run a hook that has failed several times.
+    /// A retry would run a hook that has failed several times.
     RunsHook,
-    /// It would delete and recreate the objects of the failed install.
+    /// A retry would delete and recreate the objects of the failed install.
     DeletesObjects,
     /// `remediation.retries` is exhausted.
     ExceedsRetries,

@@ -14,6 +14,7 @@ use super::{
 mod exhaustive;
 mod failures;
 mod progress;
+mod simulation;
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Longer than any delay between attempts.

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use jemalloc_pprof::PROF_CTL;
 use tikv_jemalloc_ctl::thread;
 
-/// How a profile of the heap is made possible.
+/// Instruction that makes profiles of the heap possible.
 const WANTED: &str = "start the program with _RJEM_MALLOC_CONF=prof:true";
 
 /// A profile of the heap cannot be taken.
@@ -24,7 +24,6 @@ pub(crate) enum HeapProfileError {
     Dump {
         /// The directory for temporary files.
         directory: std::path::PathBuf,
-        /// What failed.
         reason: String,
     },
 }

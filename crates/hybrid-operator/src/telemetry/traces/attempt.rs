@@ -17,7 +17,7 @@ use super::recording::{Recording, State, data, random_id};
 #[derive(Clone, Default)]
 pub(crate) struct Tracer(Option<Arc<Sink>>);
 
-/// What is known of the earlier attempts of a custom resource.
+/// Earlier attempts of a custom resource, as far as they are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     trace: Option<TraceId>,

@@ -31,7 +31,7 @@ use crate::telemetry::metrics::RegisterMetrics;
 const QUEUE: usize = 2048;
 /// Maximum number of spans of a request.
 const BATCH: usize = 512;
-/// How long spans are collected before they are sent.
+/// Time that spans are collected before they are sent.
 const DELAY: Duration = Duration::from_secs(1);
 /// Time limit of a request, with its retries.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -174,7 +174,7 @@ async fn exporter(
     Ok(exporter)
 }
 
-/// Why the last request got no answer.
+/// Reason why the last request got no answer.
 #[derive(Debug, Clone, Default)]
 struct LastCause(Arc<Mutex<Option<String>>>);
 

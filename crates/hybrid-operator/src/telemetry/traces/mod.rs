@@ -38,20 +38,20 @@ pub(crate) trait Reason {
     fn reason(&self) -> &'static str;
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// What it had to do is done.
+    /// Success: all that the attempt had to do is done.
     Done,
     /// The release waits for something.
     Waiting,
-    /// It failed, for this reason.
+    /// Failure, for this reason.
     Failed(&'static str),
-    /// It was not an attempt: the next one is due later.
+    /// No attempt: the next one is due later.
     Idle,
 }
 
-/// What the spans of a process are marked with, and where they are sent.
+/// Attributes and receiver of the spans of a process.
 #[derive(Debug, Clone)]
 #[cfg_attr(
     not(feature = "otlp"),
@@ -76,7 +76,7 @@ pub enum TraceError {
     Endpoint {
         /// URL of the endpoint.
         url: String,
-        /// What is wrong.
+        /// Reason of the failure.
         reason: String,
     },
 }

@@ -14,7 +14,7 @@ use crate::telemetry::metrics::RegisterMetrics;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tracer;
 
-/// What is known of earlier attempts: nothing.
+/// Earlier attempts, of which nothing is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History;
 

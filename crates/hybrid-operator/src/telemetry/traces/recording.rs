@@ -17,13 +17,13 @@ const MAX_SPANS: usize = 256;
 /// Maximum length of an attribute, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// What runs now.
+/// Attempt and span in progress.
 #[derive(Clone)]
 pub(super) struct Scope {
     pub(super) recording: Arc<Recording>,
     /// The present span.
     pub(super) span: SpanId,
-    /// Why it failed.
+    /// Reason why the span failed.
     error: Arc<OnceLock<&'static str>>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Recording {
     state: Mutex<State>,
 }
 
-/// What is known of an attempt.
+/// Facts that are known of an attempt.
 #[derive(Default)]
 pub(super) struct State {
     /// Spans that have ended.
@@ -48,7 +48,7 @@ pub(super) struct State {
     pub(super) attributes: Vec<KeyValue>,
     /// Whether anything was written.
     pub(super) changed: bool,
-    /// What the release waits for, and its name.
+    /// Type and name of what the release waits for.
     pub(super) waits_for: Option<(&'static str, String)>,
     /// The step, and how it ended.
     pub(super) end: Option<(&'static str, End)>,

@@ -387,7 +387,7 @@ const FORGIVEN: Fact = &[
     |o, _| o.forgiven = Revision(0),
     |o, _| o.forgiven = Revision(u32::MAX),
 ];
-/// What a revision needs to begin, and what is missing.
+/// Conditions for a revision to begin, and those that are not met.
 const GATES: Fact = &[
     |o, d| gate(o, d, true, [false, false, false]),
     |o, d| gate(o, d, true, [true, false, false]),
@@ -610,7 +610,7 @@ fn rules_hold_in_every_state() {
 
 type Holds = fn(&ObservedFacts) -> bool;
 
-/// What decides without the inputs, and its step. The first that holds counts.
+/// Facts that decide without the inputs, and their steps. The first that holds counts.
 const BEFORE_INPUTS: &[(Holds, Step)] = &[
     (|o| o.contested, Step::Leave),
     (|o| o.deleting && o.finalizer, Step::Uninstall),

@@ -76,7 +76,7 @@ struct World {
 
 const DRIFTS: [Drift; 4] = [Drift::None, Drift::Some, Drift::Exhausted, Drift::Unknown];
 
-/// What a step leads to, and whether time passes before the next one.
+/// State that a step leads to, and whether time passes before the next step.
 type Outcome = (World, bool);
 
 impl World {

@@ -1,4 +1,4 @@
-//! What is deleted and what is not, on a real API server.
+//! Tests of what is deleted and what is not, on a real API server.
 
 use crate::cluster::apply::Claim;
 use crate::cluster::contents::Held;

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::fields::record::{self, Known};
-use super::{Problem, Watch, parse};
-use crate::reference;
+use crate::tests::reference;
+use crate::watches::fields::record::{self, Known};
+use crate::watches::{Problem, Watch, parse};
 
 /// A row of the table.
 struct Row {

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 
 use clap::{CommandFactory, Parser};
 
-use super::{Options, RunArgs, double_dashes};
-use crate::reference;
+use crate::options::{Options, RunArgs, double_dashes};
+use crate::tests::reference;
 
-/// What happens to a wrong value.
+/// Result of a wrong value.
 #[derive(Clone, Copy)]
 enum Wrong {
     /// The command line is refused, with this text.
@@ -369,7 +369,7 @@ const VARIABLES: &[Row] = &[
     ),
 ];
 
-/// What the reference says about environment variables.
+/// Descriptions of environment variables in the reference.
 const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
     (
         "WATCH_NAMESPACE",
@@ -451,7 +451,7 @@ fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
     })
 }
 
-/// What some flags need besides.
+/// Returns the other flags that `flag` needs.
 fn needed(flag: &str) -> &'static [&'static str] {
     match flag {
         "--webhook-inject-ca-from" => &["--webhook-cert-dir=/certs"],

@@ -1,4 +1,4 @@
-//! How objects are applied, on a real API server.
+//! Tests of how objects are applied, on a real API server.
 
 use crate::cluster::apply::{
     Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, TakeOver, create_generated,

@@ -1,6 +1,7 @@
 //! Simulates queue, backoff and plan for hours of virtual time with faults: requests fail,
 //! responses are lost, the process crashes, specs and objects change. Checks that all releases
 //! converge and that writes stay rate-limited.
+
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -113,12 +114,12 @@ impl Simulation {
             finalizer: resource.finalizer,
             unheld: !resource.finalizer && !resource.history.is_empty(),
             drift,
-            ..super::tests::observed(resource.history.iter().map(record).collect())
+            ..super::observed(resource.history.iter().map(record).collect())
         };
         let desired = DesiredFacts {
             digest: Some(resource.spec.to_string()),
             timeout: TIMEOUT,
-            ..super::tests::desired()
+            ..super::desired()
         };
         (observed, desired)
     }

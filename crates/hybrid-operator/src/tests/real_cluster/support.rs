@@ -1,4 +1,4 @@
-//! What the tests share: a namespace of their own, a custom resource that owns, and small requests.
+//! Support of the tests: a namespace of their own, a custom resource that owns, and small requests.
 
 use std::process::Command;
 use std::time::Duration;

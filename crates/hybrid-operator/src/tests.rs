@@ -1,0 +1,4 @@
+//! Tests of several modules, and the pages of the reference that tests keep up to date.
+
+mod real_cluster;
+pub(crate) mod reference;

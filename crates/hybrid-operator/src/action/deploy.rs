@@ -172,8 +172,8 @@ pub(crate) async fn deploy(
         } else {
             JobReadiness::Ignored
         };
-        if let Some(missing) = live.unready(jobs).into_iter().next() {
-            return check_deadline(context, live, stored, missing);
+        if let Some((key, why)) = live.unready(jobs).first() {
+            return check_deadline(context, live, stored, format!("{key}: {why}"));
         }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
@@ -334,7 +334,7 @@ fn awaited_kind(
     })
 }
 
-/// What decides whether an object must be applied at all.
+/// Basis of the decision whether an object must be applied at all.
 #[derive(Clone, Copy)]
 pub(super) enum Before<'a> {
     /// The objects of the deployed record. An object that was recognised and is the same there, or

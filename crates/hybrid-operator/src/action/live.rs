@@ -35,16 +35,16 @@ use crate::reasons::EventReason;
 pub(super) use reading::{Reading, read_one};
 pub(crate) use reading::{read_unseen, read_unwatched};
 
-/// How long to wait for a watch to start.
+/// Longest wait for a watch to start.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How late a watch may be before an object that it does not show is read.
+/// Longest delay of a watch before an object that it does not show is read.
 const UNSEEN: Duration = Duration::from_secs(5);
 
-/// How long after a read that failed the object is read again.
+/// Time after a failed read until the object is read again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// How often a drifted object is applied again while its revision is being deployed.
+/// Maximum number of times a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
 
 /// The knowledge of the content of an object in the cluster.
@@ -82,7 +82,7 @@ pub(super) struct LiveObject {
     pub(super) uid: String,
     /// Hash of the fields that the operator owns, after the apply.
     pub(super) ours: u64,
-    /// Its resource version after the apply.
+    /// Resource version of the object after the apply.
     pub(super) version: u64,
     pub(super) content: Content,
     /// Whether it has lost its autoscaler with this revision.
@@ -93,10 +93,10 @@ pub(super) struct LiveObject {
     pub(super) note: Option<String>,
     pub(super) run: Option<String>,
     pub(super) expires: bool,
-    /// How often it was applied again while its revision was deployed.
+    /// Number of times the object was applied again while its revision was deployed.
     pub(super) reapplied: u8,
     pub(super) guard: WatchGuard,
-    /// When it was applied or recognised.
+    /// Time when the object was applied or recognised.
     pub(super) since: Instant,
     /// Result of the last read, if the watch does not show it.
     pub(super) reading: Option<Reading>,
@@ -109,7 +109,7 @@ pub(super) struct LiveObject {
 pub(crate) struct Live {
     /// The revision that the objects belong to.
     pub revision: Option<u32>,
-    /// When this process began to apply the objects of the revision.
+    /// Time when this process began to apply the objects of the revision.
     pub(super) began: Option<Timestamp>,
     /// Whether every object of the revision has been applied, or recognised.
     pub complete: bool,
@@ -118,9 +118,9 @@ pub(crate) struct Live {
     held: Vec<WatchGuard>,
     /// State of the running hooks.
     pub(super) hooks: HookMemory,
-    /// What users should know of and was not reported yet.
+    /// Remarks that users should know of and that were not reported yet.
     remarks: BTreeSet<Remark>,
-    /// What was reported since the beginning of the revision; a step may be repeated.
+    /// Remarks reported since the beginning of the revision; a step may be repeated.
     reported: BTreeSet<Remark>,
 }
 
@@ -146,13 +146,13 @@ pub(crate) enum ObjectState {
         /// in the same hash.
         ours: u64,
     },
-    /// It does not exist.
+    /// The object does not exist.
     Missing,
     /// A Job that `ttlSecondsAfterFinished` has removed. It has run and is not created again.
     Expired,
 }
 
-/// What readiness requires of the Jobs of a release.
+/// Requirement on the Jobs of a release for its readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobReadiness {
     /// Nothing.
@@ -592,30 +592,30 @@ impl Live {
         self.hooks.keys().chain(unready).cloned().collect()
     }
 
-    /// Describes the objects that are not ready.
-    pub(crate) fn unready(&self, jobs: JobReadiness) -> Vec<String> {
-        self.objects
-            .iter()
+    /// Returns the objects that are not ready, each with the reason.
+    pub(crate) fn unready(&self, jobs: JobReadiness) -> Vec<(&ObjectKey, String)> {
+        let why = |key: &ObjectKey, object: &LiveObject| match object.state(key) {
+            ObjectState::Same(Readiness::Started) if jobs == JobReadiness::Complete => {
+                Some("not complete".to_owned())
+            }
+            ObjectState::Same(readiness) if readiness.is_ready() => None,
+            ObjectState::Same(readiness) => {
+                Some(readiness.message().unwrap_or("not ready").to_owned())
+            }
+            // An object without a status is ready as soon as it exists.
+            ObjectState::Unknown if !depends_on_status(&gvk_of(key)) => None,
+            ObjectState::Unknown => Some(match object.unwatched() {
+                Some(why) => format!("cannot be watched ({why})"),
+                None => "not seen yet".to_owned(),
+            }),
+            ObjectState::Changed { .. } => Some("changed by somebody else".to_owned()),
+            ObjectState::Missing => Some("missing".to_owned()),
+            ObjectState::Expired => None,
+        };
+        let objects = self.objects.iter();
+        objects
             .filter(|(key, _)| jobs != JobReadiness::Ignored || !is_job(key))
-            .filter_map(|(key, object)| match object.state(key) {
-                ObjectState::Same(Readiness::Started) if jobs == JobReadiness::Complete => {
-                    Some(format!("{key}: not complete"))
-                }
-                ObjectState::Same(readiness) if readiness.is_ready() => None,
-                ObjectState::Same(readiness) => Some(format!(
-                    "{key}: {}",
-                    readiness.message().unwrap_or("not ready")
-                )),
-                // An object without a status is ready as soon as it exists.
-                ObjectState::Unknown if !depends_on_status(&gvk_of(key)) => None,
-                ObjectState::Unknown => Some(match object.unwatched() {
-                    Some(why) => format!("{key}: cannot be watched ({why})"),
-                    None => format!("{key}: not seen yet"),
-                }),
-                ObjectState::Changed { .. } => Some(format!("{key}: changed by somebody else")),
-                ObjectState::Missing => Some(format!("{key}: missing")),
-                ObjectState::Expired => None,
-            })
+            .filter_map(|(key, object)| Some((key, why(key, object)?)))
             .collect()
     }
 

@@ -296,7 +296,7 @@ impl Workers {
                     }
                     Ok(Err(panic)) => {
                         shared.metrics.panicked();
-                        Err(format!("panicked: {}", panic_text(panic.as_ref())).into())
+                        Err(Panicked(panic_text(panic.as_ref()).to_owned()).into())
                     }
                     Err(_) => {
                         shared.metrics.timed_out();
@@ -309,6 +309,11 @@ impl Workers {
         .instrument(span)
     }
 }
+
+/// The error of a reconcile that panicked, with the message of the panic.
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+struct Panicked(String);
 
 impl QueueInner {
     /// Records the result and schedules the next reconcile.
@@ -341,7 +346,7 @@ impl QueueInner {
                 let _ = host::fill(&mut noise);
                 let delay = self.backoff().failed(key, noise[0]);
                 let error: &dyn std::error::Error = error.as_ref();
-                if error.to_string().starts_with("panicked") {
+                if error.is::<Panicked>() {
                     error!(error, retry_in = ?delay, "reconcile failed");
                 } else {
                     warn!(error, retry_in = ?delay, "reconcile failed");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use helm_core::manifest::list_items;
+use helm_core::manifest::{ObjectKey, list_items};
 use helm_core::release::Revision;
 use jiff::Timestamp;
 use kube::runtime::events::Event;
@@ -56,7 +56,7 @@ pub(super) struct Report {
     pub(super) hook_error: Option<Message>,
 }
 
-/// When the custom resource is reconciled again if nothing changes.
+/// Time of the next reconcile of the custom resource if nothing changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// After the reconcile period.
@@ -252,24 +252,23 @@ pub(super) struct ObjectsState {
     pub(super) drifted: Vec<String>,
     /// Hash of all objects; `None` if they are unknown.
     pub(super) baseline: Option<String>,
-    /// Why objects are not ready, if that was looked for and found.
+    /// Reason why objects are not ready, if it was looked for and found.
     pub(super) cause: Option<Cause>,
 }
 
 impl ObjectsState {
     fn of(live: &Live, mode: DriftMode) -> Self {
-        let mut unready = live.unready(JobReadiness::Started);
+        // A change that is not repaired does not make the release unready; a deleted object does.
+        let changed = live.drifted_states();
+        let is_left_alone = |key: &ObjectKey| {
+            let mut changed = changed.iter();
+            mode != DriftMode::Repair
+                && changed.any(|(changed, left)| changed == key && left.is_some())
+        };
+        let unready = live.unready(JobReadiness::Started).into_iter();
+        let unready = unready.filter(|(key, _)| !is_left_alone(key));
+        let unready = unready.map(|(key, why)| format!("{key}: {why}")).collect();
         let mut drifted = Vec::new();
-        if mode != DriftMode::Repair {
-            // A change that is not repaired does not make the release unready; a deleted object
-            // does.
-            let changed = live.drifted_states().into_iter();
-            let changed: Vec<String> = changed
-                .filter(|(_, left)| left.is_some())
-                .map(|(key, _)| format!("{key}: "))
-                .collect();
-            unready.retain(|text| !changed.iter().any(|key| text.starts_with(key)));
-        }
         if mode == DriftMode::Warn {
             drifted.extend(live.drifted().iter().map(ToString::to_string));
         }

@@ -18,7 +18,6 @@ use crate::examples::{NativeOperator, create, example, is_ready};
 use crate::world::{LIMIT, api, api_of, condition, injected, merge, until};
 use kubelet::Kubelet;
 
-/// Duration of the chaos.
 const CHAOS: Duration = Duration::from_secs(10);
 
 /// A namespace with a kubelet, for a cluster named `db`.

@@ -1,4 +1,4 @@
-//! How servers are reached: credentials, certificates and patience.
+//! Access to servers: credentials, certificates and patience.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// How servers are reached. The default is what needs no configuration.
+/// Access to servers. The default is what needs no configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Access {
     /// User of the repository or registry.
@@ -58,7 +58,7 @@ pub struct Access {
     pub docker_config: Option<(String, Password)>,
     /// Certificates in PEM format of authorities that are trusted as well, and where they come from.
     pub ca_certificates: Option<(String, Vec<u8>)>,
-    /// How long to wait, and how often to try.
+    /// Longest waits, and number of attempts.
     pub patience: Patience,
 }
 
@@ -115,7 +115,7 @@ fn secret_header(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// How long to wait for a server, and how often to try.
+/// Longest waits for a server, and number of attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patience {
     /// Time to connect.

@@ -12,7 +12,7 @@ use crate::error::{Cause, PullError};
 /// Memory that is taken because of what the server says about the length.
 const TRUSTED: usize = 1 << 20;
 
-/// What is read, for messages.
+/// The body to read: names for messages, and limits.
 pub(crate) struct Expected<'a> {
     pub(crate) url: &'a str,
     pub(crate) what: &'static str,

@@ -32,7 +32,7 @@ pub enum CacheError {
     /// A file or directory cannot be read or written.
     #[error("cannot {action} {} of the chart cache; choose another directory with --chart-cache or CHART_CACHE", path.display())]
     File {
-        /// What failed.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,

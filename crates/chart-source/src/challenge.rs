@@ -1,9 +1,9 @@
-//! What a registry asks for in the header `WWW-Authenticate` (RFC 9110, section 11.6.1).
+//! Challenges of registries in the header `WWW-Authenticate` (RFC 9110, section 11.6.1).
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
-/// How a registry wants to know who asks.
+/// Authentication that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// By user and password.
@@ -14,7 +14,7 @@ pub(crate) enum Challenge {
         realm: String,
         /// The registry's name at the service.
         service: Option<String>,
-        /// What is to be allowed.
+        /// Access that the token is to grant.
         scope: Option<String>,
     },
 }

@@ -83,7 +83,7 @@ struct Entry {
     identitytoken: String,
 }
 
-/// What a credential helper prints.
+/// Output of a credential helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Helped {

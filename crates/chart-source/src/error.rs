@@ -1,4 +1,4 @@
-//! What can go wrong. Each message names the URL, the cause and, where there is one, the fix; none
+//! Errors of a fetch. Each message names the URL, the cause and, where there is one, the fix; none
 //! contains credentials or a query.
 
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub enum PullError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
     /// TLS cannot be set up.
@@ -98,7 +98,7 @@ pub enum PullError {
     NeedsCredentials {
         /// The URL.
         url: String,
-        /// Its host.
+        /// Host of the URL.
         host: String,
         /// 401 or 403.
         status: u16,
@@ -110,7 +110,7 @@ pub enum PullError {
     Denied {
         /// The URL.
         url: String,
-        /// Where the credentials come from.
+        /// Source of the credentials.
         source_of_credentials: String,
         /// 401 or 403.
         status: u16,
@@ -120,7 +120,7 @@ pub enum PullError {
     NotFound {
         /// The URL.
         url: String,
-        /// What was asked for.
+        /// The requested resource, such as "index".
         what: &'static str,
         /// Whether no credentials were given; many servers hide private charts so.
         private: bool,
@@ -132,7 +132,7 @@ pub enum PullError {
         url: String,
         /// The status.
         status: u16,
-        /// How often it was asked.
+        /// Number of attempts.
         attempts: u32,
     },
     /// More redirects than the limit.
@@ -148,9 +148,9 @@ pub enum PullError {
     Redirect {
         /// The URL that redirects.
         url: String,
-        /// Where to.
+        /// Target of the redirect.
         target: String,
-        /// Why not.
+        /// Reason for the refusal.
         why: &'static str,
     },
     /// An answer is larger than the limit.
@@ -158,7 +158,7 @@ pub enum PullError {
     TooLarge {
         /// The URL.
         url: String,
-        /// What was asked for.
+        /// The requested resource, such as "index".
         what: &'static str,
         /// The limit, in bytes.
         limit: usize,
@@ -189,7 +189,7 @@ pub enum PullError {
         /// The length.
         actual: u64,
     },
-    /// What says who must have signed the chart cannot be used.
+    /// The policy that says who must have signed the chart cannot be used.
     #[error(transparent)]
     Policy(#[from] VerifyError),
     /// The chart is not signed as it must be.
@@ -197,7 +197,7 @@ pub enum PullError {
     Unproven {
         /// The chart.
         url: String,
-        /// Why not.
+        /// Error of the verification.
         #[source]
         source: VerifyError,
     },
@@ -212,13 +212,13 @@ pub enum PullError {
         chart: String,
         /// The file in the cache.
         path: PathBuf,
-        /// Why not.
+        /// Error of the verification.
         why: Box<VerifyError>,
-        /// Why it cannot be fetched.
+        /// Error of the fetch.
         #[source]
         source: Box<PullError>,
     },
-    /// What was fetched is not a packaged chart.
+    /// The fetched file is not a packaged chart.
     #[error("{url} is not a packaged chart (.tgz); check the URL")]
     NotAnArchive {
         /// The URL.
@@ -229,7 +229,7 @@ pub enum PullError {
     Index {
         /// The URL.
         url: String,
-        /// What is wrong.
+        /// Problem with the index.
         why: String,
     },
     /// The index has no such chart.
@@ -261,12 +261,12 @@ pub enum PullError {
         #[source]
         source: Cause,
     },
-    /// What a registry has is not a chart.
+    /// An artifact in a registry is not a chart.
     #[error("{url} is not a Helm chart: {why}")]
     Manifest {
         /// URL of the manifest.
         url: String,
-        /// What is wrong.
+        /// Problem with the artifact.
         why: String,
     },
     /// A registry asks for credentials in a way that is not answered.
@@ -274,7 +274,7 @@ pub enum PullError {
     Challenge {
         /// The URL.
         url: String,
-        /// Why not.
+        /// Reason for the refusal.
         why: String,
     },
     /// The credentials of a registry cannot be read.

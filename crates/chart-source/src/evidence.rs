@@ -15,7 +15,7 @@ use crate::reference::{ChartReference, Location};
 use crate::registry::{Found, Registry};
 use crate::verify::{Policy, Signer, Subject, VerifyError};
 
-/// Where the evidence about an archive is published.
+/// Location of the published evidence about an archive.
 pub(crate) enum Origin<'a, 'b> {
     /// Beside the archive behind a URL, to which credentials are sent if it is trusted.
     #[cfg_attr(
@@ -29,11 +29,11 @@ pub(crate) enum Origin<'a, 'b> {
 
 /// A chart that may be in the cache.
 pub(crate) enum Kept {
-    /// It is there, and it is proven.
+    /// The chart is in the cache and proven.
     Proven(Pulled),
-    /// It, or what proves it, is not there.
+    /// The chart or its evidence is not in the cache.
     Missing,
-    /// What is there does not prove it.
+    /// The evidence in the cache does not prove the chart.
     Wrong {
         /// The file with the evidence.
         path: PathBuf,

@@ -38,7 +38,7 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Picked {
     pub(crate) version: String,
-    /// Where its archive is, which may be an `oci://` name.
+    /// URL of the archive, which may be an `oci://` name.
     pub(crate) url: String,
     pub(crate) digest: Option<Digest>,
 }

@@ -28,18 +28,18 @@ pub struct Puller {
 /// A chart that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// What the reference has led to.
+    /// The resolved reference.
     pub resolved: Resolved,
     /// The packaged chart (`.tgz`).
     pub archive: Vec<u8>,
 }
 
-/// What a reference has led to.
+/// A resolved reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     /// The version, unless only the archive says it.
     pub version: Option<String>,
-    /// Where the archive is: a URL without its query, or an OCI name with the digest of the manifest.
+    /// Location of the archive: a URL without its query, or an OCI name with the digest of the manifest.
     pub url: String,
     /// Digest of the archive.
     pub digest: Digest,

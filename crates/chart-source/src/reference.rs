@@ -11,10 +11,10 @@ use crate::version;
 /// The scheme of charts in OCI registries.
 const OCI: &str = "oci://";
 
-/// Which chart is meant, as users write it.
+/// Reference to a chart, as users write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartReference {
-    /// Where the chart is.
+    /// Location of the chart.
     pub location: Location,
     /// The version or range of versions; the newest by default.
     pub version: Option<String>,
@@ -22,7 +22,7 @@ pub struct ChartReference {
     pub digest: Option<Digest>,
 }
 
-/// Where a chart is.
+/// Location of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A directory or an archive on this machine.
@@ -67,7 +67,7 @@ pub enum ReferenceError {
     Scheme {
         /// The text.
         url: String,
-        /// Its scheme.
+        /// The scheme.
         scheme: String,
     },
     /// A URL of a document with a user.
@@ -81,7 +81,7 @@ pub enum ReferenceError {
     Oci {
         /// The text.
         name: String,
-        /// What is wrong.
+        /// Problem with the name.
         why: String,
     },
     /// The digest of an OCI name is malformed.
@@ -98,7 +98,7 @@ pub enum ReferenceError {
     VersionMismatch {
         /// The reference.
         name: String,
-        /// Its tag.
+        /// The tag in the reference.
         tag: String,
         /// The version beside it.
         version: String,

@@ -35,9 +35,9 @@ pub(crate) struct Registry<'a> {
     transport: &'a Transport,
     access: &'a Access,
     name: &'a OciName,
-    /// What the registry has accepted.
+    /// Authorization header, once the registry has asked for one.
     authorization: Option<HeaderValue>,
-    /// Where the credentials come from, if there are any.
+    /// Source of the credentials, if there are any.
     credentials_from: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Found {
 
 /// A text that a registry has under a tag or a digest.
 struct Text {
-    /// Where it is, for messages.
+    /// URL of the text, for messages.
     url: String,
     digest: Digest,
     body: Vec<u8>,

@@ -38,7 +38,7 @@ pub(crate) struct Transport {
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) url: Url,
-    /// What is asked for, for messages.
+    /// Requested resource, for messages.
     pub(crate) what: &'static str,
     /// Largest number of bytes of the answer.
     pub(crate) limit: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     /// Empty unless the request succeeded.
     pub(crate) body: Vec<u8>,
-    /// How often the server was asked.
+    /// Number of attempts until this answer.
     pub(crate) attempts: u32,
 }
 

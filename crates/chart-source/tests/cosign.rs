@@ -20,7 +20,7 @@ use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::LineEnding;
 use support::{FileServer, access, text};
 
-/// What only has to begin like an archive.
+/// Bytes that only have to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
 const OTHER_ARCHIVE: &[u8] = b"\x1f\x8b\x08 another chart";
 const PAYLOAD_LAYER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";

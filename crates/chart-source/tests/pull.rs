@@ -19,7 +19,7 @@ use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::{Received, Reply};
 use support::text;
 
-/// What only has to begin like an archive.
+/// Bytes that only have to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 const LAYER: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";

@@ -13,7 +13,7 @@ pub enum BuildError {
     NotFound {
         /// The variable.
         variable: &'static str,
-        /// Its value.
+        /// Value of the variable.
         path: PathBuf,
     },
     /// Go is not installed.
@@ -67,7 +67,7 @@ pub enum BuildError {
         status: String,
         /// The file with its output.
         log: PathBuf,
-        /// Its last lines.
+        /// Last lines of the output.
         tail: String,
     },
     /// A file or directory of the cache cannot be used.

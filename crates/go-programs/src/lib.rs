@@ -46,7 +46,7 @@ pub struct Program {
     /// Directory of its largest dependency in Go's module cache. If it is missing, the build needs
     /// much disk space.
     largest_module: &'static str,
-    /// What is built and how long it takes, for the first line of progress.
+    /// Text for the first line of progress: what is built and how long it takes.
     build: &'static str,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Compiler<'t> {
     sets: Vec<u32>,
     /// Number of open calls of `and` and `or`, which may not evaluate their arguments.
     logic: usize,
-    /// What these arguments declare, see [`Logic::declares`].
+    /// Slots of variables that these arguments declare, see [`Logic::declares`].
     declares: Vec<(u32, Option<u32>)>,
     /// The complete parts.
     done: Code,
@@ -91,7 +91,7 @@ enum Term<'t> {
 
 pub(crate) struct Command<'t> {
     pos: Pos,
-    /// What is called, if anything.
+    /// The called operand, if any.
     first: Option<Operand<'t>>,
     /// Start of its arguments on the stack.
     args: usize,

@@ -31,7 +31,7 @@ const MAX_ENTRIES: usize = 1_024;
 const SHARE: usize = 8;
 /// Maps and lists that nobody else has are compared by their elements, if they have few.
 const MAX_ELEMENTS: usize = 8;
-/// How deep these are compared.
+/// Depth to which these are compared.
 const MAX_LEVELS: usize = 3;
 /// Templates that nest deeper are executed, so that an endless recursion ends with the error that it has
 /// without a memo.
@@ -49,16 +49,16 @@ pub(crate) struct Memo {
     held: Held,
 }
 
-/// What a template printed.
+/// A text that a template printed.
 pub(crate) struct Entry {
     /// The address of a template of the set.
     template: usize,
     data: Value,
     text: Str,
-    /// What that took, as a budget counts it.
+    /// Cost of the text, as a budget counts it.
     steps: u64,
     written: usize,
-    /// How deep the template nested others.
+    /// Depth to which the template nested others.
     levels: usize,
 }
 

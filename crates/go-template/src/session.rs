@@ -57,7 +57,7 @@ pub struct Session {
     /// The ranges of the output that actions have printed, if somebody asks for them.
     printed: Option<Vec<Range<usize>>>,
     pub(crate) slots: Vec<Value>,
-    /// What templates have printed.
+    /// Texts that templates have printed.
     pub(crate) memo: Memo,
 }
 

@@ -43,7 +43,7 @@ pub struct Template {
     pub(crate) source: Arc<Source>,
     pub(crate) body: Body,
     pub(crate) funcs: Arc<Funcs>,
-    /// Its start in the text.
+    /// Start of the template in the text.
     start: Pos,
 }
 

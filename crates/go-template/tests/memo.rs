@@ -13,7 +13,7 @@ use go_template::{
     TemplateSet, Tree, TreeMap, Type, Value,
 };
 
-/// How often `count` was called.
+/// Number of calls of `count`.
 #[derive(Default)]
 struct Calls(i64);
 

@@ -1,4 +1,4 @@
-//! What the host decides for Sprig's functions.
+//! Tests of the host's settings for Sprig's functions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

@@ -320,11 +320,11 @@ impl Random {
 enum Source {
     /// The texts of its files.
     Texts(BTreeMap<String, String>),
-    /// Its directory or archive, and the user's values.
+    /// The directory or archive of the chart, and the user's values.
     Path(PathBuf, Map<String, Value>),
 }
 
-/// What a render prints, by path, or its error.
+/// Output of a render, by path, or its error.
 type Answer = Result<BTreeMap<String, Vec<u8>>, String>;
 
 impl Source {

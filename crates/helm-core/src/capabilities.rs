@@ -1,4 +1,4 @@
-//! What templates see of the cluster, and a record of what they read.
+//! Capabilities of the cluster that templates see, and a record of what they read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

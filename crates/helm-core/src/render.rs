@@ -28,7 +28,6 @@ pub struct Rendered {
     manifest: String,
     documents: Vec<ManifestDocument>,
     hooks: Vec<Hook>,
-    /// Where each hook is.
     hook_places: Vec<Place>,
     dropped: Vec<Dropped>,
     notes: String,
@@ -37,7 +36,7 @@ pub struct Rendered {
     lookups: Vec<LookupKey>,
 }
 
-/// Where a document is in the output of its template; both numbers are from 1.
+/// Position of a document in the output of its template; both numbers are from 1.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     document: usize,
@@ -473,7 +472,7 @@ fn joined(documents: &[ManifestDocument]) -> String {
     manifest
 }
 
-/// Where a document went.
+/// Destination of a document.
 enum Sorted {
     /// To the manifest or to the hooks.
     Complete,

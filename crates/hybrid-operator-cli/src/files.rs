@@ -39,21 +39,20 @@ pub(crate) struct FileSet {
     files: BTreeMap<PathBuf, Option<Vec<u8>>>,
 }
 
-/// What writing a file changes.
+/// Change that writing makes to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     /// The file, relative to the directory.
     pub(crate) path: PathBuf,
-    /// How it changes.
     pub(crate) kind: ChangeKind,
 }
 
-/// How a file changes.
+/// Kind of change to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
-    /// It does not exist yet.
+    /// The file does not exist yet.
     Create,
-    /// It exists with other content; the difference is in the unified format.
+    /// The file exists with other content; the difference is in the unified format.
     Update {
         /// The difference.
         diff: String,
@@ -216,7 +215,7 @@ fn create_directories(directory: &Path, undo: &mut Undo) -> io::Result<()> {
     Ok(())
 }
 
-/// What was done, and must be undone after an error.
+/// Changes made so far, which must be undone after an error.
 #[derive(Default)]
 struct Undo {
     directories: Vec<PathBuf>,

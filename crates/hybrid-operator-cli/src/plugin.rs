@@ -12,9 +12,9 @@ use crate::command::Cli;
 
 /// Name of the program as a plugin.
 const FILE: &str = "kubectl-hybrid";
-/// How a plugin is called.
+/// Command that calls the plugin.
 const CALLED: &str = "kubectl hybrid";
-/// How the program is called otherwise.
+/// Command that calls the program otherwise.
 const PROGRAM: &str = "hybrid-operator ";
 
 /// Returns whether the program was called as a plugin.

@@ -106,15 +106,14 @@ pub(crate) struct Action {
 /// A token of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// Its line, counted from 1.
+    /// Line of the token, counted from 1.
     pub(crate) line: usize,
-    /// What it is.
     pub(crate) kind: TokenKind,
-    /// Its text; of a string, the content.
+    /// Text of the token; of a string, the content.
     pub(crate) text: String,
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// A keyword or a function.
@@ -306,7 +305,7 @@ impl TemplateSource {
 /// A document in the literal text of a template. Lines are counted from 1; 0 means none.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// Its first line with text.
+    /// First line with text.
     pub(crate) first_line: usize,
     pub(crate) last_line: usize,
     pub(crate) kind_line: usize,

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 #[allow(clippy::doc_markdown, reason = "comments of the chart")]
 pub mod web_values;
 
-/// How long the API server may take.
+/// Longest wait for the API server.
 const LIMIT: Duration = Duration::from_mins(1);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 const WATCHES: &str = "\
@@ -380,7 +380,7 @@ fn the_schema_of_watches_is_json_and_can_be_checked() {
     assert_eq!(run(root, &check).0, 1);
 }
 
-/// What an API server says of the generated CRDs and of custom resources.
+/// Checks the generated CRDs and custom resources with an API server.
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {

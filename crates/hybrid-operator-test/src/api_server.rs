@@ -103,18 +103,18 @@ pub struct Options {
     pub lag: RangeInclusive<Duration>,
     /// Whether watches show some changes twice.
     pub repeats: bool,
-    /// When the controllers act.
+    /// Pace of the controllers.
     pub pace: Pace,
     /// Whether workloads become ready.
     pub workloads: bool,
 }
 
-/// When the controllers of a server act.
+/// Pace of the controllers of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// When the clock reaches the time at which their tasks are due.
+    /// Controllers act when the clock reaches the time at which their tasks are due.
     Clock,
-    /// When a test calls [`ApiServer::step`].
+    /// Controllers act when a test calls [`ApiServer::step`].
     Steps,
 }
 

@@ -50,7 +50,7 @@ impl Default for Options {
     }
 }
 
-/// Why a control plane cannot be started. Cloneable, because tests that share one get the same
+/// An error while starting a control plane. Cloneable, because tests that share one get the same
 /// error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
@@ -73,7 +73,7 @@ pub enum StartError {
     /// The control plane exited before it was ready.
     #[error("the control plane exited before it was ready:\n{output}")]
     Exited {
-        /// Its output, with the end of the log of the program that failed.
+        /// The output of the control plane, with the end of the log of the program that failed.
         output: String,
     },
     /// The control plane was not ready in time.
@@ -81,9 +81,9 @@ pub enum StartError {
     Deadline {
         /// The time limit.
         within: Duration,
-        /// Its directory.
+        /// The directory of the control plane.
         dir: PathBuf,
-        /// Its output.
+        /// The output of the control plane.
         output: String,
     },
     /// Claims would stay unbound.
@@ -107,7 +107,7 @@ impl StartError {
     }
 }
 
-/// Why a client cannot be created.
+/// An error while creating a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be used.

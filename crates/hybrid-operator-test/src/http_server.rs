@@ -27,7 +27,7 @@ pub struct Received {
     pub body: Vec<u8>,
 }
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// Sends an answer.

@@ -18,13 +18,13 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit of the request to delete, so that an unreachable cluster does not delay the test.
 const DELETE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a namespace cannot be created or deleted.
+/// An error while creating or deleting a namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// The client cannot be created.
     #[error("cannot create a client for the test namespace")]
     Client(#[from] ClientError),
-    /// The API server rejects its creation.
+    /// The API server rejects the creation of the namespace.
     #[error("cannot create the namespace {prefix}-*")]
     Create {
         /// The prefix of the name.
@@ -33,30 +33,30 @@ pub enum NamespaceError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// It did not get its service account, without which Pods are rejected.
+    /// The namespace did not get its service account, without which Pods are rejected.
     #[error("the namespace {name} is not ready")]
     NotReady {
-        /// Its name.
+        /// The name of the namespace.
         name: String,
-        /// What was waited for.
+        /// The error of the wait.
         #[source]
         source: WaitError,
     },
-    /// The API server rejects its deletion.
+    /// The API server rejects the deletion of the namespace.
     #[error("cannot delete the namespace {name}")]
     Delete {
-        /// Its name.
+        /// The name of the namespace.
         name: String,
         /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// It still exists after its deletion.
+    /// The namespace still exists after its deletion.
     #[error("the namespace {name} still exists after its deletion")]
     StillExists {
-        /// Its name.
+        /// The name of the namespace.
         name: String,
-        /// What was waited for.
+        /// The error of the wait.
         #[source]
         source: WaitError,
     },

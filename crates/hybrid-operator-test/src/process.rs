@@ -20,7 +20,7 @@ use crate::wait::{self, WaitError};
 /// Number of log lines in an error.
 const TAIL_LINES: usize = 30;
 
-/// Why an operator does not start, stop or respond.
+/// Failure of an operator to start, stop or respond.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program cannot be started.
@@ -32,25 +32,25 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
-    /// It did not become ready in time, or exited before.
+    /// The operator did not become ready in time, or exited before.
     #[error("{} did not become ready; the end of its log:\n{log}", program.display())]
     NotReady {
         /// The program.
         program: PathBuf,
         /// The last lines that it wrote.
         log: String,
-        /// What was waited for.
+        /// The error of the wait.
         #[source]
         source: WaitError,
     },
-    /// It did not exit in time.
+    /// The operator did not exit in time.
     #[error("{} did not exit; the end of its log:\n{log}", program.display())]
     StillRunning {
         /// The program.
         program: PathBuf,
         /// The last lines that it wrote.
         log: String,
-        /// What was waited for.
+        /// The error of the wait.
         #[source]
         source: WaitError,
     },

@@ -18,16 +18,16 @@ pub struct Registry {
     address: String,
 }
 
-/// Why a registry could not be started.
+/// An error while starting a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// It cannot be built.
+    /// The registry cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// It cannot be run.
+    /// The registry cannot be run.
     #[error("cannot run the registry")]
     Run(#[source] std::io::Error),
-    /// It has ended without saying where it listens.
+    /// The registry has ended without saying where it listens.
     #[error("the registry has ended at once")]
     Ended,
 }

@@ -33,7 +33,7 @@ const MADE_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Time until a failed request is tried again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Why a control plane has no storage.
+/// Reason why a control plane has no storage.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// There is no client.

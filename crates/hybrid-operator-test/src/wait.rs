@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("waited {within:?} for {what}; last seen: {last}")]
 pub struct WaitError {
-    /// What was waited for.
+    /// The condition that was waited for.
     pub what: String,
     /// The time limit.
     pub within: Duration,

@@ -124,7 +124,7 @@ fn pod(at: &At) -> Pod {
     }
 }
 
-/// How far a Pod is, and the exit code of its command.
+/// Returns how far a Pod is, and the exit code of its command.
 fn progress(pod: &Pod) -> (Phase, Option<i32>) {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());

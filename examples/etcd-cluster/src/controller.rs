@@ -242,7 +242,7 @@ impl<M: Membership> Executor<'_, M> {
     }
 }
 
-/// Why a step was not executed.
+/// Reason why a step was not executed.
 enum Failed {
     /// etcd refused, or did not answer: nothing unusual while members come and go.
     Etcd(MembershipError),

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use crate::membership::MemberId;
 use crate::version::Version;
 
-/// What is known about a cluster.
+/// Known facts about a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     /// Wanted number of members.
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     pub(crate) bootstrapped: bool,
     /// The Pods of the cluster, by name.
     pub(crate) pods: Vec<MemberPod>,
-    /// Its members.
+    /// Members of the cluster.
     pub(crate) view: View,
 }
 
@@ -74,18 +74,18 @@ pub(crate) struct MemberPod {
     pub(crate) ready: bool,
     /// Names of the members at the time of its creation, itself among them.
     pub(crate) initial: BTreeSet<String>,
-    /// What its etcd says; `None` if it does not answer, or follows no leader.
+    /// Answer of its etcd; `None` if it does not answer, or follows no leader.
     pub(crate) health: Option<Health>,
 }
 
 /// Whether a Pod can still run its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// It runs, or it can.
+    /// The Pod runs, or it can.
     Alive,
-    /// It has failed or ended, for example because it was evicted. Its data is lost.
+    /// The Pod has failed or ended, for example because it was evicted. Its data is lost.
     Dead,
-    /// It is being deleted.
+    /// The Pod is being deleted.
     Deleting,
 }
 
@@ -121,18 +121,18 @@ pub(crate) enum Step {
     Done,
 }
 
-/// Why a member is removed.
+/// Reason for the removal of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemoveReason {
-    /// Its Pod is gone.
+    /// The member's Pod is gone.
     Lost,
     /// The cluster has more members than wanted.
     Surplus,
-    /// It has not started, and cannot any more, because its flags name other members.
+    /// The member has not started, and cannot any more, because its flags name other members.
     Outdated,
 }
 
-/// What is waited for.
+/// Event that is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// The first member to answer.
@@ -147,7 +147,7 @@ pub(crate) enum Waiting {
     Restart(String),
 }
 
-/// Why a cluster cannot be repaired.
+/// Reason why a cluster cannot be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// There is no Pod any more.

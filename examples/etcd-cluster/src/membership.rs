@@ -23,10 +23,10 @@ pub struct MemberId(pub u64);
 /// An entry of etcd's member list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its id.
+    /// Id of the member.
     pub id: MemberId,
-    /// Where other members reach it, as it was added: the only name that a member has before it
-    /// starts.
+    /// URL at which other members reach the member, as it was added: the only name that a member
+    /// has before it starts.
     pub peer_url: String,
     /// Whether it has ever started.
     pub started: bool,
@@ -34,12 +34,12 @@ pub struct Member {
     pub learner: bool,
 }
 
-/// What a member says about itself.
+/// Status of a member, by its own account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberStatus {
     /// The release that it runs, such as `3.6.8`.
     pub version: String,
-    /// Its id.
+    /// Id of the member.
     pub id: MemberId,
     /// The leader that it follows.
     pub leader: Option<MemberId>,
@@ -47,7 +47,7 @@ pub struct MemberStatus {
     pub learner: bool,
 }
 
-/// Whose view a member list is.
+/// View that a member list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
     /// The newest, which a majority of the members confirms.
@@ -56,7 +56,7 @@ pub enum Consistency {
     Local,
 }
 
-/// Why a request to etcd failed.
+/// Error of a request to etcd.
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
     /// etcd refuses it in its present state; the same request may succeed later.
@@ -64,7 +64,7 @@ pub enum MembershipError {
     NotNow {
         /// Client URL of the member.
         endpoint: String,
-        /// What was asked for, as a verb.
+        /// Requested action, as a verb.
         action: &'static str,
         /// etcd's message.
         message: String,
@@ -74,7 +74,7 @@ pub enum MembershipError {
     Rejected {
         /// Client URL of the member.
         endpoint: String,
-        /// What was asked for, as a verb.
+        /// Requested action, as a verb.
         action: &'static str,
         /// HTTP status code.
         status: u16,
@@ -86,7 +86,7 @@ pub enum MembershipError {
     Request {
         /// Client URL of the member.
         endpoint: String,
-        /// What was asked for, as a verb.
+        /// Requested action, as a verb.
         action: &'static str,
         /// The cause.
         #[source]

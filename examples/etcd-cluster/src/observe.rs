@@ -14,12 +14,12 @@ use crate::membership::{Consistency, Member, MemberStatus, Membership};
 use crate::pods;
 use crate::version::{self, Version};
 
-/// What was observed of a cluster.
+/// Observations of a cluster.
 #[derive(Debug)]
 pub(crate) struct Observed {
     /// The basis of the decision.
     pub(crate) facts: Facts,
-    /// Why the members are not changed to the release of the spec.
+    /// Reason why the members are not changed to the release of the spec.
     pub(crate) refusal: Option<String>,
     /// The oldest release that a member runs.
     pub(crate) oldest: Option<Version>,

@@ -29,9 +29,9 @@ const PEER_PORT: i32 = 2380;
 /// Whether a Pod starts a new cluster or joins one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InitialState {
-    /// It is the first member.
+    /// The Pod is the first member.
     New,
-    /// It was added to a cluster.
+    /// The Pod was added to a cluster.
     Existing,
 }
 

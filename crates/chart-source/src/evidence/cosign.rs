@@ -7,10 +7,10 @@ use crate::registry::{Found, Registry, Signed};
 use crate::verify::identity;
 use crate::verify::{Evidence, VerifyError, parse_bundle};
 
-/// What was found, or why nothing can be verified.
+/// Evidence that was found, or the reason why nothing can be verified.
 type Published = Result<Vec<Vec<u8>>, VerifyError>;
 
-/// Why there are no signatures beside an archive.
+/// Reason why there are no signatures beside an archive.
 pub(super) const BESIDE: VerifyError = VerifyError::NotApplicable(
     "signatures of cosign are in registries only; fetch the chart from a registry (oci://), or verify its provenance",
 );

@@ -10,7 +10,7 @@ use crate::registry::{Found, Registry};
 use crate::transport::Request;
 use crate::verify::{Provenance, VerifyError};
 
-/// What was found, or why nothing can be verified.
+/// Evidence that was found, or the reason why nothing can be verified.
 type Published = Result<Vec<Vec<u8>>, VerifyError>;
 
 impl Puller {

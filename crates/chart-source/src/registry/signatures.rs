@@ -1,4 +1,4 @@
-//! What cosign has signed about a manifest: texts in a tag, as cosign 2 publishes them, and the bundles of cosign 3.
+//! Signatures of cosign for a manifest: texts in a tag, as cosign 2 publishes them, and the bundles of cosign 3.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::verify::{
     ANNOTATION, BUNDLE_LAYER, CERTIFICATE, CHAIN, LOG_ENTRY, PAYLOAD_LAYER, is_other_statement,
 };
 
-/// What somebody has signed with cosign.
+/// A document that somebody has signed with cosign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Signed {
     /// A text, as cosign 2 publishes it in a tag.
@@ -24,14 +24,14 @@ pub(crate) enum Signed {
         payload: Vec<u8>,
         /// The signature in base64.
         signature: String,
-        /// What tells who has signed it, unless it was signed with a key of cosign.
+        /// Evidence of the signer's identity, unless the text was signed with a key of cosign.
         keyless: Option<Keyless>,
     },
     /// A bundle, as cosign 3 publishes it.
     Bundle(Vec<u8>),
 }
 
-/// What cosign 2 publishes beside a signature of an identity.
+/// Certificates and log entry that cosign 2 publishes beside a signature of an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "cosign-identity"),
@@ -46,7 +46,7 @@ pub(crate) struct Keyless {
     pub(crate) entry: String,
 }
 
-/// What refers to a manifest.
+/// Referrers of a manifest.
 #[derive(Deserialize)]
 struct Referrers {
     #[serde(default)]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::VerifyError;
 
-/// How the media types of bundles begin; a version follows.
+/// Prefix of the media types of bundles; a version follows.
 pub(crate) const BUNDLE_LAYER: &str = "application/vnd.dev.sigstore.bundle.";
 /// Type of the statement that a chart is signed, in contrast to other statements about it.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";

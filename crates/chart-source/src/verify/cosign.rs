@@ -27,7 +27,7 @@ pub(crate) const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 pub(crate) const CHAIN: &str = "dev.sigstore.cosign/chain";
 /// Annotation with the entry of the log, and the promise of the log to contain it.
 pub(crate) const LOG_ENTRY: &str = "dev.sigstore.cosign/bundle";
-/// What cosign writes into the text.
+/// Type that cosign writes into the text.
 const PAYLOAD_TYPE: &str = "cosign container image signature";
 
 /// A public key, and the file it is from.
@@ -44,7 +44,7 @@ enum Key {
     Ed25519(ed25519_dalek::VerifyingKey),
 }
 
-/// What proves an archive.
+/// Evidence for an archive, signed with a key of cosign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Evidence {
@@ -58,7 +58,7 @@ pub(crate) struct Evidence {
     /// Whether the text is the statement of a bundle.
     #[serde(default)]
     pub(crate) bundle: bool,
-    /// Its signature in base64.
+    /// The signature of the text in base64.
     pub(crate) signature: String,
 }
 

@@ -1,4 +1,4 @@
-//! Why a chart does not count as signed.
+//! Reasons why a chart does not count as signed.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub enum VerifyError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
     /// A file is not a trusted root.
@@ -35,7 +35,7 @@ pub enum VerifyError {
     TrustedRoot {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
     /// A pattern for an identity is not a regular expression.
@@ -43,11 +43,11 @@ pub enum VerifyError {
         "the pattern {pattern:?} for the {what} of a signature is not a regular expression: {why}"
     )]
     Pattern {
-        /// What is compared: `issuer` or `subject`.
+        /// The compared field: `issuer` or `subject`.
         what: &'static str,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Problem with the pattern.
         why: String,
     },
     /// A file is not a keyring.
@@ -55,7 +55,7 @@ pub enum VerifyError {
     Keyring {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
     /// The key of a signature is not in the keyring.
@@ -74,7 +74,7 @@ pub enum VerifyError {
     Signer {
         /// Number of the key.
         key: String,
-        /// Why not.
+        /// Reason why the key does not count.
         why: &'static str,
     },
     /// A text is not what was signed.
@@ -101,17 +101,17 @@ pub enum VerifyError {
          chart"
     )]
     OtherIdentity {
-        /// What differs: `issuer` or `subject`.
+        /// The field that differs: `issuer` or `subject`.
         what: &'static str,
         /// The name in the certificate.
         found: String,
-        /// What it must be.
+        /// The required name or pattern.
         wanted: String,
     },
     /// A signature of an identity is not valid.
     #[error("its signature does not count: {0}")]
     Unproven(String),
-    /// What was signed is something else.
+    /// The signature is about something else.
     #[error("its signature is about something else: {0}")]
     OtherSubject(String),
     /// The digest that was signed differs.

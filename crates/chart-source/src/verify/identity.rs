@@ -34,7 +34,7 @@ pub(crate) struct Signer {
     id: String,
 }
 
-/// What proves an archive.
+/// Evidence for an archive, signed by an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Evidence {
@@ -43,11 +43,11 @@ pub(crate) struct Evidence {
     /// The documents that lead from the index to the manifest of the chart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) indexed: Vec<String>,
-    /// What was signed about it.
+    /// The signed document.
     pub(crate) signed: Signed,
 }
 
-/// What was signed, with the certificate and the entry of the log.
+/// A signed document, with the certificate and the entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum Signed {

@@ -8,7 +8,7 @@ use pgp::packet::{Packet, PacketParser};
 
 use crate::limits;
 
-/// How an armored block begins.
+/// Beginning of an armored block.
 const ARMOR: &str = "-----BEGIN PGP";
 /// The type of the first part of a keybox, and of one with keys.
 const HEADER: u8 = 1;

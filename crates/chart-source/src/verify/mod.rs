@@ -87,10 +87,9 @@ impl Name {
     }
 }
 
-/// What evidence must be about.
+/// Digests that evidence must be about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject {
-    /// Digest of the archive.
     pub(crate) archive: Digest,
     /// Digest of the manifest in the registry, if it is known.
     pub(crate) manifest: Option<Digest>,

@@ -16,10 +16,10 @@ use super::{Subject, VerifyError, keyring};
 use crate::digest::Digest;
 use crate::limits;
 
-/// What separates the metadata from the digests.
+/// Separator between the metadata and the digests.
 const SEPARATOR: &str = "\n...\n";
 
-/// How a signed message begins, and how it ends.
+/// Beginning and end of a signed message.
 const BEGIN: &str = "-----BEGIN PGP SIGNED MESSAGE-----";
 const END: &str = "-----END PGP SIGNATURE-----";
 
@@ -32,7 +32,7 @@ pub(crate) struct Keyring {
     digest: Digest,
 }
 
-/// What proves an archive.
+/// Evidence for an archive: its provenance file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Provenance {

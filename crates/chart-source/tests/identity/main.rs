@@ -29,7 +29,7 @@ const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
     "https://github.com/example/charts/.github/workflows/release.yml@refs/heads/main";
 
-/// What is wrong with each file, as a part of the message; nothing if it is right.
+/// Each file with its problem, as a part of the message; nothing if the file is right.
 const CASES: &[(&str, &str)] = &[
     ("bundle/right", ""),
     (
@@ -108,8 +108,8 @@ const CASES: &[(&str, &str)] = &[
     ("text/damaged", "signature verification failed"),
 ];
 
-/// What Sigstore's library accepts because it is right for something else: it leaves to its caller what a statement
-/// or a text says.
+/// Files that Sigstore's library accepts because they are right for something else: it leaves to its caller what a
+/// statement or a text says.
 const MEANT_OTHERWISE: [&str; 2] = ["bundle/attestation", "text/other-manifest"];
 
 fn files() -> PathBuf {

@@ -7,7 +7,7 @@ use crate::func::{Args, Run};
 use crate::value::{Kind, List, Number, Object, Value};
 use bounded::{BudgetError, Buffer};
 
-/// How a list of nodes ended.
+/// Outcome of a list of nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     Next,

@@ -42,7 +42,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("regexSplit", &[STRING, STRING, INT], split),
 ];
 
-/// How an invalid pattern is reported.
+/// Report of an invalid pattern.
 #[derive(Clone, Copy)]
 enum OnError {
     /// As the error of `regexp.Compile`.

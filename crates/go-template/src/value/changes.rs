@@ -12,9 +12,9 @@ thread_local! {
 /// The counts of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// How often a map or a list that others can see was changed.
+    /// Number of changes of maps and lists that others can see.
     pub(crate) writes: u64,
-    /// How often something was read that is not the same each time.
+    /// Number of reads of something that is not the same each time.
     pub(crate) variations: u64,
 }
 

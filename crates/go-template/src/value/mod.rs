@@ -51,7 +51,7 @@ pub mod iter {
     pub use super::map::Iter as MapIter;
 }
 
-/// How many maps and lists of a value are watched one by one.
+/// Largest number of maps and lists of a value that are watched one by one.
 const MAX_WATCHED: usize = 1_000;
 
 /// A Go value.

@@ -134,7 +134,7 @@ impl Field {
 /// ```
 #[derive(Debug)]
 pub struct TypeInfo {
-    /// What `%T` prints, such as `map[string]interface {}` or `common.Values`.
+    /// Name that `%T` prints, such as `map[string]interface {}` or `common.Values`.
     pub name: &'static str,
     /// The kind.
     pub kind: Kind,
@@ -155,7 +155,7 @@ pub struct TypeInfo {
     /// The result of `String` if only a pointer to the type has that method: used only where an
     /// action prints a field reached through a pointer.
     pub pointer_text: Option<fn(&Value) -> Str>,
-    /// What encoders (JSON, YAML) write instead of the value, for types with `MarshalJSON`.
+    /// Value that encoders (JSON, YAML) write instead, for types with `MarshalJSON`.
     pub encode: Option<fn(&Value) -> Value>,
 }
 

@@ -287,6 +287,5 @@ enum Chomping {
     Clip,
     /// Removes all.
     Strip,
-    /// Keeps all.
     Keep,
 }

@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the limits while a chart with its nested archives is read.
+/// Remainder of the limits while a chart with its nested archives is read.
 #[derive(Debug)]
 pub(crate) struct Room<'l> {
     pub(crate) limits: &'l Limits,
@@ -68,7 +68,7 @@ impl<'l> Room<'l> {
 /// An error in an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It cannot be unpacked.
+    /// The archive cannot be unpacked.
     #[error("the chart archive cannot be unpacked")]
     Unpack(#[source] io::Error),
     /// More entries than the limit.

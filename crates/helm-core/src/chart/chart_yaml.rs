@@ -17,7 +17,7 @@ pub enum ChartYamlError {
     /// The text is not UTF-8.
     #[error("it is not UTF-8 at {place}")]
     Utf8 {
-        /// Where.
+        /// Place of the error.
         place: Box<Place>,
         /// The error.
         #[source]
@@ -26,7 +26,7 @@ pub enum ChartYamlError {
     /// The text is not YAML.
     #[error("it is not valid YAML at {place}")]
     Yaml {
-        /// Where.
+        /// Place of the error.
         place: Box<Place>,
         /// The error.
         #[source]
@@ -38,7 +38,7 @@ pub enum ChartYamlError {
     /// A field has the wrong type.
     #[error("{}{message}", at(.place.as_deref()))]
     Field {
-        /// Where, if that is known.
+        /// Place of the error, if it is known.
         place: Option<Box<Place>>,
         /// The field and its type.
         message: String,

@@ -8,7 +8,7 @@ use crate::{Digest, DigestBuilder};
 /// The digest of a chart's own files and of its dependencies' digests.
 pub(super) struct LazyDigest {
     known: OnceLock<Digest>,
-    /// What the digest is computed from, until it is computed.
+    /// Input of the digest, until it is computed.
     source: Mutex<Source>,
 }
 

@@ -31,7 +31,7 @@ struct Rule {
     target: MatchTarget,
 }
 
-/// What a pattern is matched against.
+/// Part of a path that a pattern is matched against.
 #[derive(Clone, Copy, Debug)]
 enum MatchTarget {
     /// The whole path.

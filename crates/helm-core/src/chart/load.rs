@@ -85,7 +85,7 @@ pub enum LoadError {
     /// A field of `Chart.yaml` is invalid.
     #[error("validation: {message}, at {place}")]
     InvalidField {
-        /// Where.
+        /// Place of the error.
         place: Box<Place>,
         /// The error.
         message: String,

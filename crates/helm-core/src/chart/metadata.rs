@@ -29,7 +29,7 @@ pub struct Metadata {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub sources: Vec<String>,
-    /// Its semantic version.
+    /// Semantic version of the chart.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -203,7 +203,7 @@ pub struct Dependency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lock {
-    /// When it was written.
+    /// Time at which the file was written.
     #[serde(
         deserialize_with = "crate::release::time::lenient",
         serialize_with = "crate::release::codec::time_or_year_one"

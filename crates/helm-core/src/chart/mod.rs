@@ -47,7 +47,7 @@ pub struct File {
     name: Arc<str>,
     data: Arc<[u8]>,
     modified: Option<Time>,
-    /// Where a link leads that was followed out of the chart's directory.
+    /// Target of a link that was followed out of the chart's directory.
     outside: Option<Arc<Path>>,
 }
 
@@ -148,7 +148,7 @@ struct ChartInner {
     modified: Option<Time>,
     /// Names that several files have.
     repeated: Arc<[Arc<str>]>,
-    /// Its file or directory in `charts/` of the chart above.
+    /// File or directory of the chart in `charts/` of the chart above.
     entry: Arc<str>,
     /// Digest of the chart as it was loaded, before dependencies were disabled or renamed.
     digest: Arc<LazyDigest>,

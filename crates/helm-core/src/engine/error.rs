@@ -36,7 +36,7 @@ pub enum RenderError {
     /// A template failed.
     #[error("{message}")]
     Execution {
-        /// What Helm prints: template, line, column and error for each template that was being
+        /// Helm's message: template, line, column and error for each template that was being
         /// executed.
         message: String,
         /// The line of the innermost template with a caret, and the chain of includes.

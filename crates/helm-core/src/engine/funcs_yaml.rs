@@ -55,7 +55,7 @@ pub(crate) fn write(value: &Value, budget: &Budget, out: &mut Buffer) -> Result<
     document(value, YamlStyle::ThroughJson, budget, out)
 }
 
-/// How a value is converted to YAML.
+/// Conversion of a value to YAML.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum YamlStyle {
     /// Through JSON, in the layout of yaml.v2.

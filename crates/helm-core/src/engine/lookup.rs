@@ -51,11 +51,11 @@ impl fmt::Display for LookupKey {
 pub enum LookupAnswer {
     /// The object, or the list with its `items`.
     Found(Value),
-    /// It does not exist; the template gets an empty map.
+    /// The object or list does not exist; the template gets an empty map.
     Absent,
-    /// It is not in the snapshot; the render ends with [`crate::RenderError::NeedsLookup`].
+    /// The answer is not in the snapshot; the render ends with [`crate::RenderError::NeedsLookup`].
     Unknown,
-    /// It could not be read; the render fails with this message.
+    /// The object or list could not be read; the render fails with this message.
     Failed(String),
 }
 

@@ -61,7 +61,7 @@ use crate::values::{CoalesceError, Coalesced, Resolver, UserValues};
 pub struct ReleaseInfo {
     /// The name of the release.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the release.
     pub namespace: String,
     /// The revision that is rendered.
     pub revision: Revision,

@@ -38,7 +38,7 @@ struct Mismatch {
     message: String,
 }
 
-/// What Helm calls the document.
+/// Helm's name for the document.
 const DOCUMENT: &str = "SimpleHead";
 
 /// The fields that are read.

@@ -67,7 +67,7 @@ macro_rules! names {
 }
 
 names! {
-    /// When a hook runs.
+    /// Event at which a hook runs.
     HookEvent {
         /// Before anything is installed.
         PreInstall = "pre-install",
@@ -85,13 +85,13 @@ names! {
         PreRollback = "pre-rollback",
         /// After a rollback.
         PostRollback = "post-rollback",
-        /// When the release is tested.
+        /// At a test of the release.
         Test = "test",
     }
 }
 
 names! {
-    /// When a hook's object is deleted.
+    /// Policy for deleting a hook's object.
     DeletePolicy {
         /// After it succeeded.
         HookSucceeded = "hook-succeeded",
@@ -103,7 +103,7 @@ names! {
 }
 
 names! {
-    /// When the logs of a hook are output.
+    /// Policy for the output of a hook's logs.
     OutputLogPolicy {
         /// After it succeeded.
         HookSucceeded = "hook-succeeded",
@@ -115,15 +115,15 @@ names! {
 names! {
     /// State of the last run of a hook.
     HookPhase {
-        /// It never ran.
+        /// The hook never ran.
         None = "",
         /// The state is unknown.
         Unknown = "Unknown",
-        /// It is running.
+        /// The hook is running.
         Running = "Running",
-        /// It succeeded.
+        /// The hook succeeded.
         Succeeded = "Succeeded",
-        /// It failed.
+        /// The hook failed.
         Failed = "Failed",
     }
 }
@@ -152,21 +152,21 @@ impl HookEvent {
 /// The last run of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookExecution {
-    /// When it started.
+    /// Time at which the run started.
     #[serde(
         default,
         deserialize_with = "crate::release::time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub started_at: Option<Time>,
-    /// When it succeeded or failed.
+    /// Time at which the run succeeded or failed.
     #[serde(
         default,
         deserialize_with = "crate::release::time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub completed_at: Option<Time>,
-    /// Its state.
+    /// State of the run.
     #[serde(default)]
     pub phase: HookPhase,
 }
@@ -184,7 +184,7 @@ pub struct EventRun {
     pub revision: Revision,
     /// The number of this attempt at the event, from 1.
     pub attempt: u32,
-    /// Its times and state.
+    /// Times and state of the run.
     #[serde(flatten)]
     pub execution: HookExecution,
 }
@@ -211,24 +211,24 @@ pub struct Hook {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub events: Vec<HookEvent>,
-    /// Its last run at any event.
+    /// The last run at any event.
     pub last_run: HookExecution,
     /// Hooks of one event run in order of weight.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
-    /// When the object is deleted; an empty list means [`DeletePolicy::BeforeHookCreation`].
+    /// Policies for deleting the object; an empty list means [`DeletePolicy::BeforeHookCreation`].
     #[serde(
         deserialize_with = "crate::release::null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub delete_policies: Vec<DeletePolicy>,
-    /// When its logs are output.
+    /// Policies for the output of the logs.
     #[serde(
         deserialize_with = "crate::release::null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_log_policies: Vec<OutputLogPolicy>,
-    /// Its last run at each event; see [`EventRun`].
+    /// The last run at each event; see [`EventRun`].
     #[serde(
         deserialize_with = "crate::release::null_is_empty",
         skip_serializing_if = "Vec::is_empty"

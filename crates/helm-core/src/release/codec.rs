@@ -19,13 +19,13 @@ const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 /// An error in a stored record.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
-    /// It is not base64.
+    /// The record is not base64.
     #[error("the release record is not base64")]
     Base64(#[source] data_encoding::DecodeError),
-    /// It cannot be compressed or unpacked.
+    /// The record cannot be compressed or unpacked.
     #[error("the release record is not gzip")]
     Gzip(#[source] io::Error),
-    /// It unpacks to more than the limit.
+    /// The record unpacks to more than the limit.
     #[error("the release record unpacks to more than {limit} bytes")]
     TooLarge {
         /// The limit, in bytes.

@@ -25,7 +25,7 @@ const TOO_LARGE: &str = "This release is too large for the Helm command line; us
 pub struct Compacted {
     /// The record, possibly reduced, as encoded by [`codec::encode`].
     pub record: String,
-    /// What was taken out, encoded, to be stored in pieces; empty if nothing was. It is the same
+    /// Removed data, encoded, to be stored in pieces; empty if there is none. It is the same
     /// for every write of a revision: status, description, times and last runs of hooks stay in the
     /// record.
     pub removed: String,
@@ -34,7 +34,7 @@ pub struct Compacted {
 /// Takes something out of the record `to`, a copy of `from`.
 type RemovalStep = fn(from: &Release, to: &mut Release, removed: &mut Removed);
 
-/// What is taken out, in this order.
+/// Steps that take data out, in this order.
 const REMOVAL_STEPS: [RemovalStep; 4] = [
     |from, to, removed| {
         with_chart(from, to, |from, to| {

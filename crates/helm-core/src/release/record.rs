@@ -20,7 +20,7 @@ pub const SYSTEM_LABELS: [&str; 6] = [
     "modifiedAt",
 ];
 
-/// How the objects of a release were applied.
+/// Method by which the objects of a release were applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApplyMethod {
     /// Server-side apply.
@@ -68,7 +68,7 @@ pub struct Release {
     /// Additional labels of the Secret; not part of the JSON.
     #[serde(skip)]
     pub labels: BTreeMap<String, String>,
-    /// How it was applied; missing in records of Helm 3.
+    /// Method by which the objects were applied; missing in records of Helm 3.
     #[serde(
         default,
         deserialize_with = "apply_method",
@@ -146,19 +146,19 @@ impl Release {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// When the first revision was deployed.
+    /// Time at which the first revision was deployed.
     #[serde(
         deserialize_with = "time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub first_deployed: Option<Time>,
-    /// When this revision was deployed.
+    /// Time at which this revision was deployed.
     #[serde(
         deserialize_with = "time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_deployed: Option<Time>,
-    /// When it was uninstalled.
+    /// Time at which the release was uninstalled.
     #[serde(
         deserialize_with = "time::lenient",
         skip_serializing_if = "Option::is_none"

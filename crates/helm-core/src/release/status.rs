@@ -11,21 +11,21 @@ pub enum Status {
     /// Unknown; also any word that Helm does not write.
     #[default]
     Unknown,
-    /// It is deployed in the cluster.
+    /// The revision is deployed in the cluster.
     Deployed,
-    /// It was uninstalled, and its history kept.
+    /// The release was uninstalled, and its history kept.
     Uninstalled,
-    /// A later revision replaced it.
+    /// A later revision replaced this one.
     Superseded,
-    /// Its deployment failed.
+    /// The deployment of the revision failed.
     Failed,
-    /// It is being uninstalled.
+    /// The release is being uninstalled.
     Uninstalling,
-    /// It is being installed.
+    /// The release is being installed.
     PendingInstall,
-    /// The release is being upgraded to it.
+    /// The release is being upgraded to this revision.
     PendingUpgrade,
-    /// The release is being rolled back to it.
+    /// The release is being rolled back to this revision.
     PendingRollback,
 }
 

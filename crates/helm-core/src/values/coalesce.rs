@@ -11,7 +11,7 @@ use crate::chart::Chart;
 
 const GLOBAL: &str = "global";
 
-/// How nulls are treated.
+/// Treatment of nulls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nulls {
     /// A null removes the chart's value of the key, and nulls in charts are dropped.

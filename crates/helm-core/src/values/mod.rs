@@ -44,7 +44,7 @@ pub type Values = serde_json::Map<String, Value>;
 /// An error in a values file.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
@@ -53,10 +53,10 @@ pub enum ValuesError {
         #[source]
         error: std::io::Error,
     },
-    /// It is not UTF-8.
+    /// The text is not UTF-8.
     #[error("the values are not UTF-8 at {place}")]
     Utf8 {
-        /// Where.
+        /// Place of the error.
         place: Box<Place>,
         /// The error.
         #[source]
@@ -68,7 +68,7 @@ pub enum ValuesError {
     /// The text is not YAML.
     #[error("the values are not valid YAML at {place}")]
     Yaml {
-        /// Where.
+        /// Place of the error.
         place: Box<Place>,
         /// The error.
         #[source]

@@ -285,7 +285,7 @@ struct FlagParser<'a> {
     held: Held,
 }
 
-/// How a text ended: at one of the searched characters, or at the end of the flag.
+/// End of a text: one of the searched characters, or the end of the flag.
 type Terminator = Option<char>;
 
 /// A value, or an item of a list, without its escapes.

@@ -6,7 +6,7 @@ use kube::runtime::watcher;
 
 use super::Cluster;
 
-/// What a request was to do, in RBAC's words.
+/// Action of a request, in RBAC's words.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     verb: &'static str,

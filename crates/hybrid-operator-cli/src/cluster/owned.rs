@@ -25,7 +25,7 @@ pub(crate) enum Found {
         selector: Option<String>,
     },
     Missing,
-    /// It cannot be read.
+    /// The object cannot be read.
     Unreadable(String),
 }
 

@@ -16,7 +16,7 @@ use hybrid_operator::watches::RemoteChart;
 
 use super::cosign_flags::CosignFlags;
 
-/// How repositories and registries are reached.
+/// Access to repositories and registries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 #[command(next_help_heading = "Charts from repositories and registries")]
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
@@ -88,7 +88,7 @@ pub(crate) enum Found {
     Verified { path: PathBuf, archive: Vec<u8> },
     /// An archive that was fetched.
     Fetched {
-        /// What was fetched, for messages.
+        /// URL of the fetched chart, for messages.
         shown: String,
         archive: Vec<u8>,
     },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use chart_source::verify::{Identity, Name, Policy};
 
-/// How to get a trusted root.
+/// Advice on getting a trusted root.
 const CREATE: &str = "'cosign trusted-root create --with-default-services --out trusted_root.json' writes that of the \
                       public Sigstore";
 

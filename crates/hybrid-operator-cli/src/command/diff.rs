@@ -22,7 +22,7 @@ use crate::preview::{self, Bindings, Namespace, Request, Resource, Source};
 
 mod live;
 
-/// Where the samples of a project are.
+/// Directory of the samples of a project.
 const SAMPLES: &str = "config/samples";
 
 const EXAMPLES: &str = "\
@@ -319,7 +319,7 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
     Ok(differences)
 }
 
-/// What one revision deploys.
+/// Releases that one revision deploys.
 #[derive(Default)]
 struct Side {
     releases: Vec<Release>,

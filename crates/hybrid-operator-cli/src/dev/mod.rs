@@ -36,7 +36,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Number of lines of the log that are shown when the operator has ended.
 const LAST_LINES: usize = 10;
 
-/// What `dev` runs.
+/// Options of `dev`.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Directory of the project.
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<OsString>,
     /// Whether samples are applied.
     pub(crate) samples: bool,
-    /// Where the log of the operator is written; `None` is standard error.
+    /// File for the log of the operator; `None` is standard error.
     pub(crate) log: Option<PathBuf>,
     /// Whether the status is drawn as a table.
     pub(crate) terminal: bool,
@@ -188,7 +188,7 @@ impl Watched {
     }
 }
 
-/// What runs in the cluster.
+/// State of `dev` in the cluster: the operator and the watched files.
 struct Session<'s, 'o> {
     launch: Launch,
     client: Client,

@@ -37,7 +37,7 @@ pub(super) enum ApplyError {
     #[error("an object in {} has no {what}; add it", path.display())]
     Incomplete {
         path: PathBuf,
-        /// What is missing.
+        /// The missing field.
         what: &'static str,
     },
     /// The API server refuses an object.

@@ -14,12 +14,12 @@ use super::child::{Supervised, supervised};
 /// Time for the operator to end: its own grace period and a little more.
 const STOP_WITHIN: Duration = Duration::from_secs(35);
 
-/// What is needed to start the operator.
+/// Parameters to start the operator.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) root: PathBuf,
     pub(super) kubeconfig: PathBuf,
-    /// Where its log is written; `None` is standard error.
+    /// File for the operator's log; `None` is standard error.
     pub(super) log: Option<PathBuf>,
     /// Whether the project has code that is built.
     pub(super) code: bool,

@@ -95,7 +95,7 @@ async fn announced(output: Option<tokio::process::ChildStdout>) -> Option<PathBu
     tokio::time::timeout(START_WITHIN, line).await.ok()?
 }
 
-/// How the program is started.
+/// Command that starts the program.
 #[derive(Debug, PartialEq, Eq)]
 struct Launch {
     program: PathBuf,

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::objects::{Kind, condition};
 
-/// What is shown of a custom resource.
+/// Fields of a custom resource that are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     kind: String,

@@ -223,7 +223,7 @@ impl Changes {
     }
 }
 
-/// What kinds of values a schema accepts.
+/// Kinds of values that a schema accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accepted<'a> {
     Anything,

@@ -1,4 +1,4 @@
-//! What a project generates files from: its watches file, charts and existing CRDs.
+//! Inputs from which a project generates files: its watches file, charts and existing CRDs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ pub(crate) struct Inputs {
     pub(crate) root: PathBuf,
     /// The `PROJECT` file, if there is one.
     pub(crate) project: Option<Project>,
-    /// What the watches file names.
+    /// Charts that the watches file names.
     pub(crate) charts: Vec<WatchedChart>,
 }
 

@@ -1,4 +1,4 @@
-//! What the program of a project says of its native controllers.
+//! Native controllers of a project, as its program describes them.
 
 use std::cell::OnceCell;
 use std::io::IsTerminal as _;

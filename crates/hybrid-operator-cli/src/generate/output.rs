@@ -7,7 +7,7 @@ use anyhow::bail;
 
 use crate::files::{ChangeKind, FileSet};
 
-/// Where generated files go.
+/// Destination of generated files.
 pub(crate) struct Target<'a> {
     /// Directory that paths are relative to.
     pub(crate) root: &'a Path,

@@ -22,7 +22,7 @@ mod tests {
         }
     }
 
-    /// What the parser says of an entry with `value` at a path of the schema; `[]` is an item.
+    /// Returns what the parser says of an entry with `value` at a path of the schema; `[]` is an item.
     fn messages(path: &[String], value: Value) -> Vec<String> {
         let nested = path
             .iter()

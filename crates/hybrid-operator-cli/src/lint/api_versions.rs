@@ -8,7 +8,7 @@ struct Deprecation {
     kinds: &'static [&'static str],
     deprecated: u32,
     removed: u32,
-    /// What replaces it; empty if nothing does.
+    /// Replacement; empty if there is none.
     instead: &'static str,
 }
 
@@ -190,14 +190,14 @@ const TABLE: &[Deprecation] = &[
     of("v1", &["ComponentStatus"], 19, u32::MAX, ""),
 ];
 
-/// What Kubernetes does with an API version.
+/// Deprecation or removal of an API version by Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fate {
     /// Whether it is no longer served.
     pub(super) is_removed: bool,
     /// Minor version since which it is deprecated or removed.
     pub(super) since: u32,
-    /// What replaces it; empty if nothing does.
+    /// Replacement; empty if there is none.
     pub(super) instead: &'static str,
 }
 

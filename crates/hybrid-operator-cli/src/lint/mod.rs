@@ -1,4 +1,4 @@
-//! What breaks or surprises when a chart runs under an operator.
+//! Problems and surprises of a chart that runs under an operator.
 //!
 //! `source` looks at the text of the templates, `objects` at what the chart renders to. Both are pure
 //! and return [`Finding`]s.
@@ -21,13 +21,13 @@ use crate::rbac::survey::{RefusedRender, RenderOptions, SurveyError, survey_with
 use crate::template_source::templates;
 use place::Places;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
     /// Installs, upgrades or deletions fail.
     Error,
-    /// It works, but not as its author or user may expect.
+    /// The chart works, but not as its author or user may expect.
     Warning,
     /// Worth knowing.
     Note,
@@ -51,13 +51,12 @@ pub(crate) struct Finding {
     pub(crate) file: String,
     /// Line, counted from 1.
     pub(crate) line: usize,
-    /// Its rule, one of [`RULES`].
+    /// Rule, one of [`RULES`].
     pub(crate) id: &'static str,
-    /// How bad it is.
     pub(crate) severity: Severity,
-    /// What is there and what it does.
+    /// Description of the finding and its effect.
     pub(crate) message: String,
-    /// What to do about it.
+    /// Advice: what to do about the finding.
     pub(crate) help: String,
 }
 
@@ -115,7 +114,7 @@ pub(crate) const RULES: &[(&str, &str)] = &[
     ("wide-rbac", "a role with wildcards"),
 ];
 
-/// What is linted.
+/// A chart to lint, with values and options.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
     pub(crate) chart: &'a Chart,
@@ -123,7 +122,7 @@ pub(crate) struct Input<'a> {
     pub(crate) given: &'a [(String, Values)],
     /// Minor version of Kubernetes 1 that the chart is for.
     pub(crate) kube_minor: u32,
-    /// What one render may take.
+    /// Limits of one render.
     pub(crate) limits: ChartLimits,
     /// Whether errors of templates show the contents of values.
     pub(crate) values_in_errors: bool,

@@ -1,4 +1,4 @@
-//! Where in the templates a rendered object comes from.
+//! Places in the templates that rendered objects come from.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,9 @@ pub(super) struct Places<'a> {
     files: BTreeMap<&'a str, (&'a TemplateFile, Vec<Document>)>,
 }
 
-/// Which line of a document is meant.
+/// Reference to a line of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// That of `kind`.
     Kind,
     /// That of `apiVersion`.
     ApiVersion,

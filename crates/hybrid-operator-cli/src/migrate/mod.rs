@@ -77,27 +77,27 @@ pub(crate) enum MigrateError {
     Files(#[from] FilesError),
 }
 
-/// What was found in one place of the project.
+/// A finding in one place of the project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
-    /// What it means for the migration.
+    /// Consequence for the migration.
     pub(crate) kind: Kind,
     /// The file, relative to the project.
     pub(crate) path: PathBuf,
     /// The line, from 1.
     pub(crate) line: Option<usize>,
-    /// What is changed, or to be done, and why.
+    /// Change that is made, or to be done, and the reason.
     pub(crate) text: String,
 }
 
-/// What a finding means for the migration.
+/// Consequence of a finding for the migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// `migrate` changes it.
     Change,
-    /// It must be done by hand.
+    /// Work that must be done by hand.
     ByHand,
-    /// It behaves differently, or is worth knowing.
+    /// Something that behaves differently, or is worth knowing.
     Note,
 }
 

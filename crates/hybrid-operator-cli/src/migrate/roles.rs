@@ -25,16 +25,15 @@ struct Rule {
     resource_names: Vec<String>,
 }
 
-/// What the operator needs.
+/// A permission that the operator needs.
 struct Need {
     group: String,
     resource: String,
     verbs: Vec<String>,
-    /// What it is for.
     why: String,
 }
 
-/// What the operator needs regardless of its charts.
+/// A permission that the operator needs regardless of its charts.
 struct FixedNeed {
     group: &'static str,
     resource: &'static str,

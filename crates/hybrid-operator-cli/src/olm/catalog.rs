@@ -14,7 +14,7 @@ use super::csv::SKIP_RANGE;
 use super::validate::{annotations, load_bundle, metadata};
 use super::{CRD, items, kind, name, text};
 
-/// What the catalog says of the objects of a bundle.
+/// Information in the catalog about the objects of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Objects {
     /// The metadata of the `ClusterServiceVersion` (olm.csv.metadata)
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     channels: Vec<String>,
     default_channel: String,
     version: Version,
-    /// What a channel says of it.
+    /// Entry of a channel for the bundle.
     edge: Value,
     /// The object of the catalog.
     blob: Value,

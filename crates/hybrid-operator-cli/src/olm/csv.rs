@@ -20,7 +20,7 @@ const WATCH_NAMESPACE: &str = "WATCH_NAMESPACE";
 /// Install mode without a namespace.
 const ALL_NAMESPACES: &str = "AllNamespaces";
 
-/// What is released.
+/// Bundle that is released.
 #[derive(Debug)]
 pub(crate) struct Release<'a> {
     /// Name of the package.
@@ -180,7 +180,7 @@ pub(crate) fn csv(parts: &Parts, base: &Value, release: &Release) -> anyhow::Res
     Ok(csv)
 }
 
-/// What made the bundle.
+/// Program that made the bundle.
 pub(crate) const BUILDER: &str = concat!("hybrid-operator-v", env!("CARGO_PKG_VERSION"));
 
 /// Sets a field of an object inside of an object, which is created if it is missing.

@@ -8,7 +8,7 @@ use super::{Context, OperatorChartError, kind, marks, objects, text_at, yaml};
 /// Name of the operator's container.
 const CONTAINER: &str = "manager";
 
-/// What the Deployment has in `config/manager`; the defaults of the chart's values.
+/// Fields of the Deployment in `config/manager`; the defaults of the chart's values.
 pub(super) struct Manager {
     pub(super) image: String,
     pub(super) replicas: u64,

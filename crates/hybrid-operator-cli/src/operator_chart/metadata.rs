@@ -7,7 +7,7 @@ use super::values::Image;
 use super::{OperatorChartError, kind, object_name, text_at, yaml};
 use crate::project::Project;
 
-/// What the file follows from.
+/// Inputs that determine the file.
 pub(super) struct Inputs<'a> {
     pub(super) project: &'a Project,
     pub(super) manifests: &'a Manifests,

@@ -50,7 +50,7 @@ pub(crate) enum OperatorChartError {
     Files(#[from] FilesError),
 }
 
-/// What the user chose.
+/// Choices of the user.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     /// Version of the chart.
@@ -116,7 +116,7 @@ const HELPERS: &str = include_str!("../../templates/operator-chart/_helpers.tpl"
 const NOTES: &str = include_str!("../../templates/operator-chart/NOTES.txt");
 const HELMIGNORE: &str = include_str!("../../templates/operator-chart/helmignore");
 
-/// What the templates of all objects depend on.
+/// Data that the templates of all objects depend on.
 struct Context<'a> {
     /// Name of the project, and of the chart.
     project: &'a str,

@@ -1,4 +1,4 @@
-//! How results are shown: as a table, JSON or YAML, with colours on terminals only.
+//! Output of results: as a table, JSON or YAML, with colours on terminals only.
 
 mod progress;
 mod table;

@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{Deployed, mask};
 use crate::rbac::kinds::{GroupKind, Kinds};
 
-/// How an object differs.
+/// Kind of difference of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Only the new set has it.
     Added,
     /// Only the old set has it.
     Removed,
-    /// Its content differs.
+    /// The content differs.
     Changed,
 }
 

@@ -1,5 +1,5 @@
-//! What the operator would deploy for custom resources: reads them, finds their charts through a
-//! watches file, and renders.
+//! Preview of what the operator would deploy for custom resources: reads them, finds their charts
+//! through a watches file, and renders.
 
 pub(crate) mod difference;
 pub(crate) mod images;
@@ -276,7 +276,6 @@ pub(crate) fn with_excerpt(error: RenderError) -> anyhow::Error {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Deployed {
     pub(crate) object: ManifestObject,
-    /// Whether it is a hook.
     pub(crate) hook: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where the watches file is: given, or that of the project of the current directory.
+//! Path of the watches file: given, or that of the project of the current directory.
 
 use std::path::{Path, PathBuf};
 

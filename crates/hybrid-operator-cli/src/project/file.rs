@@ -37,7 +37,7 @@ pub(crate) struct ProjectFile {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
-    /// Its CRD; absent if the project does not define the kind.
+    /// CRD; absent if the project does not define the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api: Option<Api>,
     /// Directory of the chart that is run for it, relative to the project. Only in projects of this
@@ -50,7 +50,7 @@ pub(crate) struct Resource {
     /// Suffix of its API group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) domain: Option<String>,
-    /// Its API group without the domain; may be absent.
+    /// API group without the domain; may be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
     pub(crate) kind: String,
@@ -60,7 +60,7 @@ pub(crate) struct Resource {
     /// Plural name, if it is not the regular one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plural: Option<String>,
-    /// Its API version.
+    /// API version.
     pub(crate) version: String,
     /// Webhooks that the project serves for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,7 +36,7 @@ pub(crate) enum ProjectError {
         directory.display()
     )]
     NotAProject {
-        /// Where the search began.
+        /// Directory in which the search began.
         directory: PathBuf,
     },
     /// The file cannot be read.
@@ -64,7 +64,7 @@ pub(crate) enum ProjectError {
 /// A project on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct Project {
-    /// Its directory.
+    /// Directory of the project.
     pub(crate) root: PathBuf,
     /// Content of `PROJECT`.
     pub(crate) file: ProjectFile,

@@ -10,14 +10,14 @@ use super::rules::{Grant, Rules, Subject, grants_of};
 use super::survey::{RELEASE, Survey};
 use crate::generate::ChartApi;
 
-/// What the framework does with the objects of a release, including hooks. `update` replaces an
+/// Verbs of the framework on the objects of a release, including hooks. `update` replaces an
 /// object whole, for the annotations `upgrade-force` and `rollback-force`.
 const OBJECT_VERBS: &[&str] = &[
     "create", "delete", "get", "list", "patch", "update", "watch",
 ];
-/// What the framework does with objects that it only reads.
+/// Verbs of the framework on objects that it only reads.
 const READ_VERBS: &[&str] = &["get", "list", "watch"];
-/// What the framework does with the records of releases.
+/// Verbs of the framework on the records of releases.
 const RECORD_VERBS: &[&str] = &[
     "create",
     "delete",
@@ -32,20 +32,20 @@ const RECORD_VERBS: &[&str] = &[
 /// API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What an entry of the watches file adds to the needs of its chart.
+/// Needs that an entry of the watches file adds to those of its chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WatchNeeds {
     /// Kinds that `valuesFrom` refers to.
     pub(crate) values_from: BTreeSet<&'static str>,
     /// Kinds of `dependsOn`.
     pub(crate) depends_on: BTreeSet<GroupKind>,
-    /// How the definitions in `crds/` are installed.
+    /// Policy for the CRDs in `crds/`.
     pub(crate) crds: Crds,
     /// The service account that is impersonated; may be a template.
     pub(crate) service_account: Option<String>,
 }
 
-/// How definitions are installed.
+/// Policy for the installation of CRDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crds {
     /// Not at all.
@@ -57,7 +57,7 @@ pub(crate) enum Crds {
     CreateReplace,
 }
 
-/// How a role is made.
+/// Options for a role.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RoleOptions {
     /// Write Roles instead of `ClusterRoles`.
@@ -72,7 +72,7 @@ pub(crate) struct RoleOptions {
 #[derive(Debug, Default)]
 pub(crate) struct ChartRules {
     pub(crate) rules: Rules,
-    /// What somebody should know, one line each.
+    /// Warnings, one line each.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the objects of a project say about its operator: its name, its account, and where it runs.
+//! The operator as the objects of a project describe it: its name, its account, and its namespace.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,9 +15,9 @@ const CONTAINER: &str = "manager";
 /// The operator as a project deploys it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deployed {
-    /// Its name, which the Secret with the key of its records begins with.
+    /// Name of the operator, which the Secret with the key of its records begins with.
     pub(crate) operator: String,
-    /// Its service account.
+    /// Service account of the operator.
     pub(crate) account: String,
     pub(crate) namespace: String,
 }

@@ -102,7 +102,7 @@ metadata:
   namespace: system
 ";
 
-/// What a role for users allows.
+/// Permissions of a role for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Everything.

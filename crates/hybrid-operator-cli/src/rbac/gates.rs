@@ -1,4 +1,4 @@
-//! Which values decide whether a template contains an object, from the text of the templates.
+//! Values that decide whether a template contains an object, from the text of the templates.
 //!
 //! A condition counts if it encloses a `kind:` at the start of a line, or an include on a line of its
 //! own, which may give a whole object. Variables and helpers in a condition count as what they read.
@@ -10,7 +10,7 @@ use crate::template_source::{ACTION, Action, TemplateFile, Token, TokenKind};
 /// A path of values.
 pub(super) type Path = Vec<String>;
 
-/// What conditions of objects read.
+/// Values that conditions of objects read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gates {
     /// Paths below the values of the whole chart.
@@ -23,7 +23,7 @@ pub(super) struct Gates {
     pub(super) together: BTreeSet<Vec<(Path, String)>>,
 }
 
-/// What the text between the start and the end of a definition or a variable reads.
+/// Reads of the text between the start and the end of a definition or a variable.
 #[derive(Debug, Default, Clone)]
 struct Reads {
     tokens: Vec<(Token, Path)>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Error changing a `kustomization.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KustomizationError {
-    /// It is not YAML.
+    /// The file is not YAML.
     #[error("it is not valid YAML")]
     Parse(#[source] go_yaml::Error),
     /// The list is written in a way that is not understood.

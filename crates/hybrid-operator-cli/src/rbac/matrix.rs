@@ -24,7 +24,7 @@ const MAX_TRIALS: usize = 40;
 /// Value of numbers in conditions, which usually ask for more than one or two.
 const HIGH: u32 = 3;
 
-/// Which API versions the cluster of a render serves beyond those of Kubernetes.
+/// API versions that the cluster of a render serves beyond those of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apis {
     /// None.
@@ -36,7 +36,7 @@ pub(crate) enum Apis {
 /// One render of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Combination {
-    /// How a person would ask for it, such as `--set autoscaling.enabled=true`.
+    /// Wording in which a person would ask for it, such as `--set autoscaling.enabled=true`.
     pub(crate) label: String,
     /// The user's values.
     pub(crate) values: Values,

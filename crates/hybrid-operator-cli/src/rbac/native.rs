@@ -22,7 +22,7 @@ pub(crate) struct Controller {
     /// The kinds of objects that it owns.
     #[serde(default)]
     pub(crate) owns: Vec<GroupVersionKind>,
-    /// What it needs, as the `rules` of a role.
+    /// Permissions that it needs, as the `rules` of a role.
     #[serde(default)]
     pub(crate) rules: Value,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Controller {
 /// The role of a native controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NativeRole {
-    /// Its kind in lower case, for the name of the file.
+    /// Kind of the controller in lower case, for the name of the file.
     pub(crate) name: String,
     /// The manifest.
     pub(crate) text: String,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// What a rule is about.
+/// Resource or path that a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// A resource, which may have a subresource.
@@ -80,7 +80,6 @@ impl std::fmt::Display for Subject {
 /// Verbs for one subject, and why they are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// What it is about.
     pub(crate) subject: Subject,
     pub(crate) verbs: BTreeSet<String>,
     /// Reasons, for `--explain`.

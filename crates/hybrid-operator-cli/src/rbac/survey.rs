@@ -45,16 +45,16 @@ const REMOVED: &[&str] = &[
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) object: ManifestObject,
-    /// Its template, without the chart's name.
+    /// The template, without the chart's name.
     pub(crate) template: String,
     /// The hook that it belongs to.
     pub(crate) hook: Option<Arc<Hook>>,
 }
 
-/// What a render contains.
+/// Content of a render.
 #[derive(Debug, Clone)]
 pub(crate) struct Render {
-    /// Which combination of values gave it.
+    /// Combination of values that gave the render.
     pub(crate) label: String,
     /// The objects, then the hooks.
     pub(crate) objects: Vec<Found>,
@@ -76,7 +76,7 @@ pub(crate) struct RefusedList {
     pub(crate) problem: ListProblem,
 }
 
-/// How a kind was reached.
+/// Way in which a kind was reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The templates that contain it, with the first combination of values in which each did.
@@ -92,11 +92,11 @@ pub(crate) struct Unreached {
     /// Line of its `kind`.
     pub(crate) line: usize,
     pub(crate) kind: String,
-    /// Its API version, if it is a constant.
+    /// API version of the kind, if it is a constant.
     pub(crate) api_version: Option<String>,
 }
 
-/// What a chart can contain.
+/// Possible content of a chart.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// The kinds that were reached.
@@ -126,9 +126,9 @@ pub(crate) enum SurveyError {
         "the chart cannot be rendered with any of {combinations} combinations of values; add a values file with what it requires under ci/, or pass it with --values if the command has that flag"
     )]
     Refused {
-        /// How many were tried.
+        /// Number of combinations that were tried.
         combinations: usize,
-        /// Why the first was refused.
+        /// Reason of the first refusal.
         #[source]
         source: Box<RefusedRender>,
     },
@@ -142,10 +142,9 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
     survey_with(&RenderOptions::default(), chart, given)
 }
 
-/// How each combination is rendered.
+/// Options for the render of each combination.
 #[derive(Debug, Default)]
 pub(crate) struct RenderOptions {
-    /// What a render may take.
     pub(crate) limits: RenderLimits,
     /// Whether errors show the contents of values.
     pub(crate) values_in_errors: bool,
@@ -217,7 +216,7 @@ impl From<RenderError> for RefusedRender {
     }
 }
 
-/// Why a combination was not rendered.
+/// Reason why a combination was not rendered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RefusedRender {
     /// The values do not match the chart's schema.

@@ -41,7 +41,7 @@ pub(crate) enum ChartError {
     )]
     Version {
         name: String,
-        /// Its version.
+        /// Version of the chart.
         present: String,
         /// The version that was asked for.
         wanted: String,
@@ -63,7 +63,7 @@ pub(crate) enum ChartError {
         name: String,
         /// Names of those charts.
         missing: String,
-        /// Its directory.
+        /// Directory of the chart.
         path: PathBuf,
     },
 }

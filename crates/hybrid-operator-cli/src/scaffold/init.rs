@@ -30,7 +30,7 @@ pub(crate) enum License {
     None,
 }
 
-/// Where the framework comes from.
+/// Source of the framework.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Framework {
     /// The released crates.
@@ -93,7 +93,7 @@ impl Init {
         }
     }
 
-    /// What the templates see.
+    /// Returns the data for the templates.
     fn data(&self) -> Value {
         let owner = self.owner.clone();
         let owner = owner.unwrap_or_else(|| format!("the authors of {}", self.project_name));

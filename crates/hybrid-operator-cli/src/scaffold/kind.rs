@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// What the templates see.
+    /// Returns the data for the templates.
     pub(super) fn data(&self, group: &str, project_name: &str) -> Value {
         let kind = &self.kind;
         json!({

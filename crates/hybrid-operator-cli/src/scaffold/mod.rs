@@ -55,7 +55,7 @@ pub(crate) enum ScaffoldError {
     )]
     NoPlace {
         path: String,
-        /// What is to be added.
+        /// Text to be added.
         line: String,
     },
     /// A file that is to be edited is missing.
@@ -64,7 +64,7 @@ pub(crate) enum ScaffoldError {
     )]
     NotThere {
         path: String,
-        /// What is to be in it.
+        /// Text that the file must contain.
         line: String,
     },
     /// Files exist with other content.
@@ -95,7 +95,6 @@ pub(crate) enum ScaffoldError {
     OtherProject {
         /// Name of that project.
         present: String,
-        /// What is different.
         difference: String,
     },
     /// The kind is in the project already.
@@ -104,9 +103,9 @@ pub(crate) enum ScaffoldError {
     )]
     KindExists {
         kind: String,
-        /// Its API group.
+        /// API group of the kind.
         group: String,
-        /// How it is there.
+        /// Version in the project, with its chart or file.
         present: String,
     },
     /// The kind is not in the project.
@@ -115,7 +114,7 @@ pub(crate) enum ScaffoldError {
     )]
     NoSuchKind {
         kind: String,
-        /// Its API group.
+        /// API group of the kind.
         group: String,
         version: String,
     },
@@ -145,9 +144,9 @@ pub(crate) enum ScaffoldError {
     )]
     OneVersion {
         kind: String,
-        /// Its API group.
+        /// API group of the kind.
         group: String,
-        /// Its version.
+        /// Version of the kind.
         hub: String,
     },
     /// All conversions of a kind have the same hub.
@@ -170,14 +169,13 @@ pub(crate) enum ScaffoldError {
     /// A file could not be generated.
     #[error("cannot generate {what}: {cause}")]
     Generate {
-        /// What was to be generated.
+        /// Part that was to be generated, such as the CRD.
         what: &'static str,
-        /// The causes.
         cause: String,
     },
 }
 
-/// What a project is made of.
+/// Parts that a project is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Plugin {
     /// Charts only, without code

@@ -6,7 +6,7 @@ pub(crate) enum NameError {
     /// The name breaks a rule.
     #[error("the {what} {name:?} is not valid: {rule}")]
     Invalid {
-        /// What is named.
+        /// Type of the name, such as `kind`.
         what: &'static str,
         name: String,
         /// The rule, and an example.
@@ -17,7 +17,7 @@ pub(crate) enum NameError {
         "the {what} {name:?} cannot be used in Rust: {word:?} is a reserved word; choose another name"
     )]
     Reserved {
-        /// What is named.
+        /// Type of the name, such as `kind`.
         what: &'static str,
         name: String,
         /// The reserved word that it leads to.

@@ -7,7 +7,7 @@ use super::template::render;
 use super::{Draft, Kind, ScaffoldError, add_project_file, edit, names, version};
 use crate::project::{ProjectFile, Resource};
 
-/// Which webhooks are wanted.
+/// Webhooks that are wanted.
 #[derive(Debug, Clone)]
 pub(crate) struct Webhook {
     /// Whether objects are completed before they are stored.

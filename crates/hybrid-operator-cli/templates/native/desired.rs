@@ -13,7 +13,7 @@ use crate::api::{{version}}::{{kind}};
 
 /// Name of the application, as a label.
 const APP: &str = "{{lower}}";
-/// What the Pods run.
+/// Image of the Pods.
 const IMAGE: &str = "docker.io/library/busybox:1.37";
 
 /// Returns the labels that select the Pods of an object.

@@ -276,7 +276,7 @@ fn the_install_strategy_is_what_the_project_deploys() {
     assert!(dockerfile.contains("\nCOPY bundle/manifests /manifests/\n"));
 }
 
-/// What the scorecard test `olm-crds-have-resources` looks for.
+/// Checks what the scorecard test `olm-crds-have-resources` looks for.
 #[test]
 fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
     let project = project();

@@ -12,10 +12,10 @@ use crate::project::{
     stores, until,
 };
 
-/// What the log says once about the permission to watch definitions, which the role lacks.
+/// Message logged once about the permission to watch definitions, which the role lacks.
 const DEGRADED: &str = "cannot watch the definitions of kinds; refreshing discovery periodically";
 
-/// What the log says once about the events that the role allows.
+/// Message logged once about the events that the role allows.
 const CORE_EVENTS: &str = "events of events.k8s.io are forbidden; sending core events instead";
 
 /// Puts the program where the Go operators' image has it, and returns the path.

@@ -17,7 +17,7 @@ use crate::project::{
     sample, stores, until,
 };
 
-/// Which operator left the release.
+/// Operator that left the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Former {
     /// operator-sdk's helm-operator.

@@ -41,7 +41,7 @@ pub(super) struct Kind {
     pub(super) schemas: BTreeMap<String, Arc<Schema>>,
     /// The version of the store from which on the kind is served as it is.
     pub(super) since: u64,
-    /// Where objects have their number of replicas.
+    /// Paths of the number of replicas in objects.
     pub(super) replicas: Replicas,
     pub(super) rules: Rules,
     /// The definition is being deleted, and nothing new is created.
@@ -73,7 +73,7 @@ pub(super) struct Scale {
     pub(super) selector: Option<String>,
 }
 
-/// How the server treats objects of a kind.
+/// Rules of the server for objects of a kind.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub(super) struct Rules {

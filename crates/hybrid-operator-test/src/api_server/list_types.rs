@@ -8,7 +8,7 @@ use super::object::items;
 use super::schema::{Schema, join};
 use super::status::Cause;
 
-/// Which items of a list are the same.
+/// Items of a list that count as the same.
 #[derive(Debug, Default)]
 pub(super) enum ListType {
     /// None are.

@@ -8,7 +8,7 @@ use super::kinds::Kind;
 use super::object::{at, meta_field};
 use super::status::Failure;
 
-/// Which objects a list or watch shows.
+/// Requirements on the objects that a list or watch shows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selector {
     labels: Vec<Requirement>,

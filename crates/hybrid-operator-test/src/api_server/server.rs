@@ -39,7 +39,7 @@ pub(super) struct Server {
     time: Duration,
 }
 
-/// What watches wait for.
+/// Signal that watches wait for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Signal {
     pub(super) version: u64,

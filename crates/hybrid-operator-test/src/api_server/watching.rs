@@ -37,7 +37,7 @@ pub(super) struct Watch {
     form: Form,
     /// Version up to which the watch has shown the changes.
     seen: u64,
-    /// How late the next changes are shown.
+    /// Delay with which the next changes are shown.
     lag: Duration,
     queue: VecDeque<String>,
     bookmarks: Option<Instant>,

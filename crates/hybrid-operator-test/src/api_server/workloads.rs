@@ -1,4 +1,4 @@
-//! What the controllers of workloads and the nodes do: everything becomes ready after a delay.
+//! Controllers of workloads, and nodes: everything becomes ready after a delay.
 //!
 //! The annotation `test.hybrid-operator/pod` of a Pod, or of a Pod template, has the same meaning as on
 //! the control plane of this crate: `pending`, `running` or `failed`. Workloads make no Pods.

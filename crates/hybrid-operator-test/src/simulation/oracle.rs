@@ -36,7 +36,7 @@ pub(super) struct Fresh {
     pub(super) snapshot: Snapshot,
     /// All objects, as people name them.
     pub(super) names: Vec<Named>,
-    /// Where another fresh install differs, as the chart draws random values.
+    /// Places where another fresh install differs, as the chart draws random values.
     random: Mutex<Option<Places>>,
 }
 

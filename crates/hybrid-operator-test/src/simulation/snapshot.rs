@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
     pub(super) objects: BTreeMap<String, Value>,
 }
 
-/// Where two snapshots differ: an object, and a path in it.
+/// Places where two snapshots differ: an object, and a path in it.
 pub(super) type Places = BTreeSet<(String, String)>;
 
 impl Snapshot {

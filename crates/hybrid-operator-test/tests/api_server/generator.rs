@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::sides::{JSON_PATCH, MERGE, METADATA, METADATA_LIST, Step};
 
-/// What happens next.
+/// Next event for both servers.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// Both servers get a request.

@@ -89,7 +89,7 @@ pub(crate) struct Side {
     memory: Memory,
 }
 
-/// What a side has shown.
+/// Uids and resource versions that a side has shown.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Memory {
     /// Uids and resource versions by path, in the order in which they were seen.

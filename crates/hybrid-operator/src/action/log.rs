@@ -12,16 +12,16 @@ use crate::machine;
 /// The name of the logger.
 const LOGGER: &str = "release";
 
-/// What was done, and to which release.
+/// Action that was carried out, and its release.
 pub(crate) struct Done<'a> {
     /// The custom resource.
     pub(crate) primary: &'a Primary,
     pub(crate) release: &'a ReleaseName,
-    /// Its revision, if it has one.
+    /// Revision of the release, if it has one.
     pub(crate) revision: Option<Revision>,
-    /// When it began; `None` if that is unknown.
+    /// Time when the action began; `None` if it is unknown.
     pub(crate) began: Option<Timestamp>,
-    /// The objects, the hook or the event that it was about.
+    /// The objects, the hook or the event that the action was about.
     pub(crate) details: Details<'a>,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct ActionContext<'a> {
     pub name: &'a ReleaseName,
     /// Namespace of the release.
     pub namespace: &'a str,
-    /// How objects are applied.
+    /// Policy by which objects are applied.
     pub policy: ApplyPolicy,
     /// Time limit of each hook and of waiting for readiness.
     pub timeout: Duration,
@@ -174,16 +174,16 @@ impl ActionContext<'_> {
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ActionProgress {
-    /// It is complete.
+    /// The action is complete.
     Done,
-    /// It continues when something has changed.
+    /// The action continues when something has changed.
     Waiting {
-        /// What it waits for, in words.
+        /// Description of what the action waits for.
         why: String,
     },
 }
 
-/// Why an action failed.
+/// Reason why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActionError {
     /// An object was not applied.
@@ -210,7 +210,7 @@ pub(crate) enum ActionError {
         event: String,
         /// The hook's name.
         name: String,
-        /// Why it failed.
+        /// Reason why the hook failed.
         message: String,
     },
     /// A Job that is waited for failed.
@@ -218,7 +218,7 @@ pub(crate) enum ActionError {
     Job {
         /// The Job.
         key: Box<ObjectKey>,
-        /// Why it failed.
+        /// Reason why the Job failed.
         message: String,
     },
     /// The objects did not become ready in time.
@@ -226,7 +226,7 @@ pub(crate) enum ActionError {
     Timeout {
         /// The time limit.
         timeout: Duration,
-        /// What was not ready.
+        /// Description of what was not ready.
         why: String,
     },
 }

@@ -59,7 +59,7 @@ pub(super) struct Spared {
     /// Uids of objects that the wanted revision has. An object may have two identities: two groups may
     /// serve it.
     pub(super) uids: HashSet<String>,
-    /// Which of the others are deleted.
+    /// Selection of the others that are deleted.
     pub(super) which: Which,
 }
 

@@ -1,4 +1,4 @@
-//! Which objects of a release are scaled by an autoscaler of the release.
+//! Objects of a release that an autoscaler of the release scales.
 //!
 //! An autoscaler names the object that it scales in `spec.scaleTargetRef`: `HorizontalPodAutoscaler`,
 //! KEDA's `ScaledObject` and others do. The number of replicas that it has set is left to it. Once the

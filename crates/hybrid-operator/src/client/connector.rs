@@ -22,7 +22,7 @@ pub(super) fn install_crypto() {
 /// A client that sends requests over one HTTP/2 connection, which is opened lazily.
 pub(super) type Http = HttpClient<HttpsConnector<HttpConnector>, TimelyBody<Body>>;
 
-/// How the client knows whether the server supports HTTP/2.
+/// Method by which the client knows whether the server supports HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     /// Negotiated by TLS. A server without HTTP/2 gets a connection per request.

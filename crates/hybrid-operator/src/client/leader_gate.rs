@@ -177,7 +177,7 @@ where
     }
 }
 
-/// When a connection must take a request at the latest, as an extension of the request.
+/// Latest time for a connection to take a request, as an extension of the request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendBy(Instant);
 

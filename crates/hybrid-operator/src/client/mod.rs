@@ -31,7 +31,7 @@ pub(crate) use impersonate::{ImpersonateError, impersonate, refusing};
 pub(crate) use leader_gate::{LeaderGate, LeaderGateLayer};
 pub(crate) use retry::RetryLayer;
 
-/// Why the client cannot be created.
+/// Error of creating the client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be read or is invalid.

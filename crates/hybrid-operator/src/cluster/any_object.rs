@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// How deep an object may be nested. `serde_json` fails a little above, with the whole response, so
+/// Maximum nesting of an object. `serde_json` fails a little above, with the whole response, so
 /// that a single object would hide all others of its kind.
 const MAX_NESTING: usize = 120;
 
@@ -95,7 +95,7 @@ struct Level<'a> {
 }
 
 impl Level<'_> {
-    /// How many fields of a path are named.
+    /// Number of fields of a path that are named.
     const NAMED: usize = 4;
 
     /// Reads what is one level deeper, in `field` unless it is an item of a list.

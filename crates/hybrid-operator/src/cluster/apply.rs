@@ -50,12 +50,12 @@ pub(crate) use super::prepare::{Merged, merged_lists};
 /// Number of attempts for one object before an apply gives up because others keep changing it.
 const MAX_ATTEMPTS: usize = 3;
 
-/// What is known about the object before it is applied.
+/// Knowledge about the object before it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// Nothing proves that it exists and is the release's. It is created, never overwritten.
     Unproven,
-    /// It must not exist. An existing object, whoever owns it, is left unchanged.
+    /// The object must not exist. An existing one, whoever owns it, is left unchanged.
     Absent,
     /// The last apply returned this uid.
     Known { uid: String },
@@ -64,7 +64,7 @@ pub(crate) enum Claim {
     Adopted,
 }
 
-/// Which existing objects are taken over although neither the operator's label nor Helm's metadata
+/// Existing objects that are taken over although neither the operator's label nor Helm's metadata
 /// proves that they are the release's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TakeOver {
@@ -82,10 +82,10 @@ pub(crate) enum TakeOver {
     },
 }
 
-/// How objects are applied.
+/// Options for applying objects.
 #[derive(Clone, Debug)]
 pub(crate) struct ApplyPolicy {
-    /// Which objects of a release that is being adopted are taken over.
+    /// Objects to take over from a release that is being adopted.
     pub take_over: TakeOver,
     /// Replace whole objects (PUT) instead of applying: Helm's `--force`. Never deletes.
     pub replace: bool,
@@ -115,11 +115,11 @@ impl Default for ApplyPolicy {
 pub(crate) struct Apply<'a> {
     /// The object, with ownership metadata.
     pub object: Value,
-    /// What is known about it.
+    /// Knowledge about the object.
     pub claim: Claim,
     /// The release it is applied for.
     pub claimant: Claimant<'a>,
-    /// How it is applied.
+    /// Options for applying the object.
     pub policy: &'a ApplyPolicy,
 }
 
@@ -128,11 +128,11 @@ pub(crate) struct Apply<'a> {
 pub(crate) struct Applied {
     /// Key of the object, with its namespace.
     pub key: ObjectKey,
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
-    /// Its resource version.
+    /// Resource version of the object.
     pub resource_version: String,
-    /// Its generation; `None` for kinds that have none.
+    /// Generation of the object; `None` for kinds that have none.
     pub generation: Option<i64>,
     /// Hash of the fields that the operator owns. See [`drift::ours_hash`].
     pub ours: u64,

@@ -30,14 +30,14 @@ const MAX_OWNERS: usize = 100;
 /// Number of owners from an object to the one that nobody owns.
 const MAX_DEPTH: usize = 8;
 
-/// Why an object is not deleted: what would be deleted with it.
+/// Reason why an object is not deleted: what would be deleted with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// An object that is not of the release.
     Others(String),
     /// An object of the release that is annotated to be kept.
     Kept(String),
-    /// It is not known, for this reason.
+    /// Contents that are not known, for this reason.
     Unknown(String),
 }
 
@@ -261,13 +261,13 @@ async fn others_of_kind(
     Ok(None)
 }
 
-/// Whose an object is, by its own metadata.
+/// Ownership of an object, by its own metadata.
 enum Whose<'m> {
     /// The release's.
     Release,
     /// The release's, and annotated to be kept.
     Kept,
-    /// Its controller's.
+    /// The controller's.
     Owner(&'m OwnerReference),
     /// Somebody else's.
     Others,

@@ -22,7 +22,7 @@ use super::{ApiError, ApiKind, Cluster, FIELD_MANAGER};
 /// Number of attempts to patch metadata while others keep changing the object.
 const MAX_ATTEMPTS: usize = 3;
 
-/// What happens to the dependents of a deleted object.
+/// Treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// Dependents are deleted after it.
@@ -44,7 +44,7 @@ impl Propagation {
 /// The result of a deletion request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// It is being deleted; finalizers and dependents may still hold it.
+    /// The object is being deleted; finalizers and dependents may still hold it.
     Requested,
     /// The object no longer exists.
     Gone,
@@ -52,7 +52,7 @@ pub(crate) enum Deletion {
     Recreated,
 }
 
-/// Which of the objects of a release are deleted.
+/// Objects of a release that are deleted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Which {
     /// All.
@@ -68,28 +68,27 @@ pub(crate) enum Which {
 /// The decision whether an object may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is the release's.
+    /// The object is the release's.
     Delete { uid: String },
-    /// It does not exist.
+    /// The object does not exist.
     Gone,
     /// The stored or the live object has `helm.sh/resource-policy: keep`.
     Kept {
         /// The uid of the live object.
         uid: String,
     },
-    /// It belongs to somebody else, or has no owner.
+    /// The object belongs to somebody else, or has no owner.
     Foreign(ForeignOwner),
-    /// It has the name of the recorded object, but another uid.
+    /// The object has the name of the recorded one, but another uid.
     Recreated,
-    /// It is older than the attempt whose objects are deleted, which took it over.
+    /// The object is older than the attempt whose objects are deleted, which took it over.
     Older,
     /// A hook has created it in the place of the release's.
     OfHook,
-    /// It holds objects that must not be deleted with it.
+    /// The object holds others that must not be deleted with it.
     Protected {
         /// The uid of the live object.
         uid: String,
-        /// What it holds.
         held: Held,
     },
 }

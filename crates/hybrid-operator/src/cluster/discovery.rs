@@ -43,7 +43,7 @@ pub(crate) enum Scope {
 pub(crate) struct ApiKind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
-    /// Its scope.
+    /// Scope of the kind.
     pub scope: Scope,
     /// The verbs that it supports.
     pub verbs: Verbs,
@@ -114,7 +114,7 @@ impl ApiKind {
     }
 }
 
-/// Why a kind cannot be resolved.
+/// Error of resolving a kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiscoveryError {
     /// The server does not serve it: a custom resource definition may be missing.
@@ -192,7 +192,7 @@ pub(crate) struct Discovery {
 struct DiscoveryCache {
     /// By `group/version`.
     groups: BTreeMap<String, Versions>,
-    /// When everything was last fetched.
+    /// Time at which everything was last fetched.
     complete: Option<Instant>,
     /// Whether the server lacks aggregated discovery.
     piecemeal: bool,

@@ -23,7 +23,7 @@ use crate::machine;
 
 /// Number of core events whose repetitions are counted.
 const MAX_COUNTED: usize = 256;
-/// How long a repetition is counted in the first event, as in client-go.
+/// Time for which a repetition is counted in the first event, as in client-go.
 const COUNTED_FOR: Duration = Duration::from_mins(6);
 /// Maximum length of the object's name in the name of an event, in characters.
 const MAX_NAME: usize = 200;

@@ -12,7 +12,7 @@ use crate::withheld::{CUT, Withheld};
 /// Maximum length of a server's message in an error, in characters.
 const MESSAGE_MAX: usize = 600;
 
-/// Why an object was not applied.
+/// Error of applying an object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
     /// The document lacks apiVersion or kind, or has no valid name.
@@ -23,29 +23,21 @@ pub(crate) enum ApplyError {
         /// The missing fields.
         missing: &'static str,
     },
-    /// It exists and does not belong to this release.
+    /// The object exists and does not belong to this release.
     #[error("{key} exists and cannot be taken over: {owner}")]
     Foreign {
-        /// The object.
         key: Box<ObjectKey>,
         owner: ForeignOwner,
     },
-    /// It exists although it must not.
+    /// The object exists although it must not.
     #[error("{key} already exists")]
-    Exists {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
-    /// It is being deleted. It can be created again once it is gone.
+    Exists { key: Box<ObjectKey> },
+    /// The object is being deleted. It can be created again once it is gone.
     #[error("{key} is being deleted")]
-    Terminating {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    Terminating { key: Box<ObjectKey> },
     /// An immutable field has changed.
     #[error("{key}: {} cannot be changed: {message}", fields.join(", "))]
     Immutable {
-        /// The object.
         key: Box<ObjectKey>,
         fields: Vec<String>,
         /// The server's message.
@@ -57,14 +49,12 @@ pub(crate) enum ApplyError {
         fields.join(", ")
     )]
     Kept {
-        /// The object.
         key: Box<ObjectKey>,
         fields: Vec<String>,
     },
     /// The server rejects it as invalid.
     #[error("{key}: {message}")]
     Invalid {
-        /// The object.
         key: Box<ObjectKey>,
         /// The invalid fields, as far as the server names them.
         fields: Vec<String>,
@@ -75,30 +65,20 @@ pub(crate) enum ApplyError {
     /// [`ApiError::is_unexplained`].
     #[error("{key}: {message}")]
     Unexplained {
-        /// The object.
         key: Box<ObjectKey>,
         /// The server's message.
         message: String,
     },
-    /// Its namespace is being deleted, so nothing can be created in it.
+    /// The object's namespace is being deleted, so nothing can be created in it.
     #[error("{key}: the namespace is being deleted")]
-    NamespaceTerminating {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
-    /// Its namespace does not exist.
+    NamespaceTerminating { key: Box<ObjectKey> },
+    /// The object's namespace does not exist.
     #[error("{key}: the namespace does not exist")]
-    NamespaceMissing {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    NamespaceMissing { key: Box<ObjectKey> },
     /// Others kept changing it while it was being applied.
     #[error("{key} keeps changing while it is applied")]
-    Contended {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
-    /// Its kind cannot be resolved.
+    Contended { key: Box<ObjectKey> },
+    /// The object's kind cannot be resolved.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// A request failed.

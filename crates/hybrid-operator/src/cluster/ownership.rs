@@ -231,12 +231,12 @@ pub(crate) struct Claimant<'a> {
 /// The ownership of an existing object, from the view of a [`Claimant`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// It carries our label, reference or annotations, without a contradiction.
+    /// The object carries our label, reference or annotations, without a contradiction.
     Ours,
-    /// It carries Helm's metadata for this release, without a contradiction: an object of a release
-    /// that is being adopted, or one that the `helm` command created.
+    /// The object carries Helm's metadata for this release, without a contradiction: it is of a
+    /// release that is being adopted, or the `helm` command created it.
     Release,
-    /// It belongs to somebody else, or has no owner.
+    /// The object belongs to somebody else, or has no owner.
     Foreign(ForeignOwner),
 }
 

@@ -17,16 +17,16 @@ use super::{ApiError, ApiKind, Cluster, DiscoveryError, Scope};
 /// Maximum number of objects per page of a list.
 const PAGE: u32 = 500;
 
-/// Why an object cannot be read.
+/// Error of reading an object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// Its kind cannot be resolved.
+    /// The object's kind cannot be resolved.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// It is not known whether its kind is served, because the API server does not say so.
+    /// The API server does not say whether it serves the object's kind.
     #[error("cannot tell which kinds the cluster serves")]
     Unproven(#[source] DiscoveryError),
 }

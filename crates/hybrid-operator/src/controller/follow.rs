@@ -36,7 +36,7 @@ use crate::telemetry::metrics::WatchMetrics;
 /// Backoff between two attempts.
 const RETRY: Retry = Retry::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// How long a watch may be broken until the known objects count as out of date.
+/// Time that a watch may be broken until the known objects count as out of date.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A watch that does not fail again for this long has worked meanwhile, even if it had no events: a
@@ -53,7 +53,7 @@ pub(crate) enum WatchState {
     Forbidden(String),
     /// The kind does not exist.
     Missing,
-    /// It fails for another reason and is retried.
+    /// The watch fails for another reason and is retried.
     Failing(String),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct WatchTarget {
     pub(crate) optional: bool,
 }
 
-/// How existing objects are listed.
+/// Method of listing existing objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lists {
     /// As events of the watch: one request instead of two, and no complete list in memory. The
@@ -84,7 +84,7 @@ pub(crate) type Events<O> = BoxStream<'static, Result<watcher::Event<O>, watcher
 
 /// Receives the events of a watch.
 pub(crate) trait Follower: Send {
-    /// What the events contain of an object.
+    /// Part of an object that the events contain.
     type Object;
 
     /// Handles an event.
@@ -105,7 +105,7 @@ pub(crate) trait Follower: Send {
     fn invalidate(&mut self) {}
 }
 
-/// Why a stream failed.
+/// Failure of a stream.
 enum WatchFailure {
     Error(watcher::Error),
     Ended,
@@ -313,7 +313,7 @@ impl Health {
     }
 }
 
-/// What an event shows about the progress of a watch.
+/// Progress of a watch that an event shows.
 #[derive(Clone, Copy)]
 enum WatchProgress {
     None,

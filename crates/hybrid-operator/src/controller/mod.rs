@@ -79,7 +79,7 @@ pub(crate) struct Request {
     pub(crate) pause: Duration,
 }
 
-/// What to do after a successful reconcile.
+/// Next step after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Wait for the next event.

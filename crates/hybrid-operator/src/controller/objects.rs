@@ -208,7 +208,7 @@ fn decode<O: TypedObject>(mut object: DynamicObject) -> Result<O, Undecodable> {
     whole.map_err(|message| Undecodable { key, message })
 }
 
-/// What a cache knows under a key.
+/// Entry of a cache under a key.
 #[derive(Debug)]
 pub(crate) enum Cached<O> {
     Object(Arc<O>),
@@ -254,7 +254,7 @@ impl<O> Clone for ObjectCache<O> {
 struct Inner<O> {
     objects: RwLock<Objects<O>>,
     subscribers: Mutex<Vec<Subscriber<O>>>,
-    /// How many scopes have been listed, and how often anything has changed.
+    /// Number of scopes that have been listed, and number of changes of anything.
     progress: watch::Sender<(usize, u64)>,
     scopes: usize,
 }
@@ -499,7 +499,7 @@ impl<O> ObjectCache<O> {
 struct ScopeReader<O> {
     cache: ObjectCache<O>,
     scope: Option<String>,
-    /// What the list in progress has shown.
+    /// Keys that the list in progress has shown.
     listed: HashSet<Key>,
     /// Whether no list is complete yet.
     first: bool,
@@ -555,7 +555,7 @@ where
         }
     }
 
-    /// What is cached stays so; a list says what is gone.
+    /// Keeps what is cached; a list says what is gone.
     fn state(&mut self, _: &WatchState) {}
 }
 

@@ -34,9 +34,9 @@ const LINGER: Duration = Duration::from_mins(2);
 /// The stored state of a dependent.
 #[derive(Debug, Clone)]
 pub(crate) struct DependentState {
-    /// Its uid.
+    /// Uid of the dependent.
     pub uid: Arc<str>,
-    /// Its resource version.
+    /// Resource version of the dependent.
     pub version: u64,
     /// Whether it is being deleted.
     pub deleting: bool,
@@ -46,7 +46,7 @@ pub(crate) struct DependentState {
     pub kept: bool,
     /// Uid of its controller, if it is annotated so and has one still.
     pub holder: Option<Arc<str>>,
-    /// Its readiness.
+    /// Readiness of the dependent.
     pub readiness: Readiness,
     /// The custom resource that its label names.
     pub owner: Option<CrIdentity>,
@@ -105,7 +105,7 @@ impl Owners {
     }
 }
 
-/// What has changed.
+/// Change of a dependent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The readiness of an object may differ, or what is known of it.

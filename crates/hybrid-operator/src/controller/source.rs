@@ -52,7 +52,7 @@ struct Objects {
 
 struct CachedObject {
     object: Arc<DynamicObject>,
-    /// What the watch has reported; `None` if that is uncertain.
+    /// State that the watch has reported; `None` if that is uncertain.
     reported: Option<TriggerState>,
 }
 

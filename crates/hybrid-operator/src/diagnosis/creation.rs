@@ -1,4 +1,4 @@
-//! Why a controller does not create the Pods of a workload.
+//! Reason why a controller does not create the Pods of a workload.
 
 use k8s_openapi::api::core::v1::Event;
 

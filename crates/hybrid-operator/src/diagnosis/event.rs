@@ -1,13 +1,13 @@
-//! What an event tells about an object that is not ready.
+//! Meaning of an event about an object that is not ready.
 
 use k8s_openapi::api::core::v1::Event;
 
 use super::pod::Expected;
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Told {
-    /// What a Pod does not come to.
+    /// A Pod does not get past this step.
     Of(Expected),
     /// A `PersistentVolumeClaim` is not bound.
     Claim,

@@ -95,11 +95,10 @@ pub(super) struct Case {
     pub(super) logs: bool,
     /// The log that was read last.
     pub(super) log: Option<Log>,
-    /// What was found.
     pub(super) finding: Option<Finding>,
 }
 
-/// What the events of a namespace tell: the newest one about each object and matter.
+/// Events of a namespace: the newest one about each object and matter.
 #[derive(Default)]
 struct Events {
     by_uid: HashMap<(String, Told), Event>,
@@ -358,7 +357,7 @@ async fn explain(
     }
 }
 
-/// What is reported of a workload whose Pods may not be read.
+/// Returns the finding about a workload whose Pods may not be read.
 fn unreadable() -> Finding {
     Finding::new(
         Severity::Starting,

@@ -41,7 +41,7 @@ const MAX_EXAMINED: usize = 3;
 /// Maximum length of a text from elsewhere in a message, in bytes.
 const MAX_TEXT: usize = 300;
 
-/// Why a release is not ready.
+/// Cause of an unready release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// Reason in `CamelCase`, such as `ImagePullFailed`.
@@ -83,7 +83,7 @@ const CAUSES: &[Reason] = &[
     Reason::PodsNotCreated,
 ];
 
-/// What was found about one object. The most severe finding is the cause.
+/// Finding about one object. The most severe finding is the cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
@@ -95,7 +95,7 @@ struct Finding {
     log: Option<String>,
 }
 
-/// How often something happened.
+/// Number of times that something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeats {
     Once,
@@ -160,8 +160,8 @@ impl Finding {
     }
 }
 
-/// How likely a finding is the cause of the others: a crash may follow from another Pod that did not
-/// start.
+/// Likelihood that a finding is the cause of the others: a crash may follow from another Pod that
+/// did not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     /// Still starting.

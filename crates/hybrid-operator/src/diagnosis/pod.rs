@@ -1,4 +1,4 @@
-//! Why a Pod is not ready, judged from its status and its events.
+//! Reason why a Pod is not ready, judged from its status and its events.
 
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Event, Pod,
@@ -9,14 +9,14 @@ use super::event::count_of;
 use super::{Finding, Repeats, Severity, shortened};
 use crate::reasons::Reason;
 
-/// What is known of a Pod, and what else would tell more.
+/// Finding about a Pod, and what else would tell more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Symptom {
     pub(super) finding: Finding,
     pub(super) clue: Clue,
 }
 
-/// What to read to explain a symptom.
+/// Data to read to explain a symptom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Clue {
     /// Nothing; the symptom is the explanation.

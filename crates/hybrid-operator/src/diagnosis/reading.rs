@@ -23,7 +23,7 @@ pub(super) struct Reader<'a> {
     pub(super) namespace: &'a str,
 }
 
-/// Which objects are listed.
+/// Selectors of the objects that are listed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selection {
     pub(super) fields: Option<String>,

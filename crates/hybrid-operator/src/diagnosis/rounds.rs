@@ -29,7 +29,7 @@ use super::{Cause, Finding, MAX_EXAMINED, worst};
 use crate::cluster::Cluster;
 use crate::controller::{Key, Priority, QueueHandle, WeakQueueHandle};
 
-/// How long a release may be unready before its Pods and events are read.
+/// Time that a release may be unready before its Pods and events are read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Minimum time between two rounds in a namespace.
 const PAUSE: Duration = Duration::from_mins(1);
@@ -49,15 +49,15 @@ struct State {
     /// The unready objects.
     objects: Vec<ObjectKey>,
     logs: bool,
-    /// What is known of each of them.
+    /// Known facts about each unready object.
     cases: HashMap<ObjectKey, Case>,
     told: Told,
 }
 
-/// Why a release is not ready, as it was told.
+/// Cause of an unready release, as it was told.
 struct Told {
     cause: Option<Cause>,
-    /// What it was told after; `None` if an earlier process did.
+    /// Finding after which the cause was told; `None` if an earlier process told it.
     finding: Option<Finding>,
 }
 

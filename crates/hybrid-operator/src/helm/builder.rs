@@ -37,7 +37,7 @@ use crate::watches::{self, ChartSource, Watch, WatchesError};
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
 type OpenSource = Box<dyn FnOnce(&mut SourceContext<'_>) + Send>;
 
-/// What a source of changes works with.
+/// Caches, readers, queue and custom resources that a source of changes works with.
 struct SourceContext<'a> {
     caches: &'a ObjectCaches,
     readers: &'a mut Readers,

@@ -114,15 +114,15 @@ impl Component {
 /// The release of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
-    /// Its name.
+    /// Name of the release.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the release.
     pub namespace: String,
-    /// Its newest revision; 0 before the first.
+    /// Newest revision of the release; 0 before the first.
     pub revision: u32,
     /// Whether the release has the given chart and values, and all of its objects are ready.
     pub ready: bool,
-    /// What is missing until it is ready, or what failed.
+    /// Description of what is missing until the release is ready, or of what failed.
     pub message: String,
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct Condition {
     /// Type.
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// Status.
     pub(crate) status: ConditionStatus,
     /// Machine-readable reason in `CamelCase`; never empty.
     #[serde(default)]

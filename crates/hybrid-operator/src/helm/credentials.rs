@@ -13,12 +13,12 @@ use crate::watches::{RemoteChart, SecretName};
 
 /// Type of a Secret with the credentials of registries.
 const DOCKER: &str = "kubernetes.io/dockerconfigjson";
-/// Its key.
+/// Key of the credentials in such a Secret.
 const DOCKER_KEY: &str = ".dockerconfigjson";
 /// Key of the certificates of authorities.
 const AUTHORITIES: &str = "ca.crt";
 
-/// What a Secret has for the server of a chart.
+/// Credentials that a Secret has for the server of a chart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Credentials {
     user: Option<(String, Password)>,

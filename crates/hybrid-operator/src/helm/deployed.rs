@@ -140,7 +140,7 @@ where
     context.releases().find(&identity).await
 }
 
-/// Where a native controller finds releases.
+/// Place where a native controller finds releases.
 pub(crate) enum Releases {
     /// In the records.
     Stored {

@@ -60,9 +60,8 @@ pub(super) enum DesiredError {
     /// Rendering the chart takes more memory than the container has for it.
     #[error("{error}; {way}")]
     Container {
-        /// The render error.
         error: Box<RenderError>,
-        /// What raises the limit.
+        /// Way to raise the limit.
         way: String,
     },
     /// The release takes more memory than other releases leave at the moment.

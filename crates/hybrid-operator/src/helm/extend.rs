@@ -46,7 +46,7 @@ use crate::native::{self, MetadataReader, Reader, Readers};
 /// is retried with backoff.
 pub type ExtensionError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What an extension works with: the custom resource, a client, and the objects that the controller
+/// Context of an extension: the custom resource, a client, and the objects that the controller
 /// [watches](super::HelmController::watches).
 #[derive(Clone)]
 pub struct ReleaseContext {

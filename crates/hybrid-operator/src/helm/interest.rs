@@ -42,7 +42,7 @@ impl ResourceRef {
     }
 }
 
-/// What is watched of the objects.
+/// Part of the objects that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Depth {
     /// Metadata only, to detect changes.

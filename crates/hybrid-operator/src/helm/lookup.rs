@@ -1,4 +1,4 @@
-//! What templates see of the cluster: the answers to their lookups.
+//! Answers to the lookups of templates: what they see of the cluster.
 //!
 //! The text of a `tpl` call may come from a custom resource, whose author must not read what only
 //! the operator may read. During such a call, and in the templates that it includes, only objects of

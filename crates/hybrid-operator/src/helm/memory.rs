@@ -42,7 +42,7 @@ pub(super) struct CachedInputs {
     pub(super) inputs: DesiredInputs,
 }
 
-/// What blocked an attempt.
+/// Obstacles that blocked an attempt.
 #[derive(Clone, Default)]
 pub(super) struct Obstacles {
     /// Objects whose change triggers a retry.
@@ -123,15 +123,15 @@ impl Drop for Remembered<'_> {
     }
 }
 
-/// What is known of the fields of the status that the API server drops.
+/// Fields of the status that the API server drops, as far as they are known.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) enum Pruned {
-    /// Nothing: this process has not written a status yet.
+    /// Not known: this process has not written a status yet.
     #[default]
     Unknown,
-    /// It drops none.
+    /// No fields.
     None,
-    /// It drops some, as this text says.
+    /// Some fields, as this text says.
     Some(String),
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Memory {
     /// Operator that managed the release at the last reconcile.
     pub(super) managing_operator: Option<OperatorId>,
     pub(super) written: WrittenStatus,
-    /// Why the newest record does not fit into one Secret, as last reported.
+    /// Reason why the newest record does not fit into one Secret, as last reported.
     pub(super) large_record: Option<String>,
     pub(super) pruned: Pruned,
     /// Invalid annotations, as last reported.
@@ -169,13 +169,13 @@ pub(super) struct Memory {
     pub(super) rendered: Option<Arc<Coalesced>>,
     /// Revision whose failure this process has reported.
     pub(super) reported: Option<Revision>,
-    /// What blocked the last attempt.
+    /// Obstacles that blocked the last attempt.
     pub(super) obstacles: Obstacles,
     /// Refused watches, as last reported.
     pub(super) unwatched: BTreeSet<String>,
     /// Decides what readers see of messages.
     pub(super) redactor: Redactor,
-    /// Why the release is not ready, as last found.
+    /// Reason why the release is not ready, as last found.
     pub(super) diagnosis: Diagnosis,
     /// The last failure of which is not known whether it is permanent.
     pub(super) repetition: Repetition,

@@ -104,9 +104,9 @@ impl Message {
 /// Decides what readers see of messages about one custom resource. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Redactor {
-    /// What nobody may see.
+    /// Texts that nobody may see.
     secrets: Arc<Withheld>,
-    /// What nobody may see of the record that the present step is about.
+    /// Texts that nobody may see, of the record that the present step is about.
     of_record: Arc<Withheld>,
     /// Whether inputs may contain what nobody may see, also changed by functions.
     has_secrets: bool,

@@ -30,7 +30,7 @@ pub(super) struct Observation {
     pub(super) history: Vec<RecordMeta>,
     /// Operator that manages the release.
     pub(super) managing_operator: OperatorId,
-    /// Why the facts are incomplete.
+    /// Reason why the facts are incomplete.
     pub(super) error: Option<ActError>,
 }
 

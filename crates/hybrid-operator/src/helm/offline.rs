@@ -71,7 +71,7 @@ pub struct PreviewInput<'a> {
     pub values_in_errors: bool,
 }
 
-/// What the operator deploys for a custom resource.
+/// Release that the operator deploys for a custom resource.
 #[derive(Debug, Clone)]
 pub struct Preview {
     /// Name of the release.

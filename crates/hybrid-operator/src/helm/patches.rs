@@ -15,7 +15,6 @@ pub(super) enum PatchError {
     Misfit {
         /// Index of the patch in `watches.yaml`.
         index: usize,
-        /// The object.
         object: String,
         /// The underlying error.
         #[source]
@@ -28,7 +27,6 @@ pub(super) enum PatchError {
     Identity {
         /// Index of the patch in `watches.yaml`.
         index: usize,
-        /// The object.
         object: String,
     },
 }

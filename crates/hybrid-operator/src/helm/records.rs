@@ -118,7 +118,7 @@ pub struct ObjectHealth {
     pub ready: bool,
     /// One word: `Ready`, `InProgress`, `Failed`, `Terminating` or `Unknown`.
     pub state: &'static str,
-    /// What is missing or has failed.
+    /// Description of what is missing or has failed.
     pub message: Option<String>,
 }
 

@@ -61,7 +61,7 @@ impl RenderTarget {
 /// Rendered chart, and what its templates looked up.
 pub(super) struct Render {
     pub(super) rendered: Rendered,
-    /// Its objects, unless one cannot be created.
+    /// Objects of the rendered chart, unless one cannot be created.
     pub(super) objects: Result<Vec<ManifestObject>, ManifestError>,
     /// Digest of the objects looked up, if lookups are inputs.
     pub(super) looked_up: Option<Digest>,
@@ -249,7 +249,7 @@ struct Lookups {
     cluster_scoped: Arc<HashSet<LookupKey>>,
     /// Objects found that do not belong to the release itself, as JSON by lookup key.
     found: BTreeMap<String, Vec<String>>,
-    /// What the objects found contain.
+    /// Contents of the objects found.
     contents: Withheld,
 }
 

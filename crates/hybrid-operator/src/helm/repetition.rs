@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How often an unexplained failure must come back until it is permanent.
+/// Number of times an unexplained failure must come back until it is permanent.
 const TIMES: u32 = 3;
 /// The least time between two failures that count. A change of the leader of etcd takes a few seconds,
 /// and events trigger further attempts in between.

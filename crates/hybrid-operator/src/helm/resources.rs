@@ -1,4 +1,4 @@
-//! Where the custom resources of a controller are kept: in the cluster, or, for a
+//! Storage of the custom resources of a controller: in the cluster, or, for a
 //! [component](super::component) of a native controller's custom resource, in memory.
 
 use host::HashMap;

@@ -29,7 +29,7 @@ pub(super) struct Setup {
     /// Whether leader election ensures that no other replica writes.
     pub(super) elected: bool,
     pub(super) operator_namespace: Option<String>,
-    /// What events and the status show.
+    /// Optional content of events and of the status.
     pub(super) reporting: Reporting,
     /// Watched namespaces; all if empty.
     pub(super) namespaces: Vec<String>,

@@ -124,14 +124,13 @@ pub(super) struct Subject {
     pub(super) deleting: bool,
     pub(super) finalizer: bool,
     pub(super) annotations: Annotations,
-    /// Name of the release.
     pub(super) name: ReleaseName,
     /// Namespace of the release.
     pub(super) namespace: String,
     pub(super) now: Timestamp,
     /// The memory that its release takes in this reconcile.
     pub(super) share: Share,
-    /// Why it cannot have a release. Name and namespace are then placeholders that allow an
+    /// Reason why there can be no release. Name and namespace are then placeholders that allow an
     /// uninstall.
     pub(super) error: Option<SubjectError>,
 }

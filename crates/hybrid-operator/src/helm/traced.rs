@@ -1,4 +1,4 @@
-//! What the trace of a release shows: its names, the step, and how the step ended.
+//! Trace of a release: its names, the step, and how the step ended.
 
 use super::act::ActError;
 use super::plan::{Step, Until};

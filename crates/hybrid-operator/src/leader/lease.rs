@@ -50,7 +50,7 @@ impl LeaseOptions {
     }
 }
 
-/// Why the lease could not be read or written.
+/// Error of reading or writing the lease.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} the lease {namespace}/{name}")]
 pub(crate) struct LeaseError {
@@ -61,7 +61,7 @@ pub(crate) struct LeaseError {
     source: kube::Error,
 }
 
-/// How a term as leader ended.
+/// End of a term as leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Term {
     /// The process was asked to stop; it still holds the lease.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use lease::{Elector, LeaseOptions, Term};
 pub(crate) use life::{LifeElector, LockOptions};
 
-/// How a leader is elected.
+/// Method of leader election.
 pub(crate) enum Election {
     /// By a lease that the leader renews.
     Lease(Elector),

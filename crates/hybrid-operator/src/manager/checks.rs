@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::ControllerError;
 
-/// How long one check may take.
+/// Time limit of one check.
 const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
 type CheckFunction = dyn Fn() -> BoxFuture<'static, Result<(), ControllerError>> + Send + Sync;

@@ -25,13 +25,13 @@ use tracing::{error, info};
 
 /// The path that a client must be allowed to get.
 pub(super) const PATH: &str = "/metrics";
-/// How long the answer about a token is kept.
+/// Time that the answer about a token is kept.
 const TOKEN_KEPT: Duration = Duration::from_mins(1);
-/// How long it is kept that a user is allowed.
+/// Time that an answer that allows a user is kept.
 const ALLOWED_KEPT: Duration = Duration::from_mins(5);
-/// How long it is kept that a user is denied.
+/// Time that an answer that denies a user is kept.
 const DENIED_KEPT: Duration = Duration::from_secs(30);
-/// How long the API server may take for an answer.
+/// Longest wait for an answer of the API server.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Number of answers of each kind that are kept.
 const MAX_KEPT: usize = 1024;
@@ -47,7 +47,7 @@ pub(super) struct MetricsAccess {
     failing: AtomicBool,
 }
 
-/// Why a client does not get the metrics, with the texts of controller-runtime.
+/// Reason why a client does not get the metrics, with the texts of controller-runtime.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// There is no token, or it is nobody's.
@@ -56,7 +56,7 @@ pub(super) enum Refusal {
     AuthenticationFailed,
     /// The user may not read metrics.
     Denied(String),
-    /// It is unknown what the user may do.
+    /// The permissions of the user are unknown.
     AuthorizationFailed(String),
 }
 

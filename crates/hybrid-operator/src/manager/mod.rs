@@ -61,7 +61,7 @@ pub use runnable::{Runnable, runnable};
 use probes::Probes;
 use process::Process;
 
-/// How long traces may hold up the exit.
+/// Longest time that traces may hold up the exit.
 const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 /// Everything that the manager provides to a controller.
@@ -140,7 +140,7 @@ pub(crate) struct Identity {
     pub(crate) pod: Option<(String, Option<String>)>,
 }
 
-/// What events and the status of custom resources show.
+/// Optional content of events and of the status of custom resources.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reporting {
     /// Whether an event about `overrideValues` contains the texts of `watches.yaml`.
@@ -168,7 +168,7 @@ pub(crate) struct Limits {
     /// Time between two reconciles of an unchanged object of a native controller, unless it has its
     /// own setting; `None` means never.
     pub(crate) sync_period: Option<Duration>,
-    /// What one render may take, unless the chart's entry says so.
+    /// Limits of one render, unless the chart's entry has its own.
     pub(crate) charts: ChartLimits,
     /// Renders the charts of all controllers.
     pub(crate) pool: RenderPool,
@@ -230,7 +230,7 @@ pub trait Controller: Send {
     ) -> BoxFuture<'static, Result<(), ControllerError>>;
 }
 
-/// Why the manager stopped.
+/// Reason why the manager stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// The connection to the API server cannot be set up.
@@ -245,13 +245,13 @@ pub enum ManagerError {
     /// A controller failed.
     #[error("controller {name} failed")]
     Controller {
-        /// Its name.
+        /// Name of the controller.
         name: String,
         /// The cause.
         #[source]
         source: ControllerError,
     },
-    /// What the controllers are made of cannot be loaded.
+    /// The controllers cannot be loaded.
     #[error(transparent)]
     Load(ControllerError),
     /// The options contradict each other or lack something.

@@ -27,12 +27,12 @@ pub(super) struct Probes {
 /// A server for probes, metrics or profiles cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// It cannot listen on its address.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address} for {what}; choose another address with {flag}")]
     Listen {
         /// The address.
         address: String,
-        /// What would be served.
+        /// Content that would be served: probes, metrics or profiles.
         what: &'static str,
         /// The flag with the address.
         flag: &'static str,
@@ -40,10 +40,10 @@ pub enum ProbeError {
         #[source]
         source: std::io::Error,
     },
-    /// Its address is refused.
+    /// The address is refused.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// It has no certificate.
+    /// The server has no certificate.
     #[error("cannot serve metrics over TLS; check --metrics-cert-path")]
     Certificate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -10,9 +10,9 @@ use crate::options::Options;
 
 /// A process whose connections and caches are set up.
 pub(super) struct Process {
-    /// What controllers that need no leadership get.
+    /// Context of the controllers that need no leadership.
     pub(super) always: ControllerContext,
-    /// What the others get.
+    /// Context of the other controllers.
     pub(super) leading: ControllerContext,
     pub(super) options: Options,
     pub(super) stop: CancellationToken,

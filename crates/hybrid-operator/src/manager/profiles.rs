@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::profiles::heap::{self, HeapProfileError};
 
-/// Why there is no profile.
+/// Reason why there is no profile.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]

@@ -1,8 +1,8 @@
-//! What a reconcile function asks for when it has succeeded.
+//! Action that a reconcile function asks for when it has succeeded.
 
 use std::time::Duration;
 
-/// When an object is reconciled again if nothing changes before.
+/// Time of the next reconcile of an object if nothing changes before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Only after a change, or after the controller's resync period.

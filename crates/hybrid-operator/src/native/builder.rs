@@ -90,7 +90,7 @@ impl<K> Sources<K> {
     }
 }
 
-/// What a source of changes works with.
+/// Environment of a source of changes.
 pub(super) struct SourceContext<'a, K> {
     pub(super) caches: &'a ObjectCaches,
     pub(super) readers: &'a mut Readers,
@@ -110,7 +110,7 @@ pub struct Builder<K> {
     pub(super) installs_charts: bool,
     pub(super) definition: Option<CustomResourceDefinition>,
     pub(super) owned_kinds: Vec<GroupVersionKind>,
-    /// What the sources and the functions need.
+    /// Permissions that the sources and the functions need.
     pub(super) permissions: Vec<PolicyRule>,
     pub(super) resync: Option<Duration>,
     pub(super) concurrency: Option<usize>,

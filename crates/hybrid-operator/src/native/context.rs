@@ -1,4 +1,4 @@
-//! What a reconcile function works with.
+//! Context that a reconcile function works with.
 
 use host::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::cluster::{ApiError, Primary};
 use crate::controller::{Key, ObjectScope, TypedObject};
 use crate::helm::{Components, Releases};
 
-/// What all reconciles of a controller share.
+/// State that all reconciles of a controller share.
 pub(super) struct Shared {
     pub(super) applier: Applier,
     pub(super) recorder: EventRecorder,
@@ -57,9 +57,9 @@ pub struct Context<K> {
     object: Arc<K>,
     primary: Primary,
     shared: Arc<Shared>,
-    /// When the custom resource must be reconciled again at the latest.
+    /// Longest time until the next reconcile of the custom resource.
     due: Arc<Mutex<Option<Duration>>>,
-    /// When the reconcile is cancelled.
+    /// Time at which the reconcile is cancelled.
     until: Instant,
 }
 

@@ -36,12 +36,12 @@ use crate::manager::{Controller, ControllerContext, ControllerError};
 /// Pauses of a function that returns [`Action::Now`] again and again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long a function may compute without an `.await` before that is reported.
+/// Time that a function may compute without an `.await` before that is reported.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Time beyond the deadline after which a function that blocks its thread counts as failed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What happens before a custom resource is deleted.
+/// Cleanup before a custom resource is deleted.
 pub(super) struct Cleanup<K> {
     pub(super) finalizer: String,
     pub(super) function: Function<K>,
@@ -490,7 +490,7 @@ impl Drop for Busy {
     }
 }
 
-/// When the poll of a future that is in progress began.
+/// Start of the poll of a future that is in progress.
 struct Polls {
     start: Instant,
     /// Milliseconds from `start`, plus one; 0 between polls.
@@ -509,7 +509,7 @@ impl Polls {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// How long the poll in progress has taken so far.
+    /// Returns how long the poll in progress has taken so far.
     fn blocked_for(&self) -> Duration {
         match self.began.load(Ordering::Relaxed) {
             0 => Duration::ZERO,

@@ -1,11 +1,11 @@
-//! Why a reconcile function failed.
+//! Errors of a reconcile function.
 
 use crate::cluster::{ApiError, ForeignOwner, PathError};
 
 /// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a reconcile failed.
+/// Error of a reconcile.
 ///
 /// Every variant is retried with backoff, except [`Terminal`](Self::Terminal).
 #[derive(Debug, thiserror::Error)]

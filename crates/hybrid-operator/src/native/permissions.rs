@@ -1,4 +1,4 @@
-//! What a native controller needs to be permitted, derived from how it is built.
+//! Permissions that a native controller needs, derived from how it is built.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn of<O: TypedObject>(subresource: &str, verbs: &[&str]) -> PolicyRule {
     rule(&O::group(&()), &[&resource], verbs)
 }
 
-/// What is done with the custom resource itself. Objects that name it as their owner block its
+/// Returns the rules for the custom resource itself. Objects that name it as their owner block its
 /// deletion, for which `update` of its finalizers is needed where the admission plugin
 /// `OwnerReferencesPermissionEnforcement` is on.
 pub(super) fn of_primary<K: TypedObject>(finalizer: bool) -> Vec<PolicyRule> {
@@ -38,17 +38,17 @@ pub(super) fn of_primary<K: TypedObject>(finalizer: bool) -> Vec<PolicyRule> {
     ]
 }
 
-/// What [`Builder::owns`](super::Builder::owns) needs.
+/// Returns the rule that [`Builder::owns`](super::Builder::owns) needs.
 pub(super) fn of_owned<O: TypedObject>() -> PolicyRule {
     of::<O>("", &["create", "delete", "get", "list", "patch", "watch"])
 }
 
-/// What watching a type needs; a function may also read its objects.
+/// Returns the rule that watching a type needs; a function may also read its objects.
 pub(super) fn of_watched<O: TypedObject>() -> PolicyRule {
     of::<O>("", &["get", "list", "watch"])
 }
 
-/// What keeping the records of releases needs.
+/// Returns the rule that keeping the records of releases needs.
 pub(super) fn of_release_records() -> PolicyRule {
     let verbs = [
         "create",

@@ -1,4 +1,4 @@
-//! Which changes of a custom resource are worth a reconcile.
+//! Changes of a custom resource that are worth a reconcile.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a reconcile function reads from the caches of its controller.
+//! Reads of a reconcile function from the caches of its controller.
 
 use host::HashMap;
 use std::any::{Any, TypeId};

@@ -59,7 +59,7 @@ struct Shared {
 /// The key in use.
 struct Known {
     key: ProofKey,
-    /// When it is tried again to keep it in the Secret; `None` if it is kept.
+    /// Time of the next attempt to keep the key in the Secret; `None` if it is kept.
     retry: Option<Instant>,
 }
 

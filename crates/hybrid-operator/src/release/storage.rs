@@ -1,4 +1,4 @@
-//! Where release records are stored.
+//! Storage of release records: Secrets or `ConfigMap`s.
 
 use data_encoding::BASE64;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};

@@ -23,10 +23,10 @@ pub(super) type Answer =
 /// A body that is not a review.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// It is not JSON, or lacks fields.
+    /// The body is not JSON, or lacks fields.
     #[error("the body is not a review")]
     Json(#[from] serde_json::Error),
-    /// It is a response.
+    /// The review is a response.
     #[error("the review has no request")]
     NoRequest,
 }
@@ -38,7 +38,7 @@ struct Review {
     old: Value,
 }
 
-/// What a function decides.
+/// Decision of a function.
 enum Decision {
     Allowed,
     Patched(json_patch::Patch),

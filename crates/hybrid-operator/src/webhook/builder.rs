@@ -10,14 +10,14 @@ use super::conversion::Conversions;
 use super::request::{Denied, Request};
 use crate::controller::{ObjectScope, TypedObject};
 
-/// How long a function may take. The API server waits for 10 s.
+/// Time limit of a function. The API server waits for 10 s.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// How long a certificate is valid.
+/// Lifetime of a certificate.
 const LIFETIME: Duration = Duration::from_hours(90 * 24);
 /// With a shorter life, a certificate would expire while it is being made known.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(10);
 
-/// What the API server does with a request if no webhook answers.
+/// Policy of the API server for a request if no webhook answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailurePolicy {
     /// The request fails.
@@ -60,7 +60,7 @@ pub(super) struct Hook {
     pub(super) answer: Answer,
 }
 
-/// What a hook does.
+/// Task of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Validate,

@@ -35,7 +35,7 @@ use x509_cert::{Certificate, builder};
 
 use crate::machine;
 
-/// How long a self-signed certificate is valid; each process makes a new one.
+/// Lifetime of a self-signed certificate; each process makes a new one.
 const SELF_SIGNED: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// A certificate cannot be made, or what is stored is not one.
@@ -118,14 +118,14 @@ pub(super) struct Pair {
     pub(super) authority: String,
 }
 
-/// When a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Period {
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
 }
 
-/// What a stored certificate says.
+/// Contents of a stored certificate.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Described {
     pub(super) period: Period,

@@ -15,7 +15,7 @@ const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
 /// Seconds that the API server waits for an answer.
 const TIMEOUT: u8 = 10;
 
-/// Where the API server reaches the webhooks.
+/// Address of the webhooks for the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     /// Through a Service, on port 443.
@@ -41,7 +41,7 @@ impl Address {
     }
 }
 
-/// What makes the API server trust the certificate.
+/// Authorities that make the API server trust the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trust {
     /// These authorities, in PEM.
@@ -59,7 +59,7 @@ impl Trust {
     }
 }
 
-/// What the configurations are made of.
+/// Settings that the configurations are made of.
 pub(super) struct Setup<'a> {
     pub(super) operator: &'a str,
     /// Namespaces whose objects are sent; all when empty.

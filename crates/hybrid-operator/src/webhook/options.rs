@@ -1,4 +1,4 @@
-//! Where webhooks are served, and how the API server reaches them.
+//! Options of webhooks: where they are served, and how the API server reaches them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a function is given, and how it denies a request.
+//! The request that a function is given, and its denial.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -93,7 +93,7 @@ impl<K> Request<K> {
     }
 }
 
-/// Why a request is denied; `kubectl` shows the message.
+/// Denial of a request; `kubectl` shows the message.
 ///
 /// Any error becomes one with the code 500, so that a function can use `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]

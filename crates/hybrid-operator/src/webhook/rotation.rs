@@ -28,7 +28,7 @@ pub(super) struct Stored {
     pub(super) next: Option<(String, String)>,
 }
 
-/// What is to be done with the stored certificate.
+/// Next step for the stored certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing.
@@ -48,7 +48,7 @@ pub(super) enum Step {
 pub(super) struct Policy {
     /// Names that the certificate must have.
     pub(super) names: Vec<HostName>,
-    /// How long a certificate is valid.
+    /// Lifetime of a certificate.
     pub(super) lifetime: Duration,
 }
 
@@ -157,7 +157,7 @@ impl Policy {
     }
 }
 
-/// When a certificate is renewed: after two thirds of its life.
+/// Returns the time at which a certificate is renewed: after two thirds of its life.
 fn renewal(period: Period) -> Timestamp {
     let life: SignedDuration = period.until.duration_since(period.from);
     period

@@ -27,7 +27,7 @@ const LARGEST_BODY: usize = 8 * MIB;
 const MIB: usize = 1024 * 1024;
 /// Requests in progress, counted in MiB of their bodies.
 const BUDGET: u32 = 128;
-/// How long a request may take, from its first byte. The API server waits for 10 s.
+/// Time limit of a request, from its first byte. The API server waits for 10 s.
 const WITHIN: Duration = Duration::from_secs(9);
 /// The webhooks cannot listen on their address.
 #[derive(Debug, thiserror::Error)]
@@ -104,8 +104,8 @@ fn router(endpoints: Vec<Endpoint>, metrics: &WebhookMetrics) -> Router {
         })
 }
 
-/// Why a request gets no review as its answer. The API server then does what the failure policy of
-/// the webhook says.
+/// Error of a request that gets no review as its answer. The API server then does what the failure
+/// policy of the webhook says.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the body is larger than {LARGEST_BODY} bytes")]

@@ -24,7 +24,7 @@ use crate::telemetry::webhooks::WebhookMetrics;
 /// Path of all conversions.
 const CONVERT: &str = "/convert";
 
-/// Why webhooks cannot be served.
+/// Error that keeps webhooks from being served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The address is in use, or is no address.
@@ -43,7 +43,7 @@ pub enum WebhookError {
     InjectedWithoutDirectory,
 }
 
-/// What the webhooks of a process need.
+/// Inputs of the webhooks of a process.
 pub(crate) struct Environment<'a> {
     /// Sends requests whether this process is the leader or not.
     pub(crate) client: Client,

@@ -16,10 +16,10 @@ use socket2::{Domain, Socket, Type};
 use tokio::task::JoinHandle;
 use tracing::error;
 
-/// How long an idle connection stays open: longer than the API server keeps it, so that it never
+/// Time that an idle connection stays open: longer than the API server keeps it, so that it never
 /// sends a request on a connection that is being closed.
 const IDLE: Duration = Duration::from_mins(2);
-/// How long requests in progress are waited for when the process stops.
+/// Longest wait for requests in progress when the process stops.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Number of connections that wait to be accepted, as in the standard library.
 const BACKLOG: i32 = 128;

@@ -29,7 +29,7 @@ use super::tls::Served;
 use crate::cluster::ApiError;
 use crate::machine;
 
-/// How often unchanged configurations are compared, in case somebody has changed them.
+/// Time between two comparisons of unchanged configurations, in case somebody has changed them.
 const COMPARE: Duration = Duration::from_secs(30);
 /// The shortest time between two comparisons because of changes, so that two programs which undo
 /// each other's changes do not keep the API server busy.
@@ -37,7 +37,7 @@ const CALM: Duration = Duration::from_secs(1);
 /// The first pause after an error; it doubles up to the usual pause.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Why the certificate or a configuration is not up to date.
+/// Error that keeps the certificate or a configuration from being up to date.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpkeepError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub(super) enum UpkeepError {
     NoDefinition(String),
 }
 
-/// Where the certificate comes from.
+/// Source of the certificate.
 pub(super) enum Source {
     /// The operator makes it and keeps it in a Secret.
     Own {
@@ -334,8 +334,8 @@ impl Upkeep {
     }
 }
 
-/// How long an authority is in all bundles before a certificate of it is served: the API servers
-/// learn of a change one after the other.
+/// Returns how long an authority is in all bundles before a certificate of it is served: the API
+/// servers learn of a change one after the other.
 fn settle(policy: &Policy) -> Duration {
     (policy.lifetime / 10).min(Duration::from_mins(1))
 }

@@ -27,17 +27,17 @@ pub(super) struct CertificateTemplate {
 pub(super) enum Issuer<'k> {
     /// The certificate is signed by its own key.
     Itself,
-    /// It is signed by another certificate's key.
+    /// The certificate is signed by another certificate's key.
     Authority(&'k Authority),
 }
 
 /// A certificate authority.
 pub(super) struct Authority {
     pub(super) key: PrivateKey,
-    /// Its encoded subject.
+    /// Encoded subject.
     subject: Vec<u8>,
     key_id: Option<Vec<u8>>,
-    /// Its encoded public key.
+    /// Encoded public key.
     public_key: Vec<u8>,
 }
 

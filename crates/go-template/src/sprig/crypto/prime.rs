@@ -20,7 +20,7 @@ impl<T: UnsignedWithMontyForm + RandomMod + Encoding + Copy> Width for T {}
 /// More workers than primes gain less and less.
 const MAX_WORKERS: usize = 8;
 
-/// How many odd numbers a worker sieves at once. One of 355 is prime among those of 1,024 bits.
+/// Number of odd numbers that a worker sieves at once. One of 355 is prime among those of 1,024 bits.
 const WINDOW: usize = 4096;
 
 /// Small primes are those below this number. With twice the primes, a twentieth of the candidates would be left

@@ -1,4 +1,4 @@
-//! How much work it is to check a value against a schema.
+//! Cost of checking a value against a schema.
 //!
 //! The library that checks values cannot be interrupted, and a small schema can apply a subschema
 //! 2^60 times. The number of times is therefore computed first: each pair of a subschema and a

@@ -66,7 +66,7 @@ impl Document {
     }
 }
 
-/// Where the documents of a schema are looked for.
+/// Places where the documents of a schema are looked for.
 pub(super) struct Sources {
     /// The files of the chart with the schema, then those of the charts that contain it.
     charts: Vec<Vec<File>>,

@@ -17,7 +17,7 @@ impl TomlReader<'_> {
 
     /// Counts the memory of copies of a path, which is long for deep tables.
     pub(super) fn hold(&mut self, path: &[String], copies: usize) -> Read {
-        /// What the allocator takes for a short name.
+        /// Bytes that the allocator takes for a short name.
         const ALLOCATED: usize = 32;
         let names = path
             .iter()

@@ -141,7 +141,7 @@ fn load(path: &Path) -> anyhow::Result<Chart> {
 
 /// The files with the dependencies of a chart.
 struct Names {
-    /// What it depends on.
+    /// File that declares the dependencies.
     wanted: &'static str,
     lock: &'static str,
 }

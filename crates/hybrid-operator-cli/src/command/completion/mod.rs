@@ -32,7 +32,7 @@ const KUBECTL: &str = "kubectl_complete-hybrid";
 /// Name that arguments for a custom resource have in the help.
 const TARGET: &str = "KIND/NAME";
 
-/// What kubectl does with candidates (`ShellCompDirective` of cobra): no names of files.
+/// Directive to kubectl about candidates (`ShellCompDirective` of cobra): no names of files.
 const NO_FILES: u8 = 4;
 /// No space after the candidate.
 const NO_SPACE: u8 = 2;

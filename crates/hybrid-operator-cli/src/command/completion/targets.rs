@@ -14,10 +14,10 @@ use kube::ResourceExt;
 use crate::cluster::{Cluster, watch_of};
 use crate::command::target::PlaceArgs;
 
-/// How long somebody who has pressed a key waits for the cluster.
+/// Longest wait for the cluster after somebody has pressed a key.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Where custom resources are, as far as the words of the command line tell.
+/// Location of custom resources, as far as the words of the command line tell.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Targets(Vec<OsString>);
 

@@ -1,4 +1,4 @@
-//! Whose events are those of a release.
+//! Objects whose events are those of a release.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 
 use crate::cluster::{Cluster, Found, Selected, objects_of, pods_of};
 
-/// Whose events are shown.
+/// Objects whose events are shown.
 pub(super) struct About {
     pub(super) namespaces: BTreeSet<String>,
     pub(super) uids: HashSet<String>,

@@ -18,9 +18,9 @@ use super::about::About;
 use super::{Row, row};
 use crate::cluster::{Cluster, explain_watch};
 
-/// How long events about unknown objects wait for others, so that they are looked up together.
+/// Time that events about unknown objects wait for others, to be looked up together.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long an object is remembered as one of another release.
+/// Time for which an object is remembered as one of another release.
 const FORGET: Duration = Duration::from_mins(1);
 
 type Streams = SelectAll<BoxStream<'static, (String, watcher::Result<watcher::Event<Event>>)>>;
@@ -94,14 +94,14 @@ fn stream(
     stream.map(move |event| (namespace.clone(), event)).boxed()
 }
 
-/// What tells an event from an earlier state of it.
+/// Fields that tell an event from an earlier state of it.
 #[derive(Debug, Clone, PartialEq)]
 struct Stamp {
     count: i32,
     last_seen: Option<Timestamp>,
 }
 
-/// What has been seen so far. Decides what is printed.
+/// Events seen so far. Decides what is printed.
 struct View {
     about: About,
     /// Events of each namespace by uid.
@@ -114,7 +114,7 @@ struct View {
     first: Vec<Event>,
     /// Events about unknown objects.
     unknown: Vec<Event>,
-    /// When it is read again whose events are shown.
+    /// Time at which `about` is read again.
     look_up_at: Option<Instant>,
     /// Objects of others.
     others: HashMap<String, Instant>,
@@ -214,7 +214,7 @@ impl View {
         rows
     }
 
-    /// It has been read again whose events are shown, if that was possible.
+    /// Takes in `about` as read again; `None` if that was not possible.
     fn looked_up(&mut self, about: Option<About>, now: Instant) -> Vec<Row> {
         if let Some(about) = about {
             self.about = about;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::output::{Table, age, one_line};
 
-/// What is shown of a custom resource.
+/// Fields of a custom resource that are shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {

@@ -31,7 +31,7 @@ use user_values::ValueFlags;
 /// Default name of the release, as in Helm.
 const NAME: &str = "release-name";
 
-/// What `--devel` means.
+/// Version range that `--devel` stands for.
 const WITH_PRERELEASES: &str = ">0.0.0-0";
 
 const EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use go_template::{
     Type, Value, sprig,
 };
 
-/// What Helm calls the template in errors.
+/// Name that Helm gives the template in errors.
 const TEMPLATE: &str = "name-template";
 
 /// Sprig's functions, with those that read the environment: unlike a chart's, this template is the

@@ -9,12 +9,12 @@ use crate::generate::schema::{Kind, Node, convert, default_text};
 /// Longest description that is taken from a comment, in characters.
 const LONGEST: usize = 1000;
 
-/// What a block says.
+/// Content of a block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// Of the value below it.
+    /// Comment on the value below the block.
     pub(super) comment: Comment,
-    /// Of values that it names.
+    /// Comments on values that the block names.
     pub(super) named: Vec<(Vec<String>, Comment)>,
 }
 

@@ -17,7 +17,7 @@ use go_yaml::tree::{self, Node as Yaml};
 
 use crate::generate::schema::Node;
 
-/// What the comments say of one value.
+/// Facts from the comments about one value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Comment {
     /// Description, default and, if stated, the schema.

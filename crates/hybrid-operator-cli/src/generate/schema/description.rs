@@ -6,7 +6,7 @@ use super::node::{Kind, Node};
 
 /// Longest default that is shown, in characters.
 const DEFAULT: usize = 80;
-/// What is shown instead of a default that may be a secret.
+/// Text shown instead of a default that may be a secret.
 const HIDDEN: &str = "(hidden)";
 
 /// Returns the description of a field.

@@ -31,7 +31,7 @@ pub(crate) use size::{LIMIT, cut};
 
 use super::comments::Comments;
 
-/// How strict a schema is.
+/// Strictness of a schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Strictness {
     /// Whether the kinds of the defaults, and what the comments say, restrict values.

@@ -1,4 +1,4 @@
-//! What is known of a value of a chart: the common form of JSON schemas and of defaults with
+//! Facts about a value of a chart: the common form of JSON schemas and of defaults with
 //! comments.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ impl Kind {
 /// Kinds of values; none means all.
 pub(crate) type Kinds = BTreeSet<Kind>;
 
-/// Which fields a map may have besides its known ones.
+/// Fields that a map may have besides its known ones.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Others {
     /// All.
@@ -101,7 +101,7 @@ pub(crate) struct Bounds {
     pub(crate) pattern: Option<String>,
 }
 
-/// What is known of a value.
+/// Facts about a value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Node {
     /// Description in the chart's words.

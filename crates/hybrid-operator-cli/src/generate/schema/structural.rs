@@ -15,7 +15,7 @@ use super::node::{Kind, Node, Others};
 
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Where a value is.
+/// Place of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Outside of lists, where Helm merges the values over the chart's defaults.

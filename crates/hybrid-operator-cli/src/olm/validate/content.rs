@@ -8,7 +8,7 @@ use super::names::{is_image, is_label, is_subdomain};
 use super::{Bundle, Finding, SUPPORTED_KINDS};
 use crate::olm::{CRD, CSV, group_version, items, kind, name, text};
 
-/// What the `ConfigMap` that OLM keeps a bundle in can hold, in bytes.
+/// Capacity of the `ConfigMap` that OLM keeps a bundle in, in bytes.
 const LIMIT: usize = 1 << 20;
 
 /// A version of a kind.

@@ -49,7 +49,7 @@ pub(crate) const SUPPORTED_KINDS: &[&str] = &[
     "VerticalPodAutoscaler",
 ];
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -59,14 +59,13 @@ pub(crate) enum Level {
     Warning,
 }
 
-/// What is wrong with a bundle.
+/// A problem of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Finding {
-    /// How bad it is.
     pub(crate) level: Level,
     /// A stable name of the rule.
     pub(crate) rule: &'static str,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub(crate) message: String,
 }
 

@@ -11,13 +11,12 @@ use crate::olm::{group_version, items, kind, name, text};
 /// An optional check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Optional {
-    /// What `OperatorHub.io` expects of the metadata.
+    /// Requirements of `OperatorHub.io` for the metadata.
     OperatorHub,
     /// The annotation `capabilities`.
     Capabilities,
     /// The annotation `categories`.
     Categories,
-    /// Good practice.
     GoodPractices,
     /// API versions that Kubernetes no longer serves.
     RemovedApis,

@@ -3,7 +3,7 @@
 use super::path;
 use super::updater::Conflict;
 
-/// Why an object is not applied or its fields are not managed.
+/// Reason why an object is not applied or its fields are not managed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApplyError {
     /// 409: others own fields that the applied object changes.

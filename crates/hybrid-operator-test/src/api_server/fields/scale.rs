@@ -14,7 +14,7 @@ use super::set::FieldSet;
 /// `apiVersion` of scales.
 pub(crate) const API_VERSION: &str = "autoscaling/v1";
 
-/// Where objects of a kind have their number of replicas, by `apiVersion`: names of fields, or `None` for a version
+/// Paths of the number of replicas in objects of a kind, by `apiVersion`: names of fields, or `None` for a version
 /// without the subresource.
 pub(crate) type Replicas = BTreeMap<String, Option<Vec<String>>>;
 

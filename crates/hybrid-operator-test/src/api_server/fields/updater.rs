@@ -21,7 +21,7 @@ pub(super) struct Conflict {
     pub(super) path: Path,
 }
 
-/// Why an object cannot be applied.
+/// Reason why an object cannot be applied.
 #[derive(Debug)]
 pub(super) enum Refused {
     Conflicts(Vec<Conflict>),

@@ -1,4 +1,4 @@
-//! What the comparison with kube-apiserver has shown to be different from what one expects.
+//! Findings of the comparison with kube-apiserver that differ from what one expects.
 
 use http::Method;
 use http_body_util::BodyExt;

@@ -27,7 +27,7 @@ pub(crate) struct Interrupted {
 /// The runs of the records since some time, whether they were interrupted or not.
 #[derive(Clone, Debug, Default)]
 struct RecordedRuns {
-    /// When the first of the records was stored; `None` if there is none.
+    /// Time when the first of the records was stored; `None` if there is none.
     since: Option<Timestamp>,
     labels: BTreeSet<String>,
 }

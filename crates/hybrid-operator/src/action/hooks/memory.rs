@@ -1,4 +1,4 @@
-//! What this process knows about the hooks of a release beyond the record. Losing it is safe.
+//! Memory of the hooks of a release: knowledge of this process beyond the record. Losing it is safe.
 //!
 //! It holds the watches of running hooks, so that their events wake the release, and returns the
 //! outcome of hooks whose objects are gone.

@@ -14,7 +14,7 @@ use super::memory::HookMemory;
 use crate::action::{ActionContext, ActionError, objects};
 use crate::cluster::FIELD_MANAGER;
 
-/// How long a completed Job is kept for its result to be recorded, in seconds.
+/// Time that a completed Job is kept for its result to be recorded, in seconds.
 const HELD_FOR: i64 = 24 * 60 * 60;
 
 /// Returns the chart's value if it is applied only once the Job's result is recorded.

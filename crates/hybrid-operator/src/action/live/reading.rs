@@ -27,7 +27,7 @@ pub(in crate::action) enum Reading {
         readiness: Readiness,
     },
     Absent,
-    /// It cannot be read either, for this reason.
+    /// The object cannot be read either, for this reason.
     Refused(String),
 }
 

@@ -33,7 +33,7 @@ struct Watched {
     objects: BTreeMap<String, Value>,
     events: watch::Sender<Vec<String>>,
     rejected: Option<u16>,
-    /// How often a watch was opened.
+    /// Number of times a watch was opened.
     opened: usize,
 }
 

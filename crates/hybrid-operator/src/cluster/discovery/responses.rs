@@ -1,4 +1,4 @@
-//! What the server answers to discovery: aggregated since Kubernetes 1.26, and by group version before.
+//! Answers of the server to discovery: aggregated since Kubernetes 1.26, and by group version before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -82,9 +82,9 @@ impl Follower for RecordingFollower {
 struct RunResult {
     /// Events and states, in order.
     calls: Vec<String>,
-    /// When each of them came.
+    /// Time of each call.
     times: Vec<Duration>,
-    /// How and when each stream was opened.
+    /// Listing method and opening time of each stream.
     opened: Vec<(Lists, Duration)>,
     metrics: WatchMetrics,
 }

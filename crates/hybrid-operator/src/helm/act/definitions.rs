@@ -65,7 +65,6 @@ pub(in crate::helm) enum CrdError {
     Discovery {
         /// The file.
         path: String,
-        /// The discovery error.
         source: DiscoveryError,
     },
     /// A request to the API server failed.
@@ -73,7 +72,6 @@ pub(in crate::helm) enum CrdError {
     Api {
         /// The file.
         path: String,
-        /// The API error.
         source: ApiError,
     },
     /// A CRD was not served before the timeout.
@@ -81,7 +79,6 @@ pub(in crate::helm) enum CrdError {
     Late {
         /// The CRD, and its name conflict if there is one.
         what: String,
-        /// The timeout.
         timeout: Duration,
     },
 }

@@ -18,7 +18,7 @@ use super::super::message::Redactor;
 use super::super::render::{RenderTarget, render};
 use super::ActContext;
 
-/// How much longer than a rendered text a generated one may be: certificates vary by some bytes.
+/// Bytes that a generated text may be longer than a rendered one: the length of certificates varies.
 const TOLERANCE: usize = 16;
 
 /// Returns whether the chart renders the objects and hooks of a record, apart from generated values.
@@ -67,7 +67,7 @@ pub(super) async fn is_rendered(
     })
 }
 
-/// What is applied from a record or a render.
+/// Objects and hooks that are applied from a record or a render.
 struct Content {
     namespace: String,
     objects: Vec<Value>,

@@ -30,7 +30,6 @@ pub(super) enum Deleter {
     Own,
     /// That which a record proves; the custom resource names none.
     Recorded(Account),
-    /// Unknown.
     Unknown,
 }
 

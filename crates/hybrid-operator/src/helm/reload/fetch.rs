@@ -19,7 +19,7 @@ use crate::watches::{RemoteChart, Watch};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest time between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// How many charts are fetched at the same time.
+/// Maximum number of charts that are fetched at the same time.
 const AT_ONCE: usize = 4;
 
 /// The entries that do not run because their charts are missing, for `/readyz` and for the conditions of
@@ -31,7 +31,7 @@ pub(crate) struct MissingCharts(watch::Sender<Vec<Missing>>);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Missing {
     pub(super) watch: Watch,
-    /// Why the last attempt failed; `None` before it has ended.
+    /// Failure of the last attempt; `None` before it has ended.
     pub(super) failure: Option<Failure>,
 }
 
@@ -82,17 +82,17 @@ struct Wanted {
     chart: RemoteChart,
     /// Number of failed attempts.
     failures: u32,
-    /// When it is fetched, unless it is being fetched.
+    /// Time when the chart is fetched, unless it is being fetched.
     due: Option<Instant>,
-    /// Why the last attempt failed.
+    /// Failure of the last attempt.
     failure: Option<Failure>,
 }
 
-/// What has come of an attempt.
+/// Outcome of an attempt.
 pub(super) enum Fetched {
     /// The chart is there.
     Arrived,
-    /// It cannot be fetched or used, for this reason.
+    /// The chart cannot be fetched or used, for this reason.
     Failed(String),
 }
 

@@ -127,7 +127,7 @@ impl Mailbox {
     }
 }
 
-/// What tells one version of an entry from another one.
+/// Properties that tell one version of an entry from another one.
 #[derive(PartialEq)]
 pub(super) struct EntryVersion {
     watch: Watch,

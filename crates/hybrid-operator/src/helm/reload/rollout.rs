@@ -24,7 +24,7 @@ use crate::telemetry::reloads::ReloadMetrics;
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);
 
-/// What the releases of one controller are reconciled with.
+/// Chart and options that the releases of one controller are reconciled with.
 pub(in crate::helm) struct Rollout {
     /// Name of the controller.
     name: String,

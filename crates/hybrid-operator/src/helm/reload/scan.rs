@@ -21,7 +21,7 @@ const AT_REST: Duration = Duration::from_secs(2);
 /// Time between two scans while files change.
 const CHANGING: Duration = Duration::from_millis(500);
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Scan {
     /// Changes when a file is written, replaced, added or removed.
@@ -81,7 +81,7 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What a scan means.
+/// State of the files according to a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Nothing has changed since the files were read.

@@ -1,4 +1,4 @@
-//! What a reconcile says about the roll-out of a changed chart or changed options. Pure.
+//! Verdict of a reconcile on the roll-out of a changed chart or changed options. Pure.
 //!
 //! That a reconcile ends well, and that a revision is deployed, says nothing: it may be the one
 //! before, while the new one waits for its definitions or for another custom resource.
@@ -15,9 +15,9 @@ pub(in crate::helm) struct Ended<'a> {
     pub(in crate::helm) step: &'a Step,
     /// Status of the newest revision after the step, and whether it has the desired inputs.
     pub(in crate::helm) latest: Option<(Status, bool)>,
-    /// Why the inputs are not known.
+    /// Reason why the inputs are not known.
     pub(in crate::helm) inputs: Option<Trouble>,
-    /// Why the step was not carried out.
+    /// Reason why the step was not carried out.
     pub(in crate::helm) error: Option<Trouble>,
 }
 

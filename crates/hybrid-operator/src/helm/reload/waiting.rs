@@ -37,7 +37,7 @@ use crate::watches::Watch;
 #[derive(Default)]
 pub(super) struct Waiting(BTreeMap<EntryKey, Waiter>);
 
-/// What tells the custom resources of one entry.
+/// Task that tells the custom resources of one entry.
 struct Waiter {
     watch: Watch,
     stop: CancellationToken,

@@ -1,4 +1,4 @@
-//! What the status says, and when it is written.
+//! Content of the status, and when it is written.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub(super) struct RecordEntry {
     pub(super) meta: RecordMeta,
     /// Clock of an own write that no watch has reported yet.
     written: Option<u64>,
-    /// When this process first saw this state.
+    /// Time when this process first saw this state.
     pub(super) since: Instant,
 }
 

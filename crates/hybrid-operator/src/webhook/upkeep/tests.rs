@@ -28,7 +28,7 @@ struct TestServer {
     /// The definition, which is watched.
     definition: watch::Sender<Value>,
     may_watch: bool,
-    /// When the definition was written by the operator.
+    /// Times at which the operator wrote the definition.
     applied: Arc<Mutex<Vec<Instant>>>,
 }
 

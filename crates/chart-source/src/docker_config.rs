@@ -133,8 +133,11 @@ fn in_file(text: &[u8], path: &Path, host: &str) -> Result<Option<Login>, Docker
     let config = parse(text, path)?;
     let hosts = names(host);
     let named = |key: &str| hosts.iter().any(|host| *host == bare(key));
-    let helper = config.cred_helpers.iter().find(|(key, _)| named(key));
-    let helper = helper.map(|(_, helper)| helper);
+    let helper = config
+        .cred_helpers
+        .iter()
+        .find(|(key, _)| named(key))
+        .map(|(_, helper)| helper);
     let store = Some(&config.creds_store).filter(|store| !store.is_empty());
     if let Some(helper) = helper.or(store)
         && let Some(login) = ask(helper, path, &hosts)?

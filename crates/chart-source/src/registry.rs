@@ -262,8 +262,8 @@ impl<'a> Registry<'a> {
                 Document::Manifest(Ok(layers)) => match &found {
                     None => found = Some((chain, layers)),
                     Some((_, first)) if first.chart == layers.chart => {}
-                    Some((first, _)) => {
-                        let first = first.last().map(|text| Digest::of(text));
+                    Some((texts, _)) => {
+                        let first = texts.last().map(|text| Digest::of(text));
                         let first = first.unwrap_or(index.digest);
                         return Err(wrong(format!(
                             "its index has several charts, with the manifests {first} and {digest}; name one of \
@@ -462,10 +462,10 @@ impl<'a> Registry<'a> {
                 }
             }
             login => {
-                let query = form.finish();
+                let parameters = form.finish();
                 let query = match realm.query() {
-                    Some(own) => format!("{own}&{query}"),
-                    None => query,
+                    Some(own) => format!("{own}&{parameters}"),
+                    None => parameters,
                 };
                 realm.set_query(Some(&query));
                 let basic =
@@ -488,9 +488,9 @@ impl<'a> Registry<'a> {
             url: request.shown(),
             why: why.to_owned(),
         };
-        let token: Token = serde_json::from_slice(&body)
+        let granted: Token = serde_json::from_slice(&body)
             .map_err(|_| refused("the answer of the token service is not a token"))?;
-        let token = token.token.or(token.access_token);
+        let token = granted.token.or(granted.access_token);
         token
             .filter(|token| !token.is_empty())
             .and_then(|token| access::bearer(&token))

@@ -247,8 +247,8 @@ repositories:
 
     #[test]
     fn stored_credentials_count_where_none_are_given() {
-        let stored = read(STORED).unwrap();
-        let stored = stored.named("shops").unwrap();
+        let repositories = read(STORED).unwrap();
+        let stored = repositories.named("shops").unwrap();
         let access = stored.access(Access::default());
         assert_eq!(access.basic().unwrap(), "Basic bWU6aGlkZGVu");
         assert!(access.pass_credentials && access.insecure_skip_tls_verify);

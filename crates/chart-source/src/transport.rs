@@ -112,12 +112,12 @@ impl Answer {
 impl Transport {
     pub(crate) fn new(access: &Access) -> Result<Self, PullError> {
         let proxies = Proxies::from_env();
-        let connector = Connector::new(proxies.clone(), access.patience.connect);
+        let plain = Connector::new(proxies.clone(), access.patience.connect);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls::config(access)?)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(connector);
+            .wrap_connector(plain);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             // A connection belongs to the runtime of a call, which ends with it.

@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn benchmark_uses_the_same_helm_version() {
         let module = "helm.sh/helm/v4";
-        let benchmark = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/go/go.mod");
-        let benchmark = fs::read_to_string(benchmark).unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/go/go.mod");
+        let benchmark = fs::read_to_string(path).unwrap();
         assert_eq!(
             required(&benchmark, module),
             required(HELM.sources[0].1, module)

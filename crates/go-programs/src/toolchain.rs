@@ -14,7 +14,7 @@ const NEEDED_WARM_MIB: u64 = 512;
 /// Checks the prerequisites; `cache` is the directory of the binary.
 pub(crate) fn check(program: &Program, cache: &Path) -> Result<(), BuildError> {
     // Run in a directory without go.mod, because inside a module Go may download another toolchain.
-    let answer = Command::new("go")
+    let output = Command::new("go")
         .args(["env", "GOVERSION", "GOMODCACHE", "GOCACHE"])
         .current_dir(env::temp_dir())
         .env("GOWORK", "off")
@@ -25,7 +25,7 @@ pub(crate) fn check(program: &Program, cache: &Path) -> Result<(), BuildError> {
             variable: program.variable,
             source,
         })?;
-    let answer = String::from_utf8_lossy(&answer.stdout);
+    let answer = String::from_utf8_lossy(&output.stdout);
     let mut lines = answer.lines();
     let version = lines.next().unwrap_or_default();
     if parse_version(version).is_none_or(|found| found < GO_NEEDED) {

@@ -645,8 +645,8 @@ mod tests {
         let texts: Vec<_> = tokens
             .iter()
             .filter(|(kind, _)| *kind == TokenKind::Text)
+            .map(|(_, text)| text.as_str())
             .collect();
-        let texts: Vec<_> = texts.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["a", "b ", "d"]);
         // A minus that belongs to a number does not trim.
         assert_eq!(kinds("{{-3}}")[1], (TokenKind::Number, "-3".to_owned()));

@@ -92,9 +92,11 @@ pub(crate) fn read<'n, S: DeserializeSeed<'n>>(
         if error.budget().is_some() {
             return error;
         }
-        let undecoded = reader.check().err();
-        let undecoded = undecoded.filter(|undecoded| undecoded.budget().is_none());
-        undecoded.unwrap_or(error)
+        reader
+            .check()
+            .err()
+            .filter(|undecoded| undecoded.budget().is_none())
+            .unwrap_or(error)
     })
 }
 

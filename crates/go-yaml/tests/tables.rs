@@ -26,8 +26,8 @@ fn compare(table: &str) {
         let error = row.get("error");
         assert!(expected.is_some() != error.is_some(), "{line}");
         let direct = go_yaml::from_str::<Value>(text);
-        let tree = go_yaml::tree::parse(text.as_bytes());
-        let tree = tree.and_then(|node| go_yaml::from_node::<Value>(&node));
+        let tree = go_yaml::tree::parse(text.as_bytes())
+            .and_then(|node| go_yaml::from_node::<Value>(&node));
         for read in [direct, tree] {
             let is_right = match &read {
                 Ok(value) => expected == Some(floats(value.clone())),

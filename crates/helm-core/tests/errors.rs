@@ -169,17 +169,17 @@ fn errors_in_the_files_of_a_chart_name_file_line_and_column() {
             "  4 | a: ",
         ),
     ] {
-        let files = [
+        let texts = [
             ("Chart.yaml", good),
             ("charts/db/Chart.yaml", below),
             (path, &text),
         ];
         // The last file of a name replaces the earlier ones here.
-        let files = files
+        let last = texts
             .iter()
             .enumerate()
-            .filter(|(at, (name, _))| files.iter().skip(at + 1).all(|(later, _)| later != name));
-        let files = files.map(|(_, (name, text))| File::new(*name, *text));
+            .filter(|(at, (name, _))| texts.iter().skip(at + 1).all(|(later, _)| later != name));
+        let files = last.map(|(_, (name, text))| File::new(*name, *text));
         let error = Chart::from_files(files).unwrap_err();
         let message = with_causes(&error);
         assert!(message.contains(place), "{place} is not in {message}");

@@ -266,8 +266,8 @@ derived: {{ derivePassword 1 "long" "p" "u" "s" }}
     assert_eq!(weak.matches("$2a$04$").count(), 2, "{weak}");
     let (compiled, values) =
         chart("kind: {{ cat (bcrypt \"p\") (genPrivateKey \"rsa\") | quote }}");
-    let strong = compiled.render(&RenderInput::new(info(), &values)).unwrap();
-    let strong = strong.manifest();
+    let rendered = compiled.render(&RenderInput::new(info(), &values)).unwrap();
+    let strong = rendered.manifest();
     assert!(
         strong.contains("$2a$10$") && strong.contains("BEGIN RSA"),
         "{strong}"

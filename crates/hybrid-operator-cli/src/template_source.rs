@@ -422,8 +422,8 @@ impl<'t> Lexer<'t> {
                 (TokenKind::Word, self.take_while(is_name).to_owned())
             }
             '\'' => {
-                let text = self.take(1).to_owned();
-                let text = text + self.take_while(|c| c != '\'' && c != '}');
+                let quote = self.take(1).to_owned();
+                let text = quote + self.take_while(|c| c != '\'' && c != '}');
                 (TokenKind::Other, text + self.take(1))
             }
             c if c.is_ascii_digit() => (

@@ -176,10 +176,10 @@ fn a_changed_chart_is_shown_as_a_difference() {
 fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
     let project = project();
     succeed(project.path(), &["crds"]);
-    let crd = project
+    let file = project
         .path()
         .join("config/crd/bases/test.example.com_webs.yaml");
-    let crd = fs::read_to_string(crd).unwrap();
+    let crd = fs::read_to_string(file).unwrap();
     let types = succeed(project.path(), &["types", "--kind", "Web"]);
     for (name, text) in [("web_crd.yaml", crd), ("web_values.rs", types)] {
         let path = folder().join(name);

@@ -475,12 +475,12 @@ fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
         "{}",
         same.err
     );
-    let changed = CHART
+    let original = CHART
         .iter()
         .find(|(name, _)| *name == "values.yaml")
         .unwrap()
         .1;
-    let changed = changed
+    let changed = original
         .replace("tag: '9'", "tag: '10'")
         .replace("none", "other");
     project.write("helm-charts/shop/values.yaml", &changed);
@@ -708,8 +708,8 @@ fn completion_and_manual_pages_cover_all_commands() {
                 .any(|line| line.starts_with(&format!("{command}\t"))),
             "{candidates}"
         );
-        let page = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
-        let page = std::fs::read_to_string(page).unwrap();
+        let path = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
+        let page = std::fs::read_to_string(path).unwrap();
         assert!(
             page.contains(&format!(".TH hybrid-operator-{command} 1")),
             "{page}"

@@ -545,8 +545,8 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     std::fs::rename(fixture.path(".config/helm/repositories.yaml"), &moved).unwrap();
     let given = "--repository-config moved.yaml";
     fixture.ours(&format!("template web shops/shop {given}"));
-    let linted = format!("lint shops/shop --version 1.2.3 {given}");
-    let linted = fixture.run(Path::new(PROGRAM), &linted).stdout;
+    let arguments = format!("lint shops/shop --version 1.2.3 {given}");
+    let linted = fixture.run(Path::new(PROGRAM), &arguments).stdout;
     let linted = String::from_utf8(linted).unwrap();
     assert!(
         linted.contains(&format!("{repo}/shop-1.2.3.tgz")),

@@ -429,8 +429,9 @@ fn nothing_is_written_if_a_document_cannot_be_used() {
     project.write("ca.pem", &certificates.authority);
     let before = project.files("");
     let trusted = project.path("ca.pem");
-    let said = project.run_with("charts vendor", &[("SSL_CERT_FILE", &trusted)]);
-    let said = said.failed();
+    let said = project
+        .run_with("charts vendor", &[("SSL_CERT_FILE", &trusted)])
+        .failed();
     assert!(
         said.contains("which is not followed: it would leave TLS"),
         "{said}"

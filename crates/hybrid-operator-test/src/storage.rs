@@ -90,8 +90,8 @@ fn run(
     started: &mpsc::Sender<Result<(), StorageError>>,
     stopped: oneshot::Receiver<()>,
 ) {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = match runtime.enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(started.send(Err(error.into()))),
     };

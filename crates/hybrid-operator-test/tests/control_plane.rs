@@ -197,8 +197,8 @@ async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_fo
     .await?;
     let claims = namespace.api::<PersistentVolumeClaim>();
     let bound = claims.list(&ListParams::default()).await?;
-    let bound: Vec<_> = bound.iter().map(|claim| capacity(Some(claim))).collect();
-    assert_eq!(bound, vec![Some("1Gi".to_owned()); 4]);
+    let capacities: Vec<_> = bound.iter().map(|claim| capacity(Some(claim))).collect();
+    assert_eq!(capacities, vec![Some("1Gi".to_owned()); 4]);
 
     // What its class retains stays.
     let waiting = claims.get("waiting-db-0").await?.spec.unwrap();

@@ -82,8 +82,8 @@ fn is_requirement(text: &str) -> bool {
     let rest = rest.trim();
     let values = rest
         .strip_prefix("notin")
-        .or_else(|| rest.strip_prefix("in"));
-    let values = values.and_then(|values| values.trim().strip_prefix('(')?.strip_suffix(')'));
+        .or_else(|| rest.strip_prefix("in"))
+        .and_then(|values| values.trim().strip_prefix('(')?.strip_suffix(')'));
     is_qualified(key) && values.is_some_and(|values| values.split(',').all(is_value))
 }
 

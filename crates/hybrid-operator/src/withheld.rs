@@ -165,8 +165,10 @@ pub(crate) fn without_cut_ends(message: String, texts: &BTreeSet<String>) -> Str
     let last = pieces.len().saturating_sub(1);
     for piece in pieces.iter_mut().take(last) {
         let beginnings = texts.iter().filter_map(|text| {
-            let ends = text.char_indices().map(|(at, _)| at).rev();
-            let mut ends = ends
+            let mut ends = text
+                .char_indices()
+                .map(|(at, _)| at)
+                .rev()
                 .skip_while(|end| *end > piece.len())
                 .take_while(|end| *end >= SHORT);
             ends.find(|end| {

@@ -115,10 +115,10 @@ impl Manifest {
     /// Returns the layers of a chart, or says why the manifest is not that of one.
     fn chart(&self) -> Result<Layers, String> {
         let config = self.config.as_ref();
-        let config = config.map_or("", |one| one.media_type.as_str());
-        if config != CONFIG {
+        let media_type = config.map_or("", |one| one.media_type.as_str());
+        if media_type != CONFIG {
             return Err(format!(
-                "its config has the media type {config:?}, not {CONFIG:?}"
+                "its config has the media type {media_type:?}, not {CONFIG:?}"
             ));
         }
         let layer = LAYERS

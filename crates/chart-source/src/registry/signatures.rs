@@ -112,8 +112,9 @@ impl Registry<'_> {
             url: request.shown(),
             why,
         };
-        let payloads = manifest.layers.iter();
-        let payloads: Vec<_> = payloads
+        let payloads: Vec<_> = manifest
+            .layers
+            .iter()
             .filter(|one| one.media_type == PAYLOAD_LAYER)
             .collect();
         if payloads.len() > limits::SIGNATURES {

@@ -83,14 +83,15 @@ pub(super) fn signed_digest(statement: &str, manifest: &str) -> Result<String, V
             statement.predicate_type
         )));
     }
-    let digests = statement.subject.into_iter();
-    let mut digests = digests
+    let mut digests = statement
+        .subject
+        .into_iter()
         .filter_map(|one| one.digest.sha256)
         .map(|hex| format!("sha256:{hex}"));
     let first = digests.next();
     let named = first.clone().into_iter().chain(digests);
-    let mut named = named.filter(|digest| digest == manifest);
-    named
+    let mut matching = named.filter(|digest| digest == manifest);
+    matching
         .next()
         .or(first)
         .ok_or_else(|| other("its statement names no digest".to_owned()))

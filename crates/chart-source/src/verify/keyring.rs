@@ -48,8 +48,8 @@ pub(super) fn parse(data: &[u8]) -> Result<Vec<SignedPublicKey>, String> {
 /// Adds the keys of one block. What cannot be read, such as a key of a kind that is not supported, is left out.
 fn read(block: &[u8], keys: &mut Vec<SignedPublicKey>) -> Result<(), String> {
     // GnuPG keeps what it knows about trust between the packets of a key.
-    let packets = PacketParser::new(block).take(limits::KEYS * 100);
-    let packets = packets.flatten().filter(|packet| {
+    let parser = PacketParser::new(block).take(limits::KEYS * 100);
+    let packets = parser.flatten().filter(|packet| {
         !matches!(
             packet,
             Packet::Trust(_) | Packet::Marker(_) | Packet::Padding(_)

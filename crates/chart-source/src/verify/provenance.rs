@@ -216,10 +216,11 @@ fn names(signature: &Signature, key: &impl KeyDetails) -> bool {
 }
 
 fn signer_of(signature: &Signature) -> String {
-    let fingerprint = signature.issuer_fingerprint();
-    let fingerprint = fingerprint.first().map(|one| hex(one.as_bytes()));
-    let id = signature.issuer_key_id();
-    let id = id.first().map(|id| hex(id.as_ref()));
+    let fingerprint = signature
+        .issuer_fingerprint()
+        .first()
+        .map(|one| hex(one.as_bytes()));
+    let id = signature.issuer_key_id().first().map(|id| hex(id.as_ref()));
     fingerprint
         .or(id)
         .unwrap_or_else(|| "that it does not name".to_owned())
@@ -262,8 +263,11 @@ fn check_primary(key: &SignedPublicKey, now: u64) -> Result<&Signature, &'static
             return Err("it was revoked");
         }
     }
-    let direct = key.details.direct_signatures.iter();
-    let direct = direct.filter(|one| one.verify_key(primary).is_ok());
+    let direct = key
+        .details
+        .direct_signatures
+        .iter()
+        .filter(|one| one.verify_key(primary).is_ok());
     let users = key.details.users.iter().flat_map(|user| {
         let valid = user.signatures.iter().filter(|one| {
             one.verify_certification(primary, Tag::UserId, &user.id)

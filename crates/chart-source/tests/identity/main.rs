@@ -234,11 +234,11 @@ fn another_trusted_root_does_not_vouch_for_the_signature() {
     for name in ["bundle/right", "bundle-2/right", "text/right"] {
         let published = Published::new();
         published.sign(name, &file(&format!("identity/{name}.json")));
-        let other = Identity {
+        let other_root = Identity {
             trusted_root: files().join("identity/other_root.json"),
             ..identity(exact(ISSUER), exact(SUBJECT))
         };
-        let other = Policy::cosign_identity(&other).unwrap();
+        let other = Policy::cosign_identity(&other_root).unwrap();
         let message = text(&published.pull(other).unwrap_err());
         assert!(
             message.contains("its signature does not count"),
@@ -312,14 +312,14 @@ fn what_is_kept_is_verified_again_without_a_request() {
         assert_eq!(published.server.requests(), requests);
 
         // Another identity does not find it, and another root does not accept it.
-        let other = identity(exact(ISSUER), exact("release@example.com"));
-        let other = Policy::cosign_identity(&other).unwrap();
+        let other_identity = identity(exact(ISSUER), exact("release@example.com"));
+        let other = Policy::cosign_identity(&other_identity).unwrap();
         assert!(published.cache().find(&pinned, &other).unwrap().is_none());
-        let root = Identity {
+        let other_root = Identity {
             trusted_root: files().join("identity/other_root.json"),
             ..identity(exact(ISSUER), exact(SUBJECT))
         };
-        let root = Policy::cosign_identity(&root).unwrap();
+        let root = Policy::cosign_identity(&other_root).unwrap();
         let message = text(&published.cache().find(&pinned, &root).unwrap_err());
         assert!(
             message.contains("its signature does not count"),
@@ -329,12 +329,12 @@ fn what_is_kept_is_verified_again_without_a_request() {
         // What was changed is noticed, and fetched again.
         let proof = published.proof();
         let kept = std::fs::read_to_string(&proof).unwrap();
-        let wrong = if name.starts_with("text") {
+        let kind = if name.starts_with("text") {
             "no-sct"
         } else {
             "late"
         };
-        let wrong = name.replace("right", wrong);
+        let wrong = name.replace("right", kind);
         let content = String::from_utf8(file(&format!("identity/{wrong}.json"))).unwrap();
         let of_other = if name.starts_with("text") {
             json!({"text": serde_json::from_str::<Value>(&content).unwrap()})

@@ -236,8 +236,8 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
         Run::Closure(run) => run(call, &mut Args::new(args)),
         Run::Text(run) => {
             let mut out = call.session.buffer();
-            let result = run(call, &mut Args::new(args), &mut out);
-            let result = result.and_then(|()| {
+            let written = run(call, &mut Args::new(args), &mut out);
+            let result = written.and_then(|()| {
                 out.check()?;
                 call.budget().string(out.len())?;
                 Ok(Value::Str(out.as_slice().into()))

@@ -86,8 +86,8 @@ pub(crate) fn execute(
     }
     let start = out.len();
     let mut eval = Eval::new(session, set, template, base);
-    let result = bounded::grow(|| eval.list(body.ops, dot, out));
-    let result = match result {
+    let flow = bounded::grow(|| eval.list(body.ops, dot, out));
+    let result = match flow {
         Ok(_) => {
             let budget = eval.session.budget();
             let fits = budget.output(out.len().saturating_sub(start));

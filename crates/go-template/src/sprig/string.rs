@@ -409,8 +409,10 @@ fn split_n(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 
 /// Returns a map with the keys `_0`, `_1` and so on.
 fn numbered(pieces: &[&[u8]]) -> Value {
-    let entries = pieces.iter().enumerate();
-    let entries = entries.map(|(index, piece)| (format!("_{index}"), Value::from(*piece)));
+    let entries = pieces
+        .iter()
+        .enumerate()
+        .map(|(index, piece)| (format!("_{index}"), Value::from(*piece)));
     Value::Map(Map::from_entries(Type::STRING_MAP, entries))
 }
 

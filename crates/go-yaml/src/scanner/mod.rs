@@ -235,8 +235,12 @@ impl<'a> Scanner<'a> {
         let first = self
             .simple_keys
             .partition_point(|key| key.token_number < number);
-        let keys = self.simple_keys.get(first..).unwrap_or_default().iter();
-        let mut keys = keys.take_while(|key| key.token_number == number);
+        let mut keys = self
+            .simple_keys
+            .get(first..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(|key| key.token_number == number);
         let index = keys.position(|key| key.possible && !key.forgotten)?;
         Some(first + index)
     }

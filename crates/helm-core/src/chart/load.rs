@@ -269,11 +269,11 @@ impl Walk<'_> {
             entries.retain(|entry| !internal(&entry.file_name()));
         }
         for entry in entries {
-            let below = entry.file_name().to_string_lossy().into_owned();
+            let file_name = entry.file_name().to_string_lossy().into_owned();
             let below = if name.is_empty() {
-                below
+                file_name
             } else {
-                format!("{name}/{below}")
+                format!("{name}/{file_name}")
             };
             let outside = self.outside(&entry, outside);
             self.entry(&entry.path(), below, depth, outside.as_deref())?;

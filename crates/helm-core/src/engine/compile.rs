@@ -65,10 +65,12 @@ impl Templates {
         walk(&dependency::with_all(chart), &mut |chart, path, parent| {
             for file in templates_of(chart) {
                 let path = format!("{path}/{}", file.name());
-                let known = by_name.entry((file.shared_name(), file.data().len()));
-                let known = known.or_default();
-                let mut same = known.iter();
-                let same = same.find(|known| known.text().as_bytes() == file.data());
+                let known = by_name
+                    .entry((file.shared_name(), file.data().len()))
+                    .or_default();
+                let same = known
+                    .iter()
+                    .find(|known| known.text().as_bytes() == file.data());
                 let text = file.shared_data().into();
                 let source = Arc::new(Source::new(path.clone(), text, same.cloned()));
                 if same.is_none() && known.len() < MAX_COMPARED {

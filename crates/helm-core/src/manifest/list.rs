@@ -115,8 +115,9 @@ pub(crate) fn problem_of_list(object: &Value) -> Option<ListProblem> {
     };
     let meta = list.get("metadata").and_then(Value::as_object);
     let in_meta = meta.and_then(|meta| unknown(meta, META));
-    let field = in_meta.map(|name| format!("metadata.{name}"));
-    let field = field.or_else(|| unknown(list, FIELDS))?;
+    let field = in_meta
+        .map(|name| format!("metadata.{name}"))
+        .or_else(|| unknown(list, FIELDS))?;
     let kind = kind.to_owned();
     Some(ListProblem::UnknownField { kind, field })
 }

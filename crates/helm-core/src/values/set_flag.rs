@@ -158,8 +158,11 @@ pub fn set_one(
     }
     let flag = format!("{path}={}", text.text);
     let start = path.len() + 1;
-    let data = text.data.iter();
-    let data: Vec<_> = data.map(|r| r.start + start..r.end + start).collect();
+    let data: Vec<_> = text
+        .data
+        .iter()
+        .map(|r| r.start + start..r.end + start)
+        .collect();
     let read = &mut |word: Word| Ok(if typed { word.typed() } else { word.string() });
     let mut parser = FlagParser::new(&flag, Style::Typed, read);
     parser.data = &data;

@@ -86,8 +86,10 @@ impl Changed {
         impl Iterator<Item = (&Str, &Tree)>,
         impl Iterator<Item = (&Str, &TableValue)>,
     ) {
-        let base = self.base.iter();
-        let base = base.filter(|(key, _)| self.over.is_empty() || !self.over.contains_key(*key));
+        let base = self
+            .base
+            .iter()
+            .filter(|(key, _)| self.over.is_empty() || !self.over.contains_key(*key));
         let over = self.over.iter();
         (
             base,
@@ -248,8 +250,8 @@ impl Table {
         let copy = self.change(|changed| {
             let below = changed.base.iter();
             let tables = below.filter(|(_, value)| matches!(value, Tree::Map(_)));
-            let tables: Vec<Str> = tables.map(|(key, _)| key.clone()).collect();
-            for key in &tables {
+            let keys: Vec<Str> = tables.map(|(key, _)| key.clone()).collect();
+            for key in &keys {
                 changed.get(key);
             }
             changed.clone()

@@ -695,12 +695,12 @@ fn with_schema(schema: &str, values: &str) -> Result<String, String> {
 /// Checks large numbers by a schema with divisors for which floats are wrong.
 fn divided(divisors: u64, numbers: u64) -> Result<String, String> {
     let first = (1 << 53) - 1;
-    let divisors = (0..divisors).map(|index| format!(r#"{{"multipleOf": {}}}"#, first - 2 * index));
-    let divisors = divisors.collect::<Vec<_>>().join(", ");
-    let numbers = (1..=numbers).map(|number| format!("{number}e300"));
-    let numbers = numbers.collect::<Vec<_>>().join(", ");
-    let schema = format!(r#"{{"properties": {{"a": {{"items": {{"anyOf": [{divisors}]}}}}}}}}"#);
-    with_schema(&schema, &format!("a: [{numbers}]"))
+    let rules = (0..divisors).map(|index| format!(r#"{{"multipleOf": {}}}"#, first - 2 * index));
+    let rules = rules.collect::<Vec<_>>().join(", ");
+    let items = (1..=numbers).map(|number| format!("{number}e300"));
+    let items = items.collect::<Vec<_>>().join(", ");
+    let schema = format!(r#"{{"properties": {{"a": {{"items": {{"anyOf": [{rules}]}}}}}}}}"#);
+    with_schema(&schema, &format!("a: [{items}]"))
 }
 
 /// Returns the messages of an error and of its causes.

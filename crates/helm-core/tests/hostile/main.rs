@@ -72,8 +72,8 @@ fn run(input: &Input) -> Result<(), String> {
         .unwrap();
     let out = String::from_utf8_lossy(&child.stdout);
     let Some((_, result)) = out.split_once("error: ").or_else(|| out.split_once("ok: ")) else {
-        let err = String::from_utf8_lossy(&child.stderr);
-        let err: String = err.lines().rev().take(3).collect::<Vec<_>>().join(" | ");
+        let stderr = String::from_utf8_lossy(&child.stderr);
+        let err: String = stderr.lines().rev().take(3).collect::<Vec<_>>().join(" | ");
         return Err(format!("killed the process ({}): {err}", child.status));
     };
     let (message, peak) = result.rsplit_once("peak: ").unwrap();
@@ -92,8 +92,11 @@ fn run(input: &Input) -> Result<(), String> {
 /// Runs the inputs of a group, one after the other.
 fn check(group: &str) {
     let only = std::env::var("ONLY").unwrap_or_default();
-    let inputs = INPUTS.iter().filter(|input| input.group == group);
-    let inputs: Vec<_> = inputs.filter(|input| input.name.contains(&only)).collect();
+    let inputs: Vec<_> = INPUTS
+        .iter()
+        .filter(|input| input.group == group)
+        .filter(|input| input.name.contains(&only))
+        .collect();
     let mut wrong = Vec::new();
     for input in inputs {
         if let Err(error) = run(input) {

@@ -295,8 +295,8 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
     };
     let mut differences = Vec::new();
     for release in &after.releases {
-        let old = before.releases.iter().find(|old| old.name == release.name);
-        let old = old.map_or(&[][..], |old| &old.objects);
+        let earlier = before.releases.iter().find(|old| old.name == release.name);
+        let old = earlier.map_or(&[][..], |old| &old.objects);
         differences.push(ReleaseDifference {
             title: release.name.clone(),
             objects: difference::compare(old, &release.objects, &release.namespace)?,

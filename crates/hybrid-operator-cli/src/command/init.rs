@@ -112,8 +112,8 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// Returns the plugin of the project that is there already, else the one for charts alone if there is a chart.
 fn plugin_of(root: &Path, has_chart: bool) -> Plugin {
-    let present = Project::open(root).ok();
-    let present = present.and_then(|project| Plugin::of(&project.file).ok());
+    let project = Project::open(root).ok();
+    let present = project.and_then(|project| Plugin::of(&project.file).ok());
     present.unwrap_or(if has_chart {
         Plugin::Helm
     } else {

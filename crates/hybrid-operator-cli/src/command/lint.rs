@@ -227,9 +227,9 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)>
             }
             remote @ ChartSource::Remote(_) => remote,
         };
-        let chart = (chart, watch.skip_schema);
-        if !charts.contains(&chart) {
-            charts.push(chart);
+        let entry = (chart, watch.skip_schema);
+        if !charts.contains(&entry) {
+            charts.push(entry);
         }
     }
     let project = watches_file.parent().unwrap_or(Path::new(""));

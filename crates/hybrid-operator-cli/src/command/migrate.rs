@@ -122,8 +122,8 @@ fn releases(args: &Args, origin: Origin, out: &mut dyn Write) -> anyhow::Result<
     }
     let compared = args.cluster.run(async |cluster| {
         let mut compared = Vec::new();
-        let entries = bindings.watches().iter();
-        let entries: Vec<_> = entries
+        let watches = bindings.watches().iter();
+        let entries: Vec<_> = watches
             .map(|watch| {
                 (
                     watch.gvk.clone(),

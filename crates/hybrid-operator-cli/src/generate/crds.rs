@@ -158,12 +158,13 @@ impl Definition {
             }
         }
         // The newest of the most stable versions, unless objects are stored in another already.
-        let stored = self.names.stored.as_ref();
-        let stored = stored
+        let earlier = self.names.stored.as_ref();
+        let stored = earlier
             .filter(|stored| self.versions.iter().any(|v| v.name == **stored))
             .or(self.versions.first().map(|version| &version.name));
-        let versions = self.versions.iter();
-        let versions: Vec<Value> = versions
+        let versions: Vec<Value> = self
+            .versions
+            .iter()
             .map(|version| version.to_json(stored == Some(&version.name)))
             .collect();
         json!({

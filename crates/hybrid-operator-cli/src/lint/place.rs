@@ -75,8 +75,8 @@ impl<'a> Places<'a> {
             return (template.to_owned(), 1);
         };
         let mut lines = file.source.lines.iter();
-        let line = lines.position(|line| wanted(line));
-        let line = line.map_or_else(|| first_action(file), |index| index + 1);
+        let position = lines.position(|line| wanted(line));
+        let line = position.map_or_else(|| first_action(file), |index| index + 1);
         (file.path.clone(), line)
     }
 }

@@ -22,8 +22,9 @@ pub(super) fn pod_spec(object: &Value) -> Option<&Value> {
 /// Returns the images of the Pods that an object makes.
 pub(super) fn images(object: &Value) -> Vec<&str> {
     let spec = pod_spec(object);
-    let lists = ["initContainers", "containers"].into_iter();
-    let lists = lists.filter_map(|name| spec?.get(name)?.as_array());
+    let lists = ["initContainers", "containers"]
+        .into_iter()
+        .filter_map(|name| spec?.get(name)?.as_array());
     let images = lists
         .flatten()
         .filter_map(|container| container.get("image")?.as_str());

@@ -68,8 +68,8 @@ fn check_argument(tree: &mut Tree, path: &Path, text: &str, argument: &str) {
         return;
     }
     if let Err(error) = parse(argument) {
-        let first = error.to_string();
-        let first = first.lines().next().unwrap_or_default();
+        let message = error.to_string();
+        let first = message.lines().next().unwrap_or_default();
         let first = first.trim_start_matches("error: ").to_owned();
         tree.add(
             Kind::ByHand,

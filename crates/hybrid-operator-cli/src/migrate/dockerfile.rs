@@ -88,8 +88,8 @@ fn image_of(line: &str) -> Option<&str> {
 
 /// Returns whether an image is the base of the Go operators.
 fn is_go_operator(image: &str) -> bool {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    let name = name.split(['@', ':']).next().unwrap_or(name);
+    let last = image.rsplit('/').next().unwrap_or(image);
+    let name = last.split(['@', ':']).next().unwrap_or(last);
     GO_IMAGES.contains(&name)
 }
 

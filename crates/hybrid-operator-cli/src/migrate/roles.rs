@@ -271,8 +271,8 @@ fn insert(text: &str, added: &str) -> Option<String> {
         return None;
     }
     let first = list.iter().find(|line| line.trim_start().starts_with('-'));
-    let indent = first.map_or(0, |line| line.len() - line.trim_start().len());
-    let indent = " ".repeat(indent);
+    let width = first.map_or(0, |line| line.len() - line.trim_start().len());
+    let indent = " ".repeat(width);
     let added: String = added
         .split_inclusive('\n')
         .flat_map(|line| [indent.as_str(), line])

@@ -58,12 +58,12 @@ fn replaced(image: &str, images: &[Value]) -> String {
     };
     let field = |field: &str| entry.get(field).and_then(Value::as_str);
     let rest = image.strip_prefix(name).unwrap_or_default();
-    let rest = match (field("digest"), field("newTag")) {
+    let version = match (field("digest"), field("newTag")) {
         (Some(digest), _) => format!("@{digest}"),
         (None, Some(tag)) => format!(":{tag}"),
         (None, None) => rest.to_owned(),
     };
-    format!("{}{rest}", field("newName").unwrap_or(name))
+    format!("{}{version}", field("newName").unwrap_or(name))
 }
 
 pub(super) fn template(

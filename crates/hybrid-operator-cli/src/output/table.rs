@@ -72,8 +72,8 @@ impl Table {
     fn natural_width(&self) -> usize {
         let longest = |(index, heading): (usize, &&str)| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
-            let cells = cells.map(|(text, _)| text.chars().count());
-            cells.max().unwrap_or_default().max(heading.len())
+            let widths = cells.map(|(text, _)| text.chars().count());
+            widths.max().unwrap_or_default().max(heading.len())
         };
         self.columns.iter().enumerate().map(longest).sum()
     }

@@ -43,8 +43,8 @@ pub(crate) fn compare(
     };
     let mut differences = Vec::new();
     for after in scopes.applied(new, namespace) {
-        let before = old.iter().find(|before| same(before, after));
-        let before = before.map(|before| before.object.object());
+        let known = old.iter().find(|before| same(before, after));
+        let before = known.map(|before| before.object.object());
         let object = after.object.object();
         differences.extend(difference(after, before, Some(object))?);
     }
@@ -160,14 +160,14 @@ mod tests {
                    apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n---\n\
                    apiVersion: v1\nkind: Secret\nmetadata: {name: c}\n";
         let found = compare(&objects(old), &objects(new), "prod").unwrap();
-        let found: Vec<_> = found.iter().map(|d| (d.key.to_string(), d.kind)).collect();
+        let shown: Vec<_> = found.iter().map(|d| (d.key.to_string(), d.kind)).collect();
         let expected = [
             ("Service prod/same".to_owned(), Kind::Changed),
             ("ConfigMap a".to_owned(), Kind::Changed),
             ("Secret c".to_owned(), Kind::Added),
             ("ConfigMap b".to_owned(), Kind::Removed),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(shown, expected);
         let again = compare(&objects(old), &objects(old), "prod").unwrap();
         assert_eq!(again, []);
     }

@@ -77,8 +77,8 @@ kind: ConfigMap
 metadata: {name: x}
 data: {image: not-one}
 ";
-        let objects = parse_objects(manifest).unwrap().into_iter();
-        let objects: Vec<_> = objects
+        let parsed = parse_objects(manifest).unwrap().into_iter();
+        let objects: Vec<_> = parsed
             .map(|object| Deployed {
                 object,
                 hook: false,

@@ -74,8 +74,8 @@ impl SourceArgs {
 
 /// Returns a path relative to `directory` if it is inside of it, so that messages are short.
 fn shortest(path: &Path, directory: &Path) -> PathBuf {
-    let inside = std::fs::canonicalize(directory).ok();
-    let inside = inside.and_then(|directory| path.strip_prefix(directory).ok().map(Path::to_owned));
+    let whole = std::fs::canonicalize(directory).ok();
+    let inside = whole.and_then(|directory| path.strip_prefix(directory).ok().map(Path::to_owned));
     inside.unwrap_or_else(|| path.to_owned())
 }
 

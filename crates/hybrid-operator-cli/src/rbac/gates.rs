@@ -248,8 +248,8 @@ fn object_lines(file: &TemplateFile) -> Vec<usize> {
             || action
                 .calls()
                 .any(|(call, _)| matches!(call.text.as_str(), "include" | "tpl"));
-        let line = action.line.checked_sub(1);
-        let line = line.and_then(|index| file.source.lines.get(index));
+        let index = action.line.checked_sub(1);
+        let line = index.and_then(|index| file.source.lines.get(index));
         if includes && line.is_some_and(|line| line.starts_with(ACTION)) {
             lines.push(action.line);
         }

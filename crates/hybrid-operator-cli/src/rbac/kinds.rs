@@ -99,8 +99,10 @@ impl Kinds {
         if let Some(resource) = self.defined.get(kind) {
             return Some(resource.clone());
         }
-        let groups = BUILT_IN.iter().chain(CUSTOM);
-        let groups = groups.filter(|(group, _)| *group == kind.group);
+        let groups = BUILT_IN
+            .iter()
+            .chain(CUSTOM)
+            .filter(|(group, _)| *group == kind.group);
         let mut found = groups.flat_map(|(_, kinds)| *kinds);
         let (_, plural, namespaced) = found.find(|(name, ..)| *name == kind.kind)?;
         Some(Resource {
@@ -122,9 +124,11 @@ impl Kinds {
 
     /// Returns whether a resource, named by its plural, is known to be in no namespace.
     pub(crate) fn is_cluster_scoped(&self, group: &str, plural: &str) -> bool {
-        let known = BUILT_IN.iter().chain(CUSTOM);
-        let known = known.filter(|(name, _)| *name == group);
-        let mut known = known.flat_map(|(_, kinds)| *kinds);
+        let mut known = BUILT_IN
+            .iter()
+            .chain(CUSTOM)
+            .filter(|(name, _)| *name == group)
+            .flat_map(|(_, kinds)| *kinds);
         let mut defined = self.defined.iter().filter(|(kind, _)| kind.group == group);
         known.any(|(_, name, namespaced)| *name == plural && !namespaced)
             || defined.any(|(_, resource)| resource.plural == plural && !resource.namespaced)

@@ -104,13 +104,13 @@ pub(crate) fn combinations(
         .filter(|(path, value)| value.is_number() && gates.contain(path))
         .map(|(path, value)| (path, value))
         .collect();
-    let switches = dependencies
+    let on = dependencies
         .iter()
-        .chain(gating.iter().map(|(path, _)| *path));
-    let switches = switches.map(|path| (path, Value::Bool(true)));
+        .chain(gating.iter().map(|(path, _)| *path))
+        .map(|path| (path, Value::Bool(true)));
     // A condition such as `gt (int .Values.replicaCount) 1`.
     let high = numbers.iter().map(|(path, _)| (*path, Value::from(HIGH)));
-    let switches: Vec<(&Path, Value)> = switches.chain(high).collect();
+    let switches: Vec<(&Path, Value)> = on.chain(high).collect();
     let mut trials = MAX_TRIALS;
     let enabled = turn_on(&start, &switches, accepts, &mut trials);
 
@@ -542,12 +542,12 @@ mod tests {
     #[test]
     fn switches_that_exclude_each_other_are_not_on_together() {
         let paths: Vec<Path> = (0..8).map(|index| vec![format!("a{index}")]).collect();
-        let paths: Vec<(&Path, Value)> = paths.iter().map(|path| (path, true.into())).collect();
+        let switches: Vec<(&Path, Value)> = paths.iter().map(|path| (path, true.into())).collect();
         let accepts = |values: &Values| !(values.contains_key("a2") && values.contains_key("a5"));
-        let found = turn_on(&Values::new(), &paths, &accepts, &mut 60);
+        let found = turn_on(&Values::new(), &switches, &accepts, &mut 60);
         assert_eq!(found.len(), 7, "{found:?}");
         assert!(accepts(&found));
-        let none = turn_on(&Values::new(), &paths, &|_| true, &mut 0);
+        let none = turn_on(&Values::new(), &switches, &|_| true, &mut 0);
         assert!(none.is_empty());
     }
 }

@@ -34,11 +34,11 @@ pub(crate) fn role(scope: RoleScope, name: &str, comment: &str, rules: &Rules) -
     let comment: Vec<String> = comment.lines().map(|line| format!("# {line}")).collect();
     let comment = comment.join("\n");
     let (prefix, namespace) = (scope.prefix(), scope.namespace());
-    let rules = rules.to_yaml();
-    let rules = if rules.is_empty() {
+    let list = rules.to_yaml();
+    let rules = if list.is_empty() {
         "rules: []\n".to_owned()
     } else {
-        format!("rules:\n{rules}")
+        format!("rules:\n{list}")
     };
     format!(
         "{comment}\napiVersion: rbac.authorization.k8s.io/v1\nkind: {prefix}Role\nmetadata:\n  name: {name}\n{namespace}{rules}"

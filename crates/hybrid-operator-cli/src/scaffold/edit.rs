@@ -28,9 +28,11 @@ pub(super) fn append_to_list(text: &str, key: &str, item: &str) -> Option<String
     let end = final_item.line();
     let indent = block_indent(lines.get(end.checked_sub(1)?)?)?;
     // Comments at the end of the file, or of the paragraph, belong to the list.
-    let comments = lines.iter().skip(end);
-    let comments = comments.take_while(|line| line.trim_start().starts_with('#'));
-    let comments = comments.count();
+    let comments = lines
+        .iter()
+        .skip(end)
+        .take_while(|line| line.trim_start().starts_with('#'))
+        .count();
     let after = lines.get(end + comments);
     let at = if after.is_none_or(|line| line.trim().is_empty()) {
         end + comments
@@ -121,8 +123,10 @@ pub(super) fn insert_use(text: &str, path: &str) -> Option<String> {
     }
     let is_foreign = |line: &str| line.starts_with("use ") && !line.starts_with("use std::");
     let first = lines.iter().position(|line| is_foreign(line))?;
-    let paragraph = lines.iter().skip(first);
-    let paragraph = paragraph.take_while(|line| !line.trim().is_empty());
+    let paragraph = lines
+        .iter()
+        .skip(first)
+        .take_while(|line| !line.trim().is_empty());
     let before = paragraph
         .enumerate()
         .filter(|(_, line)| is_foreign(line))
@@ -145,9 +149,9 @@ pub(super) fn insert_before(text: &str, marker: &str, line: &str) -> Option<Stri
     if lines.iter().any(|present| present.trim() == line) {
         return Some(text.to_owned());
     }
-    let mut places = lines.iter().enumerate();
-    let mut places = places
-        .by_ref()
+    let mut places = lines
+        .iter()
+        .enumerate()
         .filter(|(_, present)| present.trim() == marker);
     let (at, found) = places.next()?;
     if places.next().is_some() {

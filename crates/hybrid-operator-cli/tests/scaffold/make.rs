@@ -72,8 +72,8 @@ impl Made {
     }
 
     fn make(&self, arguments: &str) -> Output {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path: OsString = [self.programs.as_os_str(), &path].join(":".as_ref());
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let path: OsString = [self.programs.as_os_str(), &inherited].join(":".as_ref());
         let kubeconfig = self.programs.join("kubeconfig");
         fs::write(&kubeconfig, self.kubeconfig).unwrap();
         Command::new("make")

@@ -37,8 +37,8 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     if !is_definition(kind) {
         return;
     }
-    let stored = stored_version(object);
-    let stored = stored.map_or(Value::Null, |version| json!([text(version, "/name")]));
+    let version = stored_version(object);
+    let stored = version.map_or(Value::Null, |version| json!([text(version, "/name")]));
     let names = json!({"plural": "", "kind": ""});
     let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": stored});
     set(object, "status", status);
@@ -356,8 +356,8 @@ pub(super) fn advance(server: &mut Server, name: &str) {
 /// Writes what the controllers change in a definition, which is its status and its finalizers.
 fn write_status(server: &mut Server, live: &Value, changed: &Value) {
     if live != changed {
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let path = format!("{path}/{}/status", meta(live, "name"));
+        let collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let path = format!("{collection}/{}/status", meta(live, "name"));
         drop(server.act_as(PROGRAM, Method::PUT, path, &changed.to_string()));
     }
 }
@@ -455,7 +455,7 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         let version = version_of(&group, version, &types);
         Some((version.api_version, version.schema?))
     });
-    let verbs = [
+    let all_verbs = [
         "delete",
         "deletecollection",
         "get",
@@ -465,7 +465,7 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         "update",
         "watch",
     ];
-    let verbs = verbs
+    let verbs = all_verbs
         .iter()
         .filter(|verb| !terminating || !matches!(**verb, "patch" | "create" | "update"));
     Some(Kind {

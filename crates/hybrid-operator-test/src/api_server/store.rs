@@ -61,8 +61,8 @@ impl Stored {
     /// Returns the object as JSON without its version and kind, which lists of built-in kinds name once.
     pub(super) fn item(&self) -> &str {
         self.item.get_or_init(|| {
-            let fields = self.value.as_object().into_iter().flatten();
-            let fields = fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"));
+            let all = self.value.as_object().into_iter().flatten();
+            let fields = all.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind"));
             let fields: BTreeMap<&String, &Value> = fields.collect();
             serde_json::to_string(&fields).unwrap_or_default()
         })

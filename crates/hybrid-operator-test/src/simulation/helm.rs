@@ -42,8 +42,11 @@ impl World {
         match command {
             Helm::Uninstall => self.helm_uninstall(custom, &records).await,
             Helm::Rollback => {
-                let former = records.iter().rev().skip(1);
-                let mut former = former.filter(|record| label(record, "status") == "superseded");
+                let mut former = records
+                    .iter()
+                    .rev()
+                    .skip(1)
+                    .filter(|record| label(record, "status") == "superseded");
                 match former.next() {
                     Some(former) => self.helm_rollback(custom, last, former).await,
                     None => Ok(()),

@@ -75,8 +75,8 @@ fn secrets_are_not_shown(objects: &[Value]) -> anyhow::Result<()> {
     let data = secrets
         .filter_map(|secret| secret.get("data")?.as_object())
         .flat_map(serde_json::Map::values);
-    let values = data.filter_map(|value| BASE64.decode(value.as_str()?.as_bytes()).ok());
-    let values: Vec<String> = values
+    let decoded = data.filter_map(|value| BASE64.decode(value.as_str()?.as_bytes()).ok());
+    let values: Vec<String> = decoded
         .filter_map(|value| String::from_utf8(value).ok())
         .filter(|value| value.len() >= GUESSED)
         .collect();

@@ -386,8 +386,8 @@ mod tests {
 
     #[test]
     fn the_book_lists_what_is_permitted() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
-        let page = std::fs::read_to_string(page).unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+        let page = std::fs::read_to_string(path).unwrap();
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         for reason in ALL {
             assert!(

@@ -349,19 +349,19 @@ impl Record {
             Value::from(text.lines().collect::<Vec<_>>())
         };
         let hooks = release.get("hooks").and_then(Value::as_array);
-        let mut hooks: Vec<Value> = hooks
+        let mut manifests: Vec<Value> = hooks
             .into_iter()
             .flatten()
             .map(|hook| lines(hook.get("manifest")))
             .collect();
-        hooks.sort_by_key(Value::to_string);
+        manifests.sort_by_key(Value::to_string);
         Self {
             title: format!("Release {namespace}/{}", label("name")),
             revision: label("version").parse().unwrap_or_default(),
             status: label("status"),
             content: json!({
                 "manifest": lines(release.get("manifest")),
-                "hooks": hooks,
+                "hooks": manifests,
                 "config": release.get("config"),
                 "chart": release.pointer("/chart/metadata"),
             }),

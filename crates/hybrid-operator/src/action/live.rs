@@ -353,8 +353,10 @@ impl Live {
     pub(super) fn finish(&mut self, manifest: &[ManifestObject], context: &ActionContext<'_>) {
         self.complete(manifest, context);
         // An object that did not have to be applied again is as it was applied before.
-        let notes = self.objects.values();
-        let notes = notes.filter_map(|object| object.note.clone());
+        let notes = self
+            .objects
+            .values()
+            .filter_map(|object| object.note.clone());
         self.reported.extend(notes.map(|note| Remark {
             reason: EventReason::ListEntriesMerged,
             note,
@@ -680,9 +682,11 @@ pub(super) fn merged_note(key: &ObjectKey, merged: &[Merged]) -> Option<String> 
     if merged.is_empty() {
         return None;
     }
-    let lists = merged.iter();
-    let lists = lists.map(|merged| format!("{} ({})", merged.path, merged.key));
-    let lists = lists.collect::<Vec<_>>().join(", ");
+    let lists = merged
+        .iter()
+        .map(|merged| format!("{} ({})", merged.path, merged.key))
+        .collect::<Vec<_>>()
+        .join(", ");
     Some(format!(
         "{key} has list entries with the same key, of which the last one was applied: {lists}"
     ))

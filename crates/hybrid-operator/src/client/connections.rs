@@ -343,8 +343,9 @@ mod tests {
         let now = tokio::time::Instant::now();
         let seconds = Duration::from_secs;
         gate.open_until(now + seconds(10), now + seconds(15));
-        let request = Request::delete("/api/v1/namespaces/n/pods/p");
-        let request = request.body(Body::empty()).unwrap();
+        let request = Request::delete("/api/v1/namespaces/n/pods/p")
+            .body(Body::empty())
+            .unwrap();
         let client = server.client_behind(&gate);
         let response = client.send(request).await.unwrap();
         assert_eq!(response.status(), http::StatusCode::OK);

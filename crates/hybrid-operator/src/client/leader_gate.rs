@@ -328,8 +328,9 @@ mod tests {
                             Ok::<_, BoxError>(response.body(())?)
                         }
                     }));
-                let request = Request::patch("/api/v1/namespaces/n/pods/p?force=true");
-                let request = request.body(Body::from(b"{}".to_vec())).unwrap();
+                let request = Request::patch("/api/v1/namespaces/n/pods/p?force=true")
+                    .body(Body::from(b"{}".to_vec()))
+                    .unwrap();
                 let answer = service.oneshot(request).await;
                 // The time for retries ends with the right to write, unless their number does before.
                 match answer {
@@ -385,8 +386,9 @@ mod tests {
                     assert!(Instant::now() + timeout < expiry);
                     Ok::<_, BoxError>(body)
                 }));
-            let request = Request::delete("/api/v1/namespaces/n/pods/p");
-            let request = request.body(Body::from(bytes.as_bytes().to_vec())).unwrap();
+            let request = Request::delete("/api/v1/namespaces/n/pods/p")
+                .body(Body::from(bytes.as_bytes().to_vec()))
+                .unwrap();
             match service.oneshot(request).await {
                 Ok(body) => assert!(arrives && body == bytes, "{connects}"),
                 Err(error) => assert!(!arrives && error.is::<TooLate>(), "{connects}: {error}"),

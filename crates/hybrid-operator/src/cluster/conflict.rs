@@ -225,8 +225,11 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
                 .enumerate()
                 .find(|(_, item)| has_keys(item, &keys));
             let Some((index, item)) = found else { continue };
-            let mut present = whole.and_then(Value::as_array).into_iter().flatten();
-            let present = present.find(|item| has_keys(item, &keys));
+            let present = whole
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .find(|item| has_keys(item, &keys));
             self.path.push(index.to_string());
             self.map(item, below, present);
             self.path.pop();

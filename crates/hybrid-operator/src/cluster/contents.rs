@@ -201,9 +201,9 @@ async fn of_namespace(
     namespace: &str,
     claimant: &Claimant<'_>,
 ) -> Result<Option<Held>, ReadError> {
-    let kinds = cluster.discovery().listable(is_derived_group).await;
-    let kinds = kinds.map_err(ReadError::Unproven)?;
-    let kinds = kinds.into_iter().filter(|kind| !is_derived(kind));
+    let listable = cluster.discovery().listable(is_derived_group).await;
+    let listable = listable.map_err(ReadError::Unproven)?;
+    let kinds = listable.into_iter().filter(|kind| !is_derived(kind));
     let mut lists = futures::stream::iter(kinds)
         .map(|kind| async move {
             match others_of_kind(cluster, &kind, Some(namespace), claimant).await {

@@ -69,10 +69,11 @@ fn settle(
         }
         Value::Array(items) => {
             // The server may have the items in another order.
-            let items = items.iter().enumerate();
-            let items = items
+            let settled = items
+                .iter()
+                .enumerate()
                 .map(|(index, item)| settle(item, None, &format!("{path}[{index}]"), is_refused));
-            Value::Array(items.collect())
+            Value::Array(settled.collect())
         }
         other => other.clone(),
     }

@@ -487,8 +487,9 @@ fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
 /// it.
 pub(super) fn other_references(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
     let present = json!(live.owner_references.as_deref().unwrap_or_default());
-    let others = present.as_array()?.iter();
-    let others: Vec<&Value> = others
+    let others: Vec<&Value> = present
+        .as_array()?
+        .iter()
         .filter(|reference| !refers_to(reference, primary))
         .collect();
     let is_empty = others.is_empty();

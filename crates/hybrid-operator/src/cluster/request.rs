@@ -198,12 +198,12 @@ fn failure(code: StatusCode, body: &[u8]) -> Status {
         let text = String::from_utf8_lossy(body);
         let words: Vec<&str> = text.split_whitespace().collect();
         let text: String = words.join(" ").chars().take(200).collect();
-        let text = if text.is_empty() {
+        let message = if text.is_empty() {
             code.to_string()
         } else {
             format!("{code}: {text}")
         };
-        Status::failure(&text, NO_STATUS)
+        Status::failure(&message, NO_STATUS)
     });
     status.with_code(code.as_u16())
 }

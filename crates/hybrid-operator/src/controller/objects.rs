@@ -374,8 +374,10 @@ impl<O> ObjectCache<O> {
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<O>>> {
         let objects = self.read();
         let keys = objects.indices.get(index)?.keys.get(value);
-        let found = keys.into_iter().flatten();
-        let found = found.filter_map(|key| objects.known.get(key)?.object().cloned());
+        let found = keys
+            .into_iter()
+            .flatten()
+            .filter_map(|key| objects.known.get(key)?.object().cloned());
         Some(found.collect())
     }
 

@@ -234,9 +234,9 @@ impl Workers {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
             self.start_ready(&mut running);
-            let due = self.shared.queue().next_due();
+            let next_due = self.shared.queue().next_due();
             let due = async {
-                match due {
+                match next_due {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }

@@ -53,8 +53,9 @@ impl Place {
     fn around(kind: &str, name: &str) -> Vec<Self> {
         match kind {
             "ReplicaSet" => {
-                let deployment = name.rsplit_once('-');
-                let deployment = deployment.map(|(name, _)| Self::new("Deployment", name));
+                let deployment = name
+                    .rsplit_once('-')
+                    .map(|(name, _)| Self::new("Deployment", name));
                 let own = Self::new("ReplicaSet", name);
                 std::iter::once(own).chain(deployment).collect()
             }

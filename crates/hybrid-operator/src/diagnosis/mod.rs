@@ -218,8 +218,8 @@ pub(crate) async fn of_ended(cluster: &Cluster, object: &ObjectKey, logs: bool) 
 
 /// Shortens a text from elsewhere to one line of a limited length.
 fn shortened(text: &str) -> String {
-    let line: Vec<&str> = text.split_whitespace().collect();
-    let line = line.join(" ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
     if line.len() <= MAX_TEXT {
         return line;
     }

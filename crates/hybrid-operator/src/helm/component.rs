@@ -298,8 +298,11 @@ impl Components {
         let generation = known.generation(&key, &component);
         let primary = of_component(owner, &component.name);
         lock(&self.owners).insert(primary.identity(), key.clone());
-        let status = known.access.resources.get(&key);
-        let status = status.and_then(|component| component.data.get("status").cloned());
+        let status = known
+            .access
+            .resources
+            .get(&key)
+            .and_then(|component| component.data.get("status").cloned());
         let resource = self.made_up(
             owner,
             json!({"spec": component.values, "status": status}),
@@ -308,8 +311,11 @@ impl Components {
         known.access.resources.put_component(key.clone(), resource);
         let setup = self.setup(component.watch(owner), &component.name, &component.chart);
         let result = known.reconcile(setup, &key, until).await;
-        let status = known.access.resources.get(&key);
-        let status = status.and_then(|component| component.data.get("status").cloned());
+        let status = known
+            .access
+            .resources
+            .get(&key)
+            .and_then(|component| component.data.get("status").cloned());
         let records = self.store.records_of(&primary.identity());
         let release = release(&status.unwrap_or_default(), generation, records.last());
         match result {

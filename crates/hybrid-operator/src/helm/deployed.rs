@@ -175,8 +175,8 @@ impl Releases {
             };
             let store = {
                 let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
-                let store = stores.entry(index.storage());
-                let store = store.or_insert_with(|| records.store(index.clone()));
+                let entry = stores.entry(index.storage());
+                let store = entry.or_insert_with(|| records.store(index.clone()));
                 store.clone()
             };
             let record = store.load(meta).await;

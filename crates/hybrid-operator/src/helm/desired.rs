@@ -467,9 +467,9 @@ fn withhold_variables(setup: &Setup, subject: &Subject, redactor: &mut Redactor)
         .for_each(|content| withheld.add_lines(content));
     redactor.withhold(withheld);
     let watch = &setup.watch;
-    let names = watch.values_from.iter().map(|from| from.name.as_str());
-    let mut names = names.chain(watch.depends_on.iter().map(|on| on.name.as_str()));
-    if names.any(Environment::is_read_in) {
+    let sources = watch.values_from.iter().map(|from| from.name.as_str());
+    let mut referenced = sources.chain(watch.depends_on.iter().map(|on| on.name.as_str()));
+    if referenced.any(Environment::is_read_in) {
         redactor.suspect();
     }
 }

@@ -186,8 +186,8 @@ impl Interests {
             .map(|((depth, target), _)| target.scope(*depth))
             .collect();
         let watches = lock(&self.watches);
-        let watches = watches.iter().filter(|(scope, _)| scopes.contains(scope));
-        watches
+        let matching = watches.iter().filter(|(scope, _)| scopes.contains(scope));
+        matching
             .filter_map(|(_, watch)| watch.subject.problem(&watch.state.borrow()))
             .min()
     }

@@ -135,8 +135,12 @@ impl Reconcile for HelmReconciler {
             let forget = || self.access.forget(&request.key);
             let mut memory = self.memories.take(&request.key, uid, forget);
             memory.for_setup(self.setup.version);
-            let span = self.setup.extensions.span.as_ref();
-            let span = span.map_or_else(Span::none, |span| span(&resource));
+            let span = self
+                .setup
+                .extensions
+                .span
+                .as_ref()
+                .map_or_else(Span::none, |span| span(&resource));
             let mut history = std::mem::take(&mut memory.traced);
             let reconcile = self.reconcile_release(&resource, &mut memory, request.pause);
             let reconcile = Box::pin(reconcile.instrument(span));

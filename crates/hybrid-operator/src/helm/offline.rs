@@ -204,7 +204,7 @@ pub(super) fn finish(
     // As in the reconciler, the digest is that of a first revision.
     let mut rendered = render(first.clone())?;
     let looks_up = input.watch.lookup_is_input && !rendered.lookups().is_empty();
-    let digest = DigestInputs {
+    let inputs = DigestInputs {
         coalesced: &values,
         name: name.as_str(),
         namespace: &namespace,
@@ -212,7 +212,7 @@ pub(super) fn finish(
         looked_up: None,
         reads: rendered.capability_reads(),
     };
-    let digest = (!looks_up).then(|| digest.digest().to_string());
+    let digest = (!looks_up).then(|| inputs.digest().to_string());
     if let Some(latest) = input.latest {
         rendered = render(first.upgrade_to(latest.revision.next()))?;
     }

@@ -227,8 +227,8 @@ impl Report {
 
 /// Returns the release status of a record.
 pub(super) fn describe(stored: &StoredRelease) -> ReleaseStatus {
-    let metadata = stored.release.chart.as_ref();
-    let metadata = metadata.and_then(|chart| chart.metadata.as_ref());
+    let chart = stored.release.chart.as_ref();
+    let metadata = chart.and_then(|chart| chart.metadata.as_ref());
     ReleaseStatus {
         name: stored.release.name.to_string(),
         revision: stored.release.revision.0,
@@ -265,9 +265,12 @@ impl ObjectsState {
             mode != DriftMode::Repair
                 && changed.any(|(changed, left)| changed == key && left.is_some())
         };
-        let unready = live.unready(JobReadiness::Started).into_iter();
-        let unready = unready.filter(|(key, _)| !is_left_alone(key));
-        let unready = unready.map(|(key, why)| format!("{key}: {why}")).collect();
+        let unready = live
+            .unready(JobReadiness::Started)
+            .into_iter()
+            .filter(|(key, _)| !is_left_alone(key))
+            .map(|(key, why)| format!("{key}: {why}"))
+            .collect();
         let mut drifted = Vec::new();
         if mode == DriftMode::Warn {
             drifted.extend(live.drifted().iter().map(ToString::to_string));
@@ -465,8 +468,10 @@ pub(super) async fn publish(
     }
     let redactor = memory.redactor.clone();
     status.redact(&redactor, setup.reader());
-    let deployed = attempt.result.as_ref();
-    let deployed = deployed.is_ok_and(|report| report.outcome.deploys());
+    let deployed = attempt
+        .result
+        .as_ref()
+        .is_ok_and(|report| report.outcome.deploys());
     let ended = conclude(setup, subject, memory, &objects, &mut status, attempt);
     for remark in memory.live.take_remarks() {
         notices.add(Notice::new(remark.reason, "Reconcile", remark.note));

@@ -580,8 +580,11 @@ impl Status {
     /// the status said so already.
     pub(crate) fn large_record(&mut self, why: Option<&str>) -> bool {
         let of = |condition: &&Condition| condition.type_ == ConditionType::LargeRecord;
-        let told = self.conditions.iter().find(of);
-        let told = told.map(|condition| condition.message.clone());
+        let told = self
+            .conditions
+            .iter()
+            .find(of)
+            .map(|condition| condition.message.clone());
         match why {
             None => self.remove(ConditionType::LargeRecord),
             Some(why) => {

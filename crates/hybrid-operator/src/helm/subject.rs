@@ -258,8 +258,10 @@ pub(super) fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
 fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let extensions = &setup.extensions;
     let all = resource.annotations();
-    let others = extensions.annotations.iter();
-    let others = others.map(|custom| custom.name.as_str());
+    let others = extensions
+        .annotations
+        .iter()
+        .map(|custom| custom.name.as_str());
     let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref(), others);
     for custom in &extensions.annotations {
         if let Some(value) = all.get(&custom.name)

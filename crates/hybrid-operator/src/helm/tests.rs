@@ -330,8 +330,8 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
     let delete = http::Request::delete(path).body(Vec::new()).unwrap();
     people.request::<Value>(delete).await.unwrap();
 
-    let options = RunArgs::try_parse_from(ARGUMENTS).unwrap();
-    let options = options.options(|name| match name {
+    let arguments = RunArgs::try_parse_from(ARGUMENTS).unwrap();
+    let options = arguments.options(|name| match name {
         "POD_NAMESPACE" => Some("operator".to_owned()),
         "WATCH_NAMESPACE" => Some("watched".to_owned()),
         _ => None,

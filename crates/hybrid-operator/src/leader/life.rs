@@ -121,8 +121,8 @@ impl LifeElector {
         if own.uid().as_deref() == Some(&*owner.uid) {
             return Ok(true);
         }
-        let leader = self.pods.get_opt(&owner.name).await?;
-        let leader = leader.filter(|pod| pod.uid().as_deref() == Some(&*owner.uid));
+        let named = self.pods.get_opt(&owner.name).await?;
+        let leader = named.filter(|pod| pod.uid().as_deref() == Some(&*owner.uid));
         let failed = |pod: &Pod| {
             let phase = pod
                 .status

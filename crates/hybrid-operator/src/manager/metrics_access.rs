@@ -146,14 +146,14 @@ impl MetricsAccess {
         if let Some(known) = lock(&self.users).get(&key, Instant::now()) {
             return Ok(known);
         }
-        let review = TokenReview {
+        let asked = TokenReview {
             spec: TokenReviewSpec {
                 token: token.to_owned(),
                 audiences: None,
             },
             ..TokenReview::default()
         };
-        let review = create(&self.tokens, &review, "TokenReview").await?;
+        let review = create(&self.tokens, &asked, "TokenReview").await?;
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         let user = user.map(Arc::new);
@@ -177,11 +177,11 @@ impl MetricsAccess {
         if let Some(known) = lock(&self.allowed).get(&key, Instant::now()) {
             return Ok(known);
         }
-        let review = SubjectAccessReview {
+        let asked = SubjectAccessReview {
             spec,
             ..SubjectAccessReview::default()
         };
-        let review = create(&self.reviews, &review, "SubjectAccessReview").await?;
+        let review = create(&self.reviews, &asked, "SubjectAccessReview").await?;
         let allowed = review.status.is_some_and(|status| status.allowed);
         let keep = if allowed { ALLOWED_KEPT } else { DENIED_KEPT };
         lock(&self.allowed).put(key, allowed, Instant::now(), keep);

@@ -197,8 +197,10 @@ impl<K: TypedObject> Context<K> {
     pub async fn apply<O: TypedObject>(&self, object: &O) -> Result<Arc<O>, Error> {
         let wanted = self.shared.applier.wanted(object, &self.primary)?;
         let caches = self.shared.readers.caches::<O>();
-        let mut present = [caches.owned, caches.watched].into_iter().flatten();
-        let present = present.find_map(|cache| cache.get(&wanted.key));
+        let present = [caches.owned, caches.watched]
+            .into_iter()
+            .flatten()
+            .find_map(|cache| cache.get(&wanted.key));
         self.shared
             .applier
             .apply(wanted, present, &self.primary)

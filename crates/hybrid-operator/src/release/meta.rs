@@ -296,8 +296,8 @@ pub(super) fn account_labels() -> impl Iterator<Item = String> {
 /// Reads the account from the values of its labels; `None` if one of them is missing.
 fn account_of<'a>(own: impl Fn(&str) -> Option<&'a str>) -> Option<AccountName> {
     let (_, count) = own(ACCOUNT_LABEL)?.rsplit_once('-')?;
-    let pieces = account_labels().take(count.parse().ok()?);
-    let pieces = pieces.map(|key| Some(own(&key)?.rsplit_once('-')?.0));
+    let keys = account_labels().take(count.parse().ok()?);
+    let pieces = keys.map(|key| Some(own(&key)?.rsplit_once('-')?.0));
     AccountName::from_text(&pieces.collect::<Option<String>>()?)
 }
 

@@ -635,17 +635,17 @@ mod tests {
         };
         let sample = text.lines().find(|line| line.starts_with(name)).unwrap();
         // A sample is NAME{LABEL="VALUE",...} NUMBER.
-        let labels = sample.split_once('{').map_or("", |(_, labels)| labels);
-        let labels = labels.rsplit_once('}').map_or("", |(labels, _)| labels);
-        let labels = labels.split('"').step_by(2);
-        let labels = labels.map(|part| part.trim_matches([',', '=']));
+        let tail = sample.split_once('{').map_or("", |(_, tail)| tail);
+        let pairs = tail.rsplit_once('}').map_or("", |(pairs, _)| pairs);
+        let parts = pairs.split('"').step_by(2);
+        let names = parts.map(|part| part.trim_matches([',', '=']));
         // Each bucket of a histogram has its limit as a label.
-        let labels = labels.filter(|label| !["", "le"].contains(label));
-        let labels: Vec<String> = labels.map(|label| format!("`{label}`")).collect();
+        let labels = names.filter(|label| !["", "le"].contains(label));
+        let coded: Vec<String> = labels.map(|label| format!("`{label}`")).collect();
         vec![
             format!("`{name}`"),
             about("TYPE"),
-            labels.join(", "),
+            coded.join(", "),
             format!("{}.", about("HELP").trim_end_matches('.')),
         ]
     }

@@ -97,8 +97,8 @@ fn functions(folder: &Path, known: &mut BTreeSet<String>) {
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let names = text.split("fn ").skip(1);
-            let names = names.filter_map(|rest| rest.split('(').next());
+            let definitions = text.split("fn ").skip(1);
+            let names = definitions.filter_map(|rest| rest.split('(').next());
             known.extend(names.map(ToOwned::to_owned));
         }
     }

@@ -102,8 +102,12 @@ impl Names {
             if before.ends_with(is_part) || after.starts_with(is_part) {
                 continue;
             }
-            let name = after.strip_prefix('.').unwrap_or_default();
-            let name: String = name.chars().take_while(|c| is_part(*c)).collect();
+            let name: String = after
+                .strip_prefix('.')
+                .unwrap_or_default()
+                .chars()
+                .take_while(|c| is_part(*c))
+                .collect();
             if name.is_empty() {
                 self.all = true;
             }

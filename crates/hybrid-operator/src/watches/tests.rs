@@ -172,8 +172,9 @@ fn chart_of(chart: &str) -> String {
     let (entries, problems) = parse(text.as_bytes(), Path::new("/base"));
     let said = problems
         .iter()
-        .map(|p| format!("{}: {}", p.field, p.message));
-    let said = said.collect::<Vec<_>>().join("\n");
+        .map(|p| format!("{}: {}", p.field, p.message))
+        .collect::<Vec<_>>()
+        .join("\n");
     let chart = entries.first().map(|entry| entry.watch.chart.clone());
     match chart {
         Some(chart) if problems.is_empty() => chart.to_string(),

@@ -201,8 +201,8 @@ fn applied_webhooks(live: &Value, manager: &str) -> BTreeSet<String> {
     let fields = ours.filter_map(|entry| entry.pointer("/fieldsV1/f:webhooks")?.as_object());
     let keys = fields
         .flat_map(Map::keys)
-        .filter_map(|key| key.strip_prefix("k:"));
-    let keys = keys.filter_map(|key| serde_json::from_str::<Value>(key).ok());
+        .filter_map(|key| key.strip_prefix("k:"))
+        .filter_map(|key| serde_json::from_str::<Value>(key).ok());
     keys.filter_map(|key| Some(key.get("name")?.as_str()?.to_owned()))
         .collect()
 }

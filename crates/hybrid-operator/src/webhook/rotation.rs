@@ -78,8 +78,10 @@ impl Policy {
     /// Decides what to do. `announced` says that every configuration has had all stored authorities
     /// for long enough.
     pub(super) fn step(&self, stored: &Stored, now: Timestamp, announced: bool) -> Step {
-        let next = stored.next.as_ref();
-        let next = next.map(|(crt, key)| self.usable(crt, key, &stored.authorities, now));
+        let next = stored
+            .next
+            .as_ref()
+            .map(|(crt, key)| self.usable(crt, key, &stored.authorities, now));
         match self.usable(&stored.certificate, &stored.key, &stored.authorities, now) {
             Err(_) if matches!(next, Some(Ok(_))) => Step::Switch,
             Err(why) => Step::Replace(why),

@@ -150,8 +150,8 @@ async fn respond(
     if length > LARGEST_BODY {
         return Err(Refused::TooLarge);
     }
-    let share = u32::try_from(length.div_ceil(MIB).max(1)).unwrap_or(BUDGET);
-    let share = budget.acquire_many_owned(share).await;
+    let mebibytes = u32::try_from(length.div_ceil(MIB).max(1)).unwrap_or(BUDGET);
+    let share = budget.acquire_many_owned(mebibytes).await;
     let share = share.map_err(|error| Refused::Failed(error.to_string()))?;
     let body = axum::body::to_bytes(request.into_body(), LARGEST_BODY).await;
     let body = Vec::from(body.map_err(|error| {

@@ -100,10 +100,11 @@ pub(crate) fn serve(
     http2: bool,
 ) -> io::Result<Server> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
-    let mut config = config.with_no_client_auth().with_cert_resolver(certificate);
+        .map_err(io::Error::other)?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
     if http2 {
         config.alpn_protocols.push(b"h2".to_vec());
     }

@@ -373,8 +373,10 @@ fn stored(secret: &Value) -> Stored {
 /// Puts the content into a Secret.
 fn write(stored: &Stored, secret: &mut Value) {
     let mut data = serde_json::Map::new();
-    let next = stored.next.iter();
-    let next = next.flat_map(|(crt, key)| [("next.crt", crt), ("next.key", key)]);
+    let next = stored
+        .next
+        .iter()
+        .flat_map(|(crt, key)| [("next.crt", crt), ("next.key", key)]);
     let always = [
         ("tls.crt", &stored.certificate),
         ("tls.key", &stored.key),

@@ -164,15 +164,15 @@ pub(super) fn parse(s: &[u8], bits: u32) -> Result<f64, NumError<f64>> {
     }
     let layout = if bits == 32 { &SINGLE } else { &DOUBLE };
     let (raw, overflow) = assemble(mantissa, exponent, dropped, layout);
-    let value = if bits == 32 {
+    let magnitude = if bits == 32 {
         f64::from(f32::from_bits(u32::try_from(raw).unwrap_or(0)))
     } else {
         f64::from_bits(raw)
     };
     let value = if s.first() == Some(&b'-') {
-        -value
+        -magnitude
     } else {
-        value
+        magnitude
     };
     if overflow {
         Err(NumError::range(value))

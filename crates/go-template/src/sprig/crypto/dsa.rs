@@ -40,8 +40,11 @@ impl DsaKey {
 pub(super) fn generate() -> Result<DsaKey, FuncError> {
     let failed = || FuncError::new("error generating dsa key: no prime was found");
     let (p, q) = loop {
-        let q = prime::search::<U256>(1)?;
-        let q = q.first().ok_or_else(failed)?.resize::<{ U2048::LIMBS }>();
+        let primes = prime::search::<U256>(1)?;
+        let q = primes
+            .first()
+            .ok_or_else(failed)?
+            .resize::<{ U2048::LIMBS }>();
         if let Some(p) = prime_above_multiple(&q)? {
             break (p, q);
         }

@@ -236,19 +236,19 @@ impl JsonWriter<'_> {
         if !matches!(object.underlying(), Value::Invalid) {
             return self.value(object.underlying());
         }
-        let exported = |name: &str| name.starts_with(|c: char| c.is_uppercase());
+        let is_exported = |name: &str| name.starts_with(|c: char| c.is_uppercase());
         let fields = ty.structure().fields.iter().zip(object.fields());
-        let fields = fields.filter(|(field, _)| exported(field.name));
-        let fields: Vec<_> = fields
+        let exported = fields.filter(|(field, _)| is_exported(field.name));
+        let members: Vec<_> = exported
             .filter_map(|(field, value)| Some((field.json_key(value)?, value)))
             .collect();
-        if fields.is_empty() {
+        if members.is_empty() {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
         self.nested(object.address(), ty.name(), |writer| {
             writer.out.push(b'{');
-            for (index, (key, value)) in fields.into_iter().enumerate() {
+            for (index, (key, value)) in members.into_iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.key(key.as_bytes());
                 writer.value(value)?;

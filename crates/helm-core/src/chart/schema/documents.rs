@@ -512,12 +512,12 @@ mod tests {
         let cost = "the schema applies more than 2000000 subschemas";
         let pattern = r#"{"definitions": {"d0": {"pattern": "((\\pL{1,100}){1,100}){1,10}"}}}"#;
         let deep = format!("{}true{}", r#"{"not": "#.repeat(5_000), "}".repeat(5_000));
-        let many: Vec<String> = (0..300)
+        let references: Vec<String> = (0..300)
             .map(|at| format!(r#"{{"$ref": "many.json?{at}"}}"#))
             .collect();
         let many = format!(
             r#"{{"definitions": {{"d0": {{"allOf": [{}]}}}}}}"#,
-            many.join(", ")
+            references.join(", ")
         );
         for (text, why) in [
             (same.as_str(), cost),

@@ -178,8 +178,9 @@ fn replace(schema: &mut Value, node: Option<&Node>, divisors: &mut Vec<Divisor>)
     let all = keywords.entry("allOf").or_insert_with(|| json!([]));
     let Value::Array(all) = all else { return };
     let written = nodes.get("multipleOf").and_then(|node| node.text());
-    let exact = written.and_then(Decimal::parse);
-    let exact = exact.or_else(|| Decimal::of(&number));
+    let exact = written
+        .and_then(Decimal::parse)
+        .or_else(|| Decimal::of(&number));
     let known = divisors.iter().position(|divisor| divisor.exact == exact);
     let index = known.unwrap_or(divisors.len());
     all.push(json!({"$ref": format!("{LISTS}#/$defs/{index}")}));

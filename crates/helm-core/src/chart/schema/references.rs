@@ -89,9 +89,10 @@ impl<'d> Scope<'d> {
 
 /// Returns the identifiers of a subschema that name a document, and not only an anchor.
 fn ids(fields: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let ids = ["$id", "id"].into_iter();
-    let ids = ids.filter_map(|keyword| fields.get(keyword)?.as_str());
-    ids.filter(|id| !id.is_empty() && !id.starts_with('#'))
+    ["$id", "id"]
+        .into_iter()
+        .filter_map(|keyword| fields.get(keyword)?.as_str())
+        .filter(|id| !id.is_empty() && !id.starts_with('#'))
 }
 
 /// All subschemas of some documents that references can name.
@@ -143,8 +144,8 @@ impl<'d> Names<'d> {
                     known.or_default().push(target());
                 }
                 for keyword in ["$anchor", "$dynamicAnchor", "$id", "id"] {
-                    let name = fields.get(keyword).and_then(Value::as_str);
-                    let name = match (keyword, name) {
+                    let text = fields.get(keyword).and_then(Value::as_str);
+                    let name = match (keyword, text) {
                         ("$id" | "id", Some(id)) => id.split_once('#').map(|(_, name)| name),
                         (_, name) => name,
                     };
@@ -188,8 +189,8 @@ impl<'d> Names<'d> {
             documents.extend(scope.around());
         } else {
             for (base, _) in scope.0.iter() {
-                let named = base.join(document).ok();
-                let named = named.and_then(|url| self.documents.get(&url));
+                let url = base.join(document).ok();
+                let named = url.and_then(|url| self.documents.get(&url));
                 documents.extend(named.into_iter().flatten().cloned());
             }
         }

@@ -78,8 +78,11 @@ impl SchemaRoots {
         let path = path.trim_start_matches('/');
         let below_charts = path.strip_prefix(CHARTS.trim_start_matches('/'));
         let below_charts = below_charts.and_then(|rest| rest.strip_prefix('/'));
-        let in_charts = self.charts.as_ref().zip(below_charts);
-        let in_charts = in_charts.map(|(charts, rest)| charts.join(rest.trim_start_matches('/')));
+        let in_charts = self
+            .charts
+            .as_ref()
+            .zip(below_charts)
+            .map(|(charts, rest)| charts.join(rest.trim_start_matches('/')));
         let working = self.working.as_ref().map(|working| working.join(path));
         in_charts.into_iter().chain(working).collect()
     }

@@ -102,9 +102,9 @@ fn is_written(schema: &Value, others: &[Document], url: &Url) -> bool {
         return true;
     }
     let quotable = others.iter().filter(|document| document.is_quotable());
-    let quotable = quotable.map(|document| &document.value);
+    let values = quotable.map(|document| &document.value);
     std::iter::once(schema)
-        .chain(quotable)
+        .chain(values)
         .any(|value| refers(value, url))
 }
 

@@ -347,8 +347,8 @@ mod tests {
             "{error}"
         );
         assert_eq!(asked, 256);
-        let large = " ".repeat(MAX_BYTES);
-        let mut large = |_: &str| Ok(format!("{{}}{large}").into_bytes());
+        let spaces = " ".repeat(MAX_BYTES);
+        let mut large = |_: &str| Ok(format!("{{}}{spaces}").into_bytes());
         let error = chart.fetch_documents(&mut large).unwrap_err();
         assert!(
             error.to_string().contains("with 16 MiB together"),

@@ -137,8 +137,8 @@ pub(crate) fn kept_in(directory: &Path) -> anyhow::Result<Vec<File>> {
         if is_document {
             let data = fs::read(&path);
             let data = data.with_context(|| format!("cannot read {}", path.display()))?;
-            let name = entry.file_name();
-            let name = format!("{}/{}", DocumentIndex::DIRECTORY, name.to_string_lossy());
+            let file = entry.file_name();
+            let name = format!("{}/{}", DocumentIndex::DIRECTORY, file.to_string_lossy());
             files.push(File::new(name, data));
         }
     }

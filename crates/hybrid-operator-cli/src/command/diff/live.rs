@@ -95,9 +95,9 @@ fn keep_marks(from: &Value, to: &mut Value) {
         metadata.insert("ownerReferences".to_owned(), owners.clone());
     }
     for field in ["labels", "annotations"] {
-        let marks = from.pointer(&format!("/metadata/{field}"));
-        let marks = marks.and_then(Value::as_object).into_iter().flatten();
-        let marks = marks.filter(|(key, _)| MARKS.iter().any(|mark| key.starts_with(mark)));
+        let entries = from.pointer(&format!("/metadata/{field}"));
+        let entries = entries.and_then(Value::as_object).into_iter().flatten();
+        let marks = entries.filter(|(key, _)| MARKS.iter().any(|mark| key.starts_with(mark)));
         let own = metadata
             .entry(field)
             .or_insert_with(|| Value::Object(Map::new()));

@@ -170,9 +170,11 @@ fn add_native(
 fn lost_versions(present: &[u8], new: &Value) -> Vec<String> {
     let names = |crd: &Value| -> Vec<String> {
         let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-        let names = versions.into_iter().flatten();
-        let names = names.filter_map(|version| Some(version.get("name")?.as_str()?.to_owned()));
-        names.collect()
+        versions
+            .into_iter()
+            .flatten()
+            .filter_map(|version| Some(version.get("name")?.as_str()?.to_owned()))
+            .collect()
     };
     // A file that is not YAML has no versions to keep.
     let present: Value = go_yaml::from_slice(present).unwrap_or_default();

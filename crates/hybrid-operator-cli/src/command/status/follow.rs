@@ -41,8 +41,9 @@ pub(super) async fn run(
         if let Some(selector) = &watch.selector {
             config = config.labels(&selector.to_string());
         }
-        let stream = watcher::watcher(api, config).default_backoff();
-        let stream = stream.map(move |event| (index, event));
+        let stream = watcher::watcher(api, config)
+            .default_backoff()
+            .map(move |event| (index, event));
         streams.push(stream.boxed());
         resources.push(kind.text());
     }

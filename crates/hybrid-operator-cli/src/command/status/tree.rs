@@ -69,13 +69,13 @@ pub(super) async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Resu
             } else {
                 pods_of(cluster, &object).await?
             };
-            let pods = pods.into_iter().map(|pod| PodLine {
+            let lines = pods.into_iter().map(|pod| PodLine {
                 name: pod.name,
                 ready: pod.ready,
                 state: pod.state,
                 message: pod.message,
             });
-            objects.push(line(&object, pods.collect()));
+            objects.push(line(&object, lines.collect()));
         }
     }
     Ok(Tree {

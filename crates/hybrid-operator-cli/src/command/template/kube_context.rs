@@ -45,11 +45,11 @@ pub(super) fn namespace(env: impl Fn(&str) -> Option<OsString>) -> String {
         .filter_map(|path| go_yaml::from_slice(&std::fs::read(path).ok()?).ok())
         .collect();
     let named = set("HELM_KUBECONTEXT").map(|name| name.to_string_lossy().into_owned());
-    let current = files
+    let of_files = files
         .iter()
         .map(|file| &file.current_context)
         .find(|name| !name.is_empty());
-    let current = named.as_ref().or(current);
+    let current = named.as_ref().or(of_files);
     let mut contexts = files.iter().flat_map(|file| &file.contexts);
     let context = current.and_then(|current| contexts.find(|named| named.name == *current));
     context

@@ -83,9 +83,9 @@ impl Converter<'_> {
             return Node::any();
         };
         let changes_base = |id: &str| !id.starts_with('#');
-        let foreign = keywords.get("$id").or_else(|| keywords.get("id"));
+        let id = keywords.get("$id").or_else(|| keywords.get("id"));
         let foreign = !std::ptr::eq(schema, self.document.value)
-            && foreign.and_then(Value::as_str).is_some_and(changes_base);
+            && id.and_then(Value::as_str).is_some_and(changes_base);
         if depth > DEPTH || self.left == 0 || foreign {
             return Node {
                 text: text(keywords),

@@ -19,8 +19,12 @@ pub(crate) fn of(node: &Node) -> Option<String> {
         sentences.push(kinds);
     }
     if !node.allowed.is_empty() {
-        let allowed = node.allowed.iter().filter(|value| !value.is_null());
-        let allowed: Vec<String> = allowed.map(plain).collect();
+        let allowed: Vec<String> = node
+            .allowed
+            .iter()
+            .filter(|value| !value.is_null())
+            .map(plain)
+            .collect();
         sentences.push(format!("One of: {}.", allowed.join(", ")));
     }
     if let Some(format) = &node.format {

@@ -179,9 +179,9 @@ mod tests {
         let manifest = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
         let mut index = DocumentIndex::default();
         let document = br#"{"definitions": {"size": {"type": "integer"}}}"#;
-        let document = index.insert(URL, document.as_slice().into());
+        let file = index.insert(URL, document.as_slice().into());
         for (documents, expected) in [
-            (vec![document, index.file()], Some(Kind::Integer)),
+            (vec![file, index.file()], Some(Kind::Integer)),
             (Vec::new(), None),
         ] {
             let files = [

@@ -52,8 +52,7 @@ fn structural(node: &Node, place: Place) -> Value {
         }
         Some(Kind::Array) => {
             schema.insert("type".to_owned(), json!("array"));
-            let items = node.items.as_ref();
-            let items = items.map_or_else(
+            let items = node.items.as_ref().map_or_else(
                 || json!({OPEN: true, "nullable": true}),
                 |items| structural(items, Place::Listed),
             );
@@ -98,8 +97,9 @@ fn add_fields(node: &Node, restricted: bool, place: Place, schema: &mut Map<Stri
         schema.insert(OPEN.to_owned(), json!(true));
     }
     if !node.properties.is_empty() {
-        let properties = node.properties.iter();
-        let properties: Map<String, Value> = properties
+        let properties: Map<String, Value> = node
+            .properties
+            .iter()
             .map(|(name, node)| (name.clone(), structural(node, place)))
             .collect();
         schema.insert("properties".to_owned(), Value::Object(properties));
@@ -148,8 +148,11 @@ fn restrict_scalar(node: &Node, kind: Kind, nullable: bool, schema: &mut Map<Str
     }
     match kind {
         Kind::String => {
-            let texts = allowed.iter().filter_map(|value| value.as_str());
-            let texts: Vec<String> = texts.map(quoted).collect();
+            let texts: Vec<String> = allowed
+                .iter()
+                .filter_map(|value| value.as_str())
+                .map(quoted)
+                .collect();
             let pattern = format!("^({})$", texts.join("|"));
             schema.insert("pattern".to_owned(), json!(pattern));
         }

@@ -16,8 +16,10 @@ struct Case<'a> {
 impl Case<'_> {
     fn rules(&self) -> ChartRules {
         let metadata = File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n");
-        let files = self.templates.iter();
-        let files = files.map(|(name, text)| File::new(*name, text));
+        let files = self
+            .templates
+            .iter()
+            .map(|(name, text)| File::new(*name, text));
         let chart = Chart::from_files(files.chain([metadata])).unwrap();
         let api = ChartApi {
             group: "x.example.com",

@@ -58,13 +58,13 @@ impl ManagerId {
 
     /// Returns the JSON by which the server sorts managers.
     pub(super) fn text(&self) -> String {
-        let fields = [
+        let parts = [
             ("manager", self.manager.as_str()),
             ("operation", self.operation()),
             ("apiVersion", &self.api_version),
             ("subresource", &self.subresource),
         ];
-        let fields: Vec<_> = fields
+        let fields: Vec<_> = parts
             .iter()
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| format!("\"{name}\":{}", go_text::json_string(value)))

@@ -245,8 +245,9 @@ impl Updater<'_> {
             self.convert(&merged, at, to, || what("merged"))?;
             let root = self.convert(&pruned, at, to, || what("pruned"))?;
             at = to;
-            let kept = self.named(root, &self.field_set(root, &pruned));
-            let kept = kept.union(&self.named(root, &owned));
+            let kept = self
+                .named(root, &self.field_set(root, &pruned))
+                .union(&self.named(root, &owned));
             let all = self.named(root, &self.field_set(root, &merged));
             pruned = self.without(root, &merged, &all.difference(&kept));
         }

@@ -163,11 +163,11 @@ impl Generator {
         }));
         let version = if first { "v1" } else { "v2" };
         let things = self.things(version, &self.namespaces()[0]);
-        let probe = json!({
+        let thing = json!({
             "apiVersion": format!("{}/{version}", self.group()), "kind": "Thing",
             "metadata": {"name": "probe"}, "spec": {"size": 1},
         });
-        let probe = Step::new(Method::POST, format!("{things}?dryRun=All"), Some(probe));
+        let probe = Step::new(Method::POST, format!("{things}?dryRun=All"), Some(thing));
         events.push(Event::Served(probe, self.edition));
         events.push(Event::Rest);
         events

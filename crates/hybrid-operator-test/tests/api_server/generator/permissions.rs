@@ -81,7 +81,7 @@ impl Generator {
         let group = "rbac.authorization.k8s.io";
         let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "x", "namespace": namespace});
         let everybody = |name: String| json!({"apiGroup": group, "kind": "Group", "name": name});
-        let subjects = [
+        let candidates = [
             account(&first),
             account(&second),
             json!({"apiGroup": group, "kind": "User", "name": "u"}),
@@ -89,7 +89,7 @@ impl Generator {
             everybody(format!("system:serviceaccounts:{first}")),
             everybody("nobody".to_owned()),
         ];
-        let subjects = [self.pick(&subjects), self.pick(&subjects)];
+        let subjects = [self.pick(&candidates), self.pick(&candidates)];
         let role = match self.random.u8(..8) {
             0 => ("Role", "none"),
             1 => ("ClusterRole", "none"),

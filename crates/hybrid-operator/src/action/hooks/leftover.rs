@@ -245,8 +245,12 @@ mod tests {
 
     /// Returns the Jobs that a run has left.
     fn left(interrupted: &Interrupted, stored: &StoredRelease, run: &str) -> Vec<String> {
-        let jobs = stored.release.hooks.iter().flat_map(keys);
-        let jobs = jobs.filter(|key| key.kind == "Job");
+        let jobs = stored
+            .release
+            .hooks
+            .iter()
+            .flat_map(keys)
+            .filter(|key| key.kind == "Job");
         let left = jobs.filter(|key| interrupted.left(key, &object(run)));
         left.map(|key| key.name).collect()
     }
@@ -270,8 +274,10 @@ mod tests {
         assert!(interrupted.left(key, &object(&run)));
         assert!(!interrupted.left(key, &ObjectMeta::default()));
         // Each list with its own run: no hook is taken for another one without a name.
-        let found = interrupted.of_hooks(&stored.release.hooks);
-        let found: Vec<_> = found.map(|(hook, _)| keys(hook)[1].name.clone()).collect();
+        let found: Vec<_> = interrupted
+            .of_hooks(&stored.release.hooks)
+            .map(|(hook, _)| keys(hook)[1].name.clone())
+            .collect();
         assert_eq!(found, expected);
     }
 

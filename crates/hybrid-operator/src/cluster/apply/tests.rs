@@ -764,8 +764,8 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
     ] {
         run(&script, claim, policy).await.unwrap();
         let requests = script.finish();
-        let sent = requests.iter().filter(|request| request.is_write());
-        let sent: Vec<&Value> = sent.map(|request| &request.json()["spec"]).collect();
+        let writes = requests.iter().filter(|request| request.is_write());
+        let sent: Vec<&Value> = writes.map(|request| &request.json()["spec"]).collect();
         let first = json!({"replicas": 3, "paused": null});
         let alternating = [&first, &expected].into_iter().cycle();
         assert!(

@@ -411,9 +411,11 @@ async fn a_kind_is_gone_only_if_a_complete_answer_says_so() {
             .on("GET /apis", apis.0, apis.1);
         let discovery = discovery(&script);
         discovery.refresh().await.unwrap();
-        let found = discovery.find(&gvk("x.io", "Thing")).await;
-        let found = found.map(|kind| kind.map(|kind| kind.resource.api_version.clone()));
-        let found = found.map_err(|error| error.reason());
+        let found = discovery
+            .find(&gvk("x.io", "Thing"))
+            .await
+            .map(|kind| kind.map(|kind| kind.resource.api_version.clone()))
+            .map_err(|error| error.reason());
         let expected = expected.map(|version: Option<&str>| version.map(ToOwned::to_owned));
         assert_eq!(found, expected, "{what}");
         script.finish();

@@ -686,13 +686,13 @@ mod tests {
             let chart = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
             let files = [("Chart.yaml", chart), ("crds/all.yaml", text)];
             let files = files.map(|(name, text)| File::new(name, text));
-            let files = Chart::from_files(files).unwrap().crds();
+            let definitions = Chart::from_files(files).unwrap().crds();
             let names = |objects: Vec<super::ManifestObject>| {
                 let keys = objects.iter().map(super::ManifestObject::key);
                 keys.map(|key| format!("{} {}", key.kind, key.name))
                     .collect::<Vec<_>>()
             };
-            super::parse(&files[0])
+            super::parse(&definitions[0])
                 .map(names)
                 .map_err(|error| error.to_string())
         };

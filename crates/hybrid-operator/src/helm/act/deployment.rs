@@ -175,8 +175,12 @@ async fn done(
     let deployed = Box::new(Deployed::of(kind, stored));
     let report = if kind == ActionKind::Rollback {
         let revision = stored.release.revision;
-        let mut former = context.observation.history.iter().rev();
-        let former = former.find(|meta| meta.revision < revision);
+        let former = context
+            .observation
+            .history
+            .iter()
+            .rev()
+            .find(|meta| meta.revision < revision);
         let why = match former {
             Some(meta) if meta.status != Status::Failed => {
                 format!("another client wrote revision {}", meta.revision)

@@ -47,8 +47,11 @@ pub(super) async fn run(
             Err(error) => return Err(error.into()),
         }
     };
-    let tests = stored.release.hooks.iter();
-    let tests = tests.filter(|hook| hook.events.contains(&HookEvent::Test));
+    let tests = stored
+        .release
+        .hooks
+        .iter()
+        .filter(|hook| hook.events.contains(&HookEvent::Test));
     let begun = tests.filter_map(|hook| hook.last_run.started_at.as_ref());
     let done = Done {
         primary: &context.subject.primary,

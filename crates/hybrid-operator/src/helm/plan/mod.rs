@@ -661,8 +661,11 @@ fn stalled_upgrade(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<S
     if observed.forced || !is_exhausted(observed, desired) {
         return None;
     }
-    let mut failed = observed.history.iter().rev();
-    let failed = failed.find(|record| has_failed(record, desired))?;
+    let failed = observed
+        .history
+        .iter()
+        .rev()
+        .find(|record| has_failed(record, desired))?;
     Some(stalled(failed, StallReason::ReplacesRollback))
 }
 

@@ -299,8 +299,8 @@ impl FileWatcher {
             );
             return;
         }
-        let used = controllers.iter().map(|one| &one.watch().chart);
-        let used: Vec<RemoteChart> = used.filter_map(ChartSource::remote).cloned().collect();
+        let sources = controllers.iter().map(|one| &one.watch().chart);
+        let used: Vec<RemoteChart> = sources.filter_map(ChartSource::remote).cloned().collect();
         self.files.reader.keep_only(&used);
         if entries == self.entries && !self.refused {
             debug!("files were written without a change");

@@ -52,8 +52,8 @@ impl Waiting {
         missing: &watch::Receiver<Vec<Missing>>,
         context: &ControllerContext,
     ) {
-        let wanted = missing.borrow().clone();
-        let mut wanted: BTreeMap<EntryKey, Watch> = wanted
+        let listed = missing.borrow().clone();
+        let mut wanted: BTreeMap<EntryKey, Watch> = listed
             .into_iter()
             .filter(|missing| missing.failure.is_some())
             .map(|missing| (EntryKey::of(&missing.watch), missing.watch))

@@ -23,8 +23,8 @@ impl Status {
         if let Some(release) = &self.release {
             status.insert("release".to_owned(), json!(release.bounded()));
             let name = release.name.as_str();
-            let known = self.before.pointer("/deployedRelease/name");
-            let known = known.and_then(Value::as_str) == Some(name);
+            let recorded = self.before.pointer("/deployedRelease/name");
+            let known = recorded.and_then(Value::as_str) == Some(name);
             let mut deployed = json!({"name": name});
             if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
                 deployed = json!({"name": name, "manifest": manifest});

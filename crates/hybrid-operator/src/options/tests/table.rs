@@ -550,8 +550,9 @@ fn the_table_the_code_and_the_documentation_have_the_same_flags_and_variables() 
     assert_eq!(flags, set(FLAGS));
     let variables = read_variables();
     assert_eq!(variables, set(VARIABLES));
-    let documented = DOCUMENTED_VARIABLES.iter();
-    let documented = documented.filter(|(name, _)| !READ_BY_LIBRARIES.contains(name));
+    let documented = DOCUMENTED_VARIABLES
+        .iter()
+        .filter(|(name, _)| !READ_BY_LIBRARIES.contains(name));
     assert_eq!(
         documented
             .map(|(name, _)| (*name).to_owned())

@@ -215,8 +215,9 @@ fn attributes_of(resource: &DynamicObject) -> Vec<KeyValue> {
         let value = value.clone();
         value.map(|value| KeyValue::new(key, value))
     };
-    let generation = metadata.generation;
-    let generation = generation.map(|number| KeyValue::new("k8s.object.generation", number));
+    let generation = metadata
+        .generation
+        .map(|number| KeyValue::new("k8s.object.generation", number));
     let known = [
         text("k8s.object.namespace", &metadata.namespace),
         text("k8s.object.name", &metadata.name),

@@ -97,8 +97,10 @@ fn with_state(change: impl FnOnce(&mut State)) {
 /// Adds attributes to the span of the present attempt.
 pub(crate) fn about(attributes: &[(&'static str, &str)]) {
     with_state(|state| {
-        let attributes = attributes.iter().filter(|(_, value)| !value.is_empty());
-        let attributes = attributes.map(|(key, value)| KeyValue::new(*key, short(value)));
+        let attributes = attributes
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| KeyValue::new(*key, short(value)));
         state.attributes.extend(attributes);
     });
 }

@@ -375,8 +375,8 @@ async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
     };
     let api = stage.config_maps();
     let map = |data: Value| config_map("conf", &data);
-    let first = map(json!({"a": "1", "b": "1", "c": "1"}));
-    let first = stage.apply(first, Claim::Unproven).await.unwrap();
+    let object = map(json!({"a": "1", "b": "1", "c": "1"}));
+    let first = stage.apply(object, Claim::Unproven).await.unwrap();
     // One key was changed by somebody to what it will be.
     stage.edit(&api, "conf", &json!({"data": {"b": "2"}})).await;
     let policy = ApplyPolicy {

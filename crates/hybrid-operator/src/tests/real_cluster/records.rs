@@ -297,8 +297,8 @@ fn chart() -> tempfile::TempDir {
 
 #[tokio::test]
 async fn a_record_that_helm_has_changed_is_not_taken_for_ours() {
-    let chart = chart();
-    let chart = chart.path().to_str().unwrap();
+    let directory = chart();
+    let chart = directory.path().to_str().unwrap();
     for (what, args) in [
         ("upgrade", &["upgrade", "rel", chart][..]),
         ("rollback", &["rollback", "rel", "1"]),
@@ -324,8 +324,8 @@ async fn a_record_that_helm_has_changed_is_not_taken_for_ours() {
             ..Hook::default()
         }];
         store.create(&first, &tags).await.unwrap();
-        let pending = release(&stage, 2, Status::PendingUpgrade);
-        let pending = store.create(&pending, &tags).await.unwrap();
+        let begun = release(&stage, 2, Status::PendingUpgrade);
+        let pending = store.create(&begun, &tags).await.unwrap();
         assert_eq!(pending.writer, Some(tags.writer.clone()), "{what}");
         let ours = store.update(&pending, &second, &tags).await.unwrap();
         assert_eq!(ours.writer, Some(tags.writer.clone()), "{what}");

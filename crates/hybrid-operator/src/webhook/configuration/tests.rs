@@ -21,8 +21,8 @@ fn configuration(address: &Address, trust: &Trust, namespaces: &[String]) -> Val
         trust,
         failure_policy: FailurePolicy::Fail,
     };
-    let hooks = hooks();
-    let hooks: Vec<_> = hooks.hooks.iter().collect();
+    let webhooks = hooks();
+    let hooks: Vec<_> = webhooks.hooks.iter().collect();
     setup.configuration(VALIDATING, &hooks)
 }
 

@@ -213,8 +213,8 @@ fn blocking() -> (
 async fn function_that_blocks_its_thread_holds_up_no_other() {
     let (endpoint, mut has_begun, go_on) = blocking();
     let router = router(vec![endpoint, length()], &metrics());
-    let blocked = Request::post("/block").body(Body::empty()).unwrap();
-    let blocked = tokio::spawn(router.clone().oneshot(blocked));
+    let to_block = Request::post("/block").body(Body::empty()).unwrap();
+    let blocked = tokio::spawn(router.clone().oneshot(to_block));
     has_begun.recv().await.unwrap();
     let other = router.oneshot(request(Body::from("abc"))).await.unwrap();
     assert_eq!(other.status(), StatusCode::OK);
@@ -227,8 +227,8 @@ async fn function_that_blocks_its_thread_holds_up_no_other() {
 async fn request_is_given_up_before_the_api_server_does() {
     let (endpoint, mut has_begun, go_on) = blocking();
     let router = router(vec![endpoint], &metrics());
-    let blocked = Request::post("/block").body(Body::empty()).unwrap();
-    let blocked = tokio::spawn(router.oneshot(blocked));
+    let to_block = Request::post("/block").body(Body::empty()).unwrap();
+    let blocked = tokio::spawn(router.oneshot(to_block));
     has_begun.recv().await.unwrap();
     tokio::time::advance(Duration::from_millis(9001)).await;
     let response = blocked.await.unwrap().unwrap();

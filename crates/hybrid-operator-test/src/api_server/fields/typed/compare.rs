@@ -153,8 +153,10 @@ impl Walk<'_> {
         new: Option<&serde_json::Map<String, Value>>,
     ) {
         let old_names = old.into_iter().flat_map(serde_json::Map::keys);
-        let new_names = new.into_iter().flat_map(serde_json::Map::keys);
-        let new_names = new_names.filter(|name| old.is_none_or(|old| !old.contains_key(*name)));
+        let new_names = new
+            .into_iter()
+            .flat_map(serde_json::Map::keys)
+            .filter(|name| old.is_none_or(|old| !old.contains_key(*name)));
         for name in old_names.chain(new_names) {
             self.path.push(PathElement::field(name));
             if let Some(type_) = map.field_type(name) {

@@ -437,8 +437,10 @@ impl Graph {
             Steps::Unknown => known[at] = Steps::OnTheWay,
         }
         let next = self.edges[at].iter().filter(|(_, pause)| !pause);
-        let steps = next.map(|(next, _)| 1 + self.steps_from(*next, known));
-        let steps = steps.max().unwrap_or(0);
+        let steps = next
+            .map(|(next, _)| 1 + self.steps_from(*next, known))
+            .max()
+            .unwrap_or(0);
         known[at] = Steps::Known(steps);
         steps
     }

@@ -142,8 +142,8 @@ impl Simulation {
                 let same = |record: &&SimRecord| record.spec == spec;
                 let known = self.resources[n].history.iter().rev().find(same);
                 let known = known.filter(|record| record.status != Status::Superseded);
-                let known = known.map(|record| record.render);
-                let render = known.unwrap_or_else(|| {
+                let rendered = known.map(|record| record.render);
+                let render = rendered.unwrap_or_else(|| {
                     self.renders += 1;
                     self.renders
                 });
@@ -311,8 +311,11 @@ impl Simulation {
         if latest.status == Status::Deployed {
             let content = Some((latest.spec, latest.render));
             assert_eq!(resource.objects, content, "{resource:?}");
-            let deployed = resource.history.iter();
-            let deployed = deployed.filter(|r| r.status == Status::Deployed).count();
+            let deployed = resource
+                .history
+                .iter()
+                .filter(|r| r.status == Status::Deployed)
+                .count();
             assert_eq!(deployed, 1, "{resource:?}");
         }
         let hottest = resource.writes.iter().enumerate().map(|(at, from)| {

@@ -68,7 +68,7 @@ impl Permitted {
                 "An object with `helm.sh/resource-policy: keep` outlives its release, and is not made again for a state that fails."
             }
             Self::LeftAndDeleted => {
-                "A condition that names an object that was left stays until the next revision, also if people delete the object, and does not come back with a state that has failed before."
+                "A condition that names an object that was left stays until the next revision, also if people delete the object. For a state that fails it is not there if people deleted the object before, or the state has failed before."
             }
             Self::MadeByCluster => {
                 "What the cluster makes for a namespace or a definition stays as long as it does."
@@ -133,17 +133,21 @@ impl Permitted {
                     })
             }
             Self::LeftAndDeleted => {
-                let message = found
-                    .as_ref()
-                    .and_then(|found| found.get("message")?.as_str());
+                let condition = found.as_ref().or(expected.as_ref());
+                let message = condition.and_then(|condition| condition.get("message")?.as_str());
                 let is_told = |title: &String| {
                     let is_gone = !case.live.objects.contains_key(title);
                     let words = format!("{title} is not deleted: ");
                     is_gone && message.is_some_and(|message| message.contains(&words))
                 };
-                let is_left = says_that_something_is_left(difference);
-                is_left && world.touched.iter().any(is_told)
-                    || found.is_none() && says_left(expected.as_ref(), path) && is_back(case, title)
+                let mut touched = world.touched.iter();
+                says_left(condition, path)
+                    && match found {
+                        Some(_) => touched.any(is_told),
+                        None => {
+                            is_back(case, title) || is_stalled(case, title) && touched.any(is_told)
+                        }
+                    }
             }
             Self::MadeByCluster => {
                 let mut live = case.live.objects.iter();

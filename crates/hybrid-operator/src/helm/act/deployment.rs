@@ -236,6 +236,7 @@ async fn failed(
     context.save(stored, Some(failures)).await?;
     memory.reported = Some(stored.release.revision);
     memory.repetition.forget();
+    memory.waiting = None;
     memory.obstacles = obstacle::of(context, error).await;
     let delay = retry_delay(failures.attempts);
     let failure = Failure {

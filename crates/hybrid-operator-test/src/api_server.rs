@@ -70,7 +70,7 @@ mod writing;
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -82,6 +82,7 @@ use http_body_util::{BodyExt, Full};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tower::{Service, ServiceBuilder};
 
@@ -177,29 +178,29 @@ impl ApiServer {
 
     /// Returns the requests that the server does not model, with what is missing.
     pub fn unmodelled(&self) -> Vec<String> {
-        self.lock().unmodelled().to_vec()
+        self.server.lock().unmodelled().to_vec()
     }
 
     /// Executes the next task of the controllers, due or not. Returns `false` if there is none.
     pub fn step(&self) -> bool {
-        let mut server = self.lock();
+        let mut server = self.server.lock();
         server.catch_up();
         server.step()
     }
 
     /// Forgets all changes: watches and lists from an earlier version get 410.
     pub fn compact(&self) {
-        self.lock().store.compact();
+        self.server.lock().store.compact();
     }
 
     /// Closes the connections of all watches.
     pub fn cut_watches(&self) {
-        self.lock().cut_watches();
+        self.server.lock().cut_watches();
     }
 
     /// Returns all objects, as they are stored.
     pub fn objects(&self) -> Vec<Value> {
-        let server = self.lock();
+        let server = self.server.lock();
         let resources = server.store.resources();
         let objects = resources
             .iter()
@@ -209,7 +210,7 @@ impl ApiServer {
 
     /// Returns the objects of a kind.
     pub(crate) fn objects_of(&self, kind: &str) -> Vec<Value> {
-        let server = self.lock();
+        let server = self.server.lock();
         let resources = server.store.resources();
         let objects = resources
             .iter()
@@ -228,7 +229,7 @@ impl ApiServer {
 
     /// Returns the version of the last change of an object that is neither a lease nor an event.
     pub(crate) fn last_change(&self) -> u64 {
-        let mut server = self.lock();
+        let mut server = self.server.lock();
         server.catch_up();
         server.last_change()
     }
@@ -242,15 +243,11 @@ impl ApiServer {
         name: &str,
     ) -> Option<String> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let server = self.lock();
+        let server = self.server.lock();
         let kind = server.kinds.named(group, kind)?;
         let version = kind.version(version)?;
         let namespace = if kind.namespaced { namespace } else { "" };
         Some(kind.path_in(version, namespace, name))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -285,7 +282,7 @@ impl Service<Request<Body>> for ApiService {
                 .map(http_body_util::Collected::to_bytes);
             let call = Call::new(&parts, body.unwrap_or_default());
             let (reply, warnings) = {
-                let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut server = server.lock();
                 server.handle(&call)
             };
             Ok(response(reply, warnings, &server))

@@ -6,13 +6,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use go_programs::{BuildError, CONTROL_PLANE};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::fault::Faults;
@@ -337,10 +338,7 @@ impl ControlPlane {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.storage.take());
-        self.process
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop();
+        self.process.lock().stop();
     }
 }
 
@@ -395,7 +393,7 @@ fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 drop(writeln!(io::stderr(), "{line}"));
-                let mut captured = captured.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut captured = captured.lock();
                 captured.push_str(&line);
                 captured.push('\n');
             }
@@ -418,10 +416,7 @@ fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
         // Standard error ends with the process, so it is complete now.
         drop(errors.map(thread::JoinHandle::join));
     }
-    let output = captured
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let output = captured.lock().clone();
     Err(NotReady { output, exited })
 }
 

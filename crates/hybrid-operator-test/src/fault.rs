@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tower::{BoxError, Layer, Service};
 
@@ -115,7 +116,7 @@ struct Plan {
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Faults")
-            .field("requests", &self.lock().requests.len())
+            .field("requests", &self.state.lock().requests.len())
             .finish_non_exhaustive()
     }
 }
@@ -153,19 +154,20 @@ impl Faults {
 
     /// Calls `select` for each of the coming requests and injects the fault that it returns.
     pub fn inject_with(&self, select: impl FnMut(&Recorded) -> Option<Fault> + Send + 'static) {
-        self.lock().select = Some(Box::new(select));
+        self.state.lock().select = Some(Box::new(select));
     }
 
     /// Removes all planned faults. The records stay.
     pub fn clear_faults(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.plan = None;
         state.select = None;
     }
 
     /// Returns whether the planned fault was injected.
     pub fn was_injected(&self) -> bool {
-        self.lock()
+        self.state
+            .lock()
             .plan
             .as_ref()
             .is_some_and(|plan| plan.seen >= plan.nth)
@@ -173,13 +175,13 @@ impl Faults {
 
     /// Returns the requests so far, oldest first, including those with faults.
     pub fn requests(&self) -> Vec<Recorded> {
-        self.lock().requests.clone()
+        self.state.lock().requests.clone()
     }
 
     /// Counts the requests so far by `verb resource`.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for request in &self.lock().requests {
+        for request in &self.state.lock().requests {
             *counts.entry(request.kind()).or_default() += 1;
         }
         counts
@@ -187,7 +189,7 @@ impl Faults {
 
     /// Clears the records. The plan stays.
     pub fn forget(&self) {
-        self.lock().requests.clear();
+        self.state.lock().requests.clear();
     }
 
     /// Returns the layer, for [`kube::client::ClientBuilder::with_layer`].
@@ -198,7 +200,7 @@ impl Faults {
     }
 
     fn plan(&self, nth: usize, fault: Fault, stops: bool, counts: Filter) {
-        self.lock().plan = Some(Plan {
+        self.state.lock().plan = Some(Plan {
             counts,
             seen: 0,
             nth,
@@ -210,7 +212,7 @@ impl Faults {
 
     /// Records a request and returns the fault to inject.
     fn next_fault(&self, mut request: Recorded) -> Option<Fault> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let planned = state
             .plan
             .as_mut()
@@ -224,10 +226,6 @@ impl Faults {
         request.fault = fault;
         state.requests.push(request);
         fault
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

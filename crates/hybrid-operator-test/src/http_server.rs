@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -170,7 +171,7 @@ impl HttpServer {
     /// Returns all requests so far.
     pub fn received(&self) -> Vec<Received> {
         let received = self.received.lock();
-        received.unwrap_or_else(PoisonError::into_inner).clone()
+        received.clone()
     }
 }
 
@@ -190,10 +191,7 @@ fn serve(
     let mut reader = BufReader::new(stream);
     let request = read(&mut reader)?;
     let reply = reply(&request);
-    received
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(request);
+    received.lock().push(request);
     let stream = reader.get_mut();
     match reply {
         Reply::Answer {

@@ -7,10 +7,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -277,10 +278,7 @@ impl RunningOperator {
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.child
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .id()
+        self.child.lock().id()
     }
 
     /// Returns the port that stands for `{probe_port}`.
@@ -326,7 +324,7 @@ impl RunningOperator {
 
     /// Returns its standard output and standard error since the first start.
     pub fn log(&self) -> String {
-        join(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
+        join(&self.log.lock())
     }
 
     /// Waits until the output of an exited process is read, but only briefly, because its child
@@ -339,7 +337,7 @@ impl RunningOperator {
     }
 
     fn log_tail(&self) -> String {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.log.lock();
         join(
             log.get(log.len().saturating_sub(TAIL_LINES)..)
                 .unwrap_or_default(),
@@ -348,12 +346,7 @@ impl RunningOperator {
 
     /// Returns its exit status, if it has exited.
     pub fn exit_status(&self) -> Option<ExitStatus> {
-        self.child
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .try_wait()
-            .ok()
-            .flatten()
+        self.child.lock().try_wait().ok().flatten()
     }
 
     /// Sends SIGTERM, as the kubelet does.
@@ -371,7 +364,7 @@ impl RunningOperator {
     ///
     /// [`ProcessError::Signal`].
     pub fn sigkill(&self) -> Result<(), ProcessError> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.child.lock();
         let killed = child.kill().and_then(|()| child.wait());
         killed.map(drop).map_err(|source| ProcessError::Signal {
             program: self.command_spec.program.clone(),
@@ -399,7 +392,7 @@ impl RunningOperator {
 
     /// Sends a signal. Does nothing if the process has exited.
     fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.child.lock();
         // The process id is not reused before the process is waited for.
         let running = matches!(child.try_wait(), Ok(None));
         let Some(pid) = i32::try_from(child.id())
@@ -499,9 +492,7 @@ fn capture_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
-            log.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(line);
+            log.lock().push(line);
         }
     });
 }

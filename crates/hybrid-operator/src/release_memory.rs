@@ -16,9 +16,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -200,16 +201,12 @@ impl Held {
 }
 
 impl Share {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Exchanges what is held for a share of this size.
     async fn exchange(&self, parts: &Parts, size: Size) -> Result<(), MemoryInUse> {
-        let former = self.held().permit.take();
+        let former = self.held.lock().permit.take();
         drop(former);
         let permit = parts.acquire(size).await;
-        let mut held = self.held();
+        let mut held = self.held.lock();
         held.size = permit.is_some().then_some(size);
         held.permit = permit;
         held.size.map(drop).ok_or(MemoryInUse)
@@ -223,7 +220,7 @@ impl Share {
                 result: usize::MAX,
             });
         };
-        let size = self.held().size;
+        let size = self.held.lock().size;
         if size.is_none() {
             self.exchange(parts, Size::Small).await?;
         }
@@ -240,7 +237,7 @@ impl Share {
         let Some(parts) = &self.parts else {
             return Ok(());
         };
-        if self.held().size == Some(Size::Large) {
+        if self.held.lock().size == Some(Size::Large) {
             let container = parts.container;
             return Err(MemoryError::TooLarge { container });
         }
@@ -250,13 +247,13 @@ impl Share {
 
     /// Counts the result of a render, of which only the largest counts.
     pub(crate) fn rendered(&self, bytes: usize) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         held.needed = held.needed.max(bytes.saturating_mul(PER_RENDERED_BYTE));
     }
 
     /// Returns what the results of the renders do not need.
     pub(crate) fn shrink(&self) {
-        self.held().shrink();
+        self.held.lock().shrink();
     }
 
     /// Counts the manifest and the hooks of a record that has been read, or a file of `crds/`, before they are parsed.
@@ -270,7 +267,7 @@ impl Share {
             return Ok(());
         };
         let (needed, permits) = {
-            let mut held = self.held();
+            let mut held = self.held.lock();
             let more = manifest.saturating_mul(PER_RECORDED_BYTE);
             held.needed = held.needed.saturating_add(more);
             (held.needed, held.permits())
@@ -287,7 +284,7 @@ impl Share {
     /// Returns whether the whole large share is held.
     fn has_all(&self) -> bool {
         let large = |parts: &Arc<Parts>| permits(bytes(parts.container, Size::Large));
-        let permits = self.held().permits();
+        let permits = self.held.lock().permits();
         self.parts
             .as_ref()
             .is_none_or(|parts| usize::try_from(large(parts)).is_ok_and(|large| permits >= large))

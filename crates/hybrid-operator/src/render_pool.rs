@@ -25,10 +25,11 @@
 //! * A program that exits waits for running jobs, unless their futures were dropped before.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::engine::Cancel;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::machine;
@@ -109,7 +110,7 @@ impl RenderPool {
             biased;
             ended = &mut task => ended,
             Ok(beside) = runs_long => {
-                *permit.lock().unwrap_or_else(PoisonError::into_inner) = beside;
+                *permit.lock() = beside;
                 task.await
             }
         };
@@ -145,7 +146,6 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use std::future::Future;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -154,6 +154,7 @@ mod tests {
     use helm_core::chart::{Chart, File};
     use helm_core::engine::{CompiledChart, ReleaseInfo, RenderError, RenderInput};
     use helm_core::values::Values;
+    use parking_lot::Mutex;
     use tokio::time::timeout;
 
     use super::*;
@@ -257,10 +258,10 @@ mod tests {
                             running.fetch_add(1, Ordering::SeqCst) + 1,
                             Ordering::SeqCst,
                         );
-                        order.lock().unwrap().push(index);
+                        order.lock().push(index);
                         // Jobs that start together wait for each other.
                         let begin = std::time::Instant::now();
-                        while order.lock().unwrap().len() < (index / THREADS + 1) * THREADS {
+                        while order.lock().len() < (index / THREADS + 1) * THREADS {
                             assert!(begin.elapsed() < DEADLINE, "jobs do not run concurrently");
                             std::thread::yield_now();
                         }
@@ -272,7 +273,7 @@ mod tests {
             futures::future::join_all(calls).await;
             assert_eq!(most.load(Ordering::SeqCst), THREADS);
             // Jobs that run together may start in either order.
-            let mut order = order.lock().unwrap().clone();
+            let mut order = order.lock().clone();
             order.chunks_mut(THREADS).for_each(<[usize]>::sort_unstable);
             assert_eq!(order, (0..12).collect::<Vec<_>>());
         });

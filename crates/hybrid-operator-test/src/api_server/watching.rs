@@ -1,7 +1,7 @@
 //! Watches: what they show, and the streams of their events.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 use host::watch;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
@@ -255,7 +256,7 @@ impl Watch {
                 }
                 watch.signal.mark_unchanged();
                 let next = {
-                    let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut server = server.lock();
                     watch.look(&mut server)
                 };
                 if watch.queue.is_empty() && !watch.over {

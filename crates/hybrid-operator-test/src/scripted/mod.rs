@@ -35,11 +35,12 @@ mod when;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tower::{BoxError, ServiceBuilder, service_fn};
 
 pub use answer::Answer;
@@ -89,7 +90,7 @@ impl ScriptedApi {
 
     /// Adds a rule after the existing ones.
     pub fn on(&self, when: When, answer: Answer) -> &Self {
-        self.lock().list.push(Rule {
+        self.rules.lock().list.push(Rule {
             when,
             answer,
             used: 0,
@@ -102,7 +103,7 @@ impl ScriptedApi {
     pub fn client(&self, namespace: &str) -> Client {
         let rules = Arc::clone(&self.rules);
         let answer = service_fn(move |request: Request<Body>| {
-            let handled = lock(&rules).answer(&Recorded::of(&request));
+            let handled = rules.lock().answer(&Recorded::of(&request));
             std::future::ready(handled)
         });
         Client::new(
@@ -130,16 +131,8 @@ impl ScriptedApi {
 
     /// Returns the requests that matched no rule.
     pub fn unexpected(&self) -> Vec<Recorded> {
-        self.lock().unexpected.clone()
+        self.rules.lock().unexpected.clone()
     }
-
-    fn lock(&self) -> MutexGuard<'_, Rules> {
-        lock(&self.rules)
-    }
-}
-
-fn lock(rules: &Mutex<Rules>) -> MutexGuard<'_, Rules> {
-    rules.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Rules {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{Answer, ScriptedApi, When, discovery};
@@ -81,7 +82,7 @@ impl Default for Script {
         let answering = Arc::clone(&state);
         api.on(
             When::any(),
-            Answer::with(move |request| lock(&answering).answer(request)),
+            Answer::with(move |request| answering.lock().answer(request)),
         );
         Self { api, state }
     }
@@ -115,7 +116,7 @@ impl Script {
     }
 
     fn push(&self, request: &str, answer: Answer) {
-        lock(&self.state).expected.push_back(Expected {
+        self.state.lock().expected.push_back(Expected {
             request: request.to_owned(),
             answer,
         });
@@ -125,7 +126,7 @@ impl Script {
     /// the order in which they were added.
     #[must_use]
     pub fn in_any_order(self) -> Self {
-        lock(&self.state).unordered = true;
+        self.state.lock().unordered = true;
         self
     }
 
@@ -133,7 +134,7 @@ impl Script {
     /// `Namespace`, `Secret` and `Service`, `apps/v1 Deployment`, `batch/v1 Job`, `ClusterRole`,
     /// `CustomResourceDefinition`, and `example.com/v1 Thing` as a custom resource.
     pub fn serve_discovery(&self) {
-        lock(&self.state).discovery = true;
+        self.state.lock().discovery = true;
     }
 
     /// Returns a client of this server with the default namespace `default`. Like every client, it
@@ -155,7 +156,7 @@ impl Script {
     /// If another request than the expected one was sent, or an expected one was not.
     #[track_caller]
     pub fn finish(&self) -> Vec<Recorded> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         assert!(
             state.unexpected.is_empty(),
             "unexpected requests: {:#?}",
@@ -209,10 +210,6 @@ pub fn failure(code: u16, reason: &str, message: &str, details: &Value) -> Value
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
         "code": code, "reason": reason, "message": message, "details": details,
     })
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use host::watch;
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
@@ -115,24 +116,24 @@ impl Network {
 
     /// Plans a fault.
     pub(super) fn plan(&self, of: Requests, after: u32, fault: Fault) {
-        self.lock().planned.push(Planned { of, after, fault });
+        self.state.lock().planned.push(Planned { of, after, fault });
     }
 
     /// Returns whether a planned fault has not happened yet.
     pub(super) fn plans_faults(&self) -> bool {
-        !self.lock().planned.is_empty()
+        !self.state.lock().planned.is_empty()
     }
 
     /// Lets nothing through for some time.
     pub(super) fn partition(&self, time: Duration) {
         let until = Instant::now() + time;
-        self.lock().partitions.insert(None, until);
+        self.state.lock().partitions.insert(None, until);
     }
 
     /// Forbids for some time to list and watch objects of the resource in a path.
     pub(super) fn forbid(&self, path: &str, time: Duration) {
         let until = Instant::now() + time;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.has_forbidden = true;
         state.unreadable.insert(resource_of(path), until);
     }
@@ -140,24 +141,24 @@ impl Network {
     /// Forbids for some time that accounts write objects of the resource in a path.
     pub(super) fn deny(&self, path: &str, time: Duration) {
         let until = Instant::now() + time;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.has_denied = true;
         state.denied.insert(resource_of(path), until);
     }
 
     /// Returns whether there were objects that might not be listed.
     pub(super) fn has_forbidden(&self) -> bool {
-        self.lock().has_forbidden
+        self.state.lock().has_forbidden
     }
 
     /// Returns whether there were objects that accounts might not write.
     pub(super) fn has_denied(&self) -> bool {
-        self.lock().has_denied
+        self.state.lock().has_denied
     }
 
     /// Ends all faults.
     pub(super) fn heal(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.planned.clear();
         state.partitions.clear();
         state.unreadable.clear();
@@ -171,23 +172,23 @@ impl Network {
 
     /// Returns the number of requests so far, without watches and those of leases and events.
     pub(super) fn calls(&self) -> u64 {
-        self.lock().calls
+        self.state.lock().calls
     }
 
     /// Returns the Jobs of hooks that a program has created twice with the same metadata.
     pub(super) fn repeated_hooks(&self) -> Vec<Named> {
-        self.lock().repeated_hooks.clone()
+        self.state.lock().repeated_hooks.clone()
     }
 
     /// Returns the requests that a program must not send, each with the reason.
     pub(super) fn forbidden(&self) -> Vec<String> {
-        self.lock().forbidden.clone()
+        self.state.lock().forbidden.clone()
     }
 
     /// Returns whether a program deleted what holds an object soon after the object was created: no request deletes
     /// a namespace only if it is empty.
     pub(super) fn has_raced(&self, named: &Named, created: Instant) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut emptied = state.emptied.iter();
         emptied.any(|(container, at)| {
             holds(container, named) && (created..created + RACE).contains(at)
@@ -206,7 +207,7 @@ impl Network {
             name: request.name.clone().unwrap_or_default(),
             ..Named::default()
         };
-        self.lock().emptied.push((named, Instant::now()));
+        self.state.lock().emptied.push((named, Instant::now()));
     }
 
     /// Remembers the Job of a hook that a request has created.
@@ -215,7 +216,7 @@ impl Network {
         let is_hook = metadata
             .get("annotations")
             .is_some_and(|all| all.get("helm.sh/hook").is_some());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if is_hook && !state.hooks.insert(metadata.to_string()) {
             state.repeated_hooks.push(Named::of(job));
         }
@@ -224,7 +225,7 @@ impl Network {
     /// Adds a line to the log.
     pub(super) fn note(&self, text: &str) {
         let at = self.started.elapsed();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.log.len() == LOGGED {
             state.log.pop_front();
         }
@@ -235,23 +236,23 @@ impl Network {
 
     /// Returns the end of the log.
     pub(super) fn log(&self) -> Vec<String> {
-        self.lock().log.iter().cloned().collect()
+        self.state.lock().log.iter().cloned().collect()
     }
 
     /// Keeps all requests from now on.
     pub(super) fn keep_trace(&self) {
-        self.lock().trace = Some(Vec::new());
+        self.state.lock().trace = Some(Vec::new());
     }
 
     /// Returns the requests that were kept, with the codes of their answers.
     pub(super) fn take_trace(&self) -> Vec<String> {
-        self.lock().trace.take().unwrap_or_default()
+        self.state.lock().trace.take().unwrap_or_default()
     }
 
     /// Adds a line to the trace.
     fn trace(&self, line: impl FnOnce() -> String) {
         let at = self.started.elapsed();
-        if let Some(trace) = &mut self.lock().trace {
+        if let Some(trace) = &mut self.state.lock().trace {
             trace.push(format!("{} {}", at.as_nanos(), line()));
         }
     }
@@ -284,7 +285,7 @@ impl Network {
 
     fn fault(&self, request: &Recorded) -> Option<Fault> {
         let is_lease = matches!(request.resource.as_str(), "leases" | "events");
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if request.verb != "watch" && !is_lease {
             state.calls += 1;
         }
@@ -332,7 +333,7 @@ impl Network {
 
     /// Draws how long a request or an answer is under way.
     fn latency(&self, process: &Arc<str>) -> Duration {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let drawn = state.random.f64();
         let keys = [None, Some(Arc::clone(process))];
         let partitions = keys.map(|key| state.partitions.get(&key).copied());
@@ -340,10 +341,6 @@ impl Network {
         let until = partitions.into_iter().flatten().max();
         let held = until.map(|until| until.saturating_duration_since(Instant::now()));
         LATENCY.mul_f64(drawn) + held.unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -371,7 +368,7 @@ impl Transport {
     /// Lets nothing through for some time, as if the process was paused.
     pub(super) fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
-        let mut state = self.network.lock();
+        let mut state = self.network.state.lock();
         state.partitions.insert(Some(Arc::clone(&self.name)), until);
     }
 
@@ -400,7 +397,7 @@ impl Service<Request<Body>> for Transport {
                 let leader = self.is_elected.then_some(&*self.name);
                 let broken = invariants::broken_by(&self.server, leader, &sent);
                 self.network.deleting(&sent);
-                self.network.lock().forbidden.extend(broken);
+                self.network.state.lock().forbidden.extend(broken);
             }
         }
         let exchange = async move {

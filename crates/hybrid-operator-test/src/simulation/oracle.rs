@@ -1,9 +1,10 @@
 //! The state that a cluster must have at rest: that after a fresh install of its last custom resources.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::history::{Action, After, Named, Propagation, Step};
@@ -69,12 +70,7 @@ impl Oracle {
     /// Returns what an install of these states leaves beside what there is without it.
     pub(super) fn fresh(&self, chain: &Chain) -> anyhow::Result<Arc<Fresh>> {
         let key = serde_json::to_string(chain)?;
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-            .cloned();
+        let known = self.known.lock().get(&key).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -89,7 +85,7 @@ impl Oracle {
             fresh.names.retain(|name| !without.names.contains(name));
         }
         let fresh = Arc::new(fresh);
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.known.lock();
         all.insert(key, Arc::clone(&fresh));
         Ok(fresh)
     }
@@ -309,7 +305,7 @@ impl Oracle {
 
     /// Returns where the result of another install differs.
     fn random(&self, fresh: &Fresh, chain: &Chain) -> anyhow::Result<Places> {
-        let mut random = fresh.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = fresh.random.lock();
         if let Some(known) = &*random {
             return Ok(known.clone());
         }

@@ -6,8 +6,8 @@
 //! lazily.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tower::Service;
 
 use super::connector::{Connector, Http};
@@ -104,10 +105,7 @@ impl Connections {
 impl Watches {
     /// Takes a slot on the first connection with a free one.
     fn take_slot(&self) -> (Http, WatchSlot) {
-        let mut connections = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.connections.lock();
         for connection in connections.iter() {
             // Slots are only taken under the lock.
             if connection.used.load(Ordering::SeqCst) < WATCHES_PER_CONNECTION {
@@ -270,7 +268,7 @@ mod tests {
     ) -> Response<BoxBody<Bytes, Infallible>> {
         if request.uri().path().contains("/pods/") {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            let mut writes = writes.lock().unwrap();
+            let mut writes = writes.lock();
             writes.push(query);
             let mut response = Response::new(BodyExt::boxed(Full::default()));
             if writes.len() == 1 {
@@ -350,7 +348,7 @@ mod tests {
         let response = client.send(request).await.unwrap();
         assert_eq!(response.status(), http::StatusCode::OK);
         let elapsed = now.elapsed();
-        let writes = server.writes.lock().unwrap().clone();
+        let writes = server.writes.lock().clone();
         let left = |query: &String| -> u64 {
             let timeout = query.strip_prefix("timeout=").unwrap();
             timeout.strip_suffix('s').unwrap().parse().unwrap()

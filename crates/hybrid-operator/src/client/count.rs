@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
+use parking_lot::Mutex;
 use tower::{Layer, Service};
 
 use super::is_watch;
@@ -83,19 +84,11 @@ pub(crate) struct Counts(Arc<Mutex<BTreeMap<RequestKind, u64>>>);
 impl Counts {
     /// Returns the current counts.
     pub(crate) fn snapshot(&self) -> BTreeMap<RequestKind, u64> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 
     fn add(&self, kind: RequestKind) {
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(kind)
-            .or_default() += 1;
+        *self.0.lock().entry(kind).or_default() += 1;
     }
 }
 

@@ -10,13 +10,14 @@
 //! request that a connection takes later than that ([`SendBy`]) is not sent.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Uri};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, Layer, Service};
 
@@ -71,12 +72,12 @@ impl LeaderGate {
     }
 
     fn set(&self, state: GateState) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.0.lock() = state;
     }
 
     /// Returns when a write that starts at `now` must end, if there is a limit.
     fn admit(&self, now: Instant) -> Result<Option<Instant>, GateClosed> {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *self.0.lock() {
             GateState::Always => Ok(None),
             GateState::Until { deadline, expiry } if now < deadline => Ok(Some(expiry)),
             GateState::Until { .. } | GateState::Closed => Err(GateClosed),

@@ -1,8 +1,9 @@
 //! Time limits of attempts, which name the request that was sent last.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Target;
 
@@ -42,7 +43,7 @@ pub(crate) async fn within<T>(
         let result = tokio::time::timeout(limit, future).await;
         result.map_err(|_| CutOff {
             limit,
-            last: LAST.with(|last| last.lock().unwrap_or_else(PoisonError::into_inner).take()),
+            last: LAST.with(|last| last.lock().take()),
         })
     };
     LAST.scope(Mutex::default(), attempt).await
@@ -51,7 +52,7 @@ pub(crate) async fn within<T>(
 /// Notes a request of the attempt that runs, if one does.
 pub(super) fn note(target: &Target) {
     let note = |last: &Mutex<Option<Target>>| {
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
+        *last.lock() = Some(target.clone());
     };
     // Outside of an attempt there is nobody to tell.
     let _ = LAST.try_with(note);

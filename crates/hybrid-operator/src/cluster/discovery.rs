@@ -8,7 +8,7 @@
 mod responses;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::Capabilities;
@@ -16,6 +16,7 @@ use helm_core::capabilities::{ApiVersions, HelmVersion, KubeVersion};
 use host::watch;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -658,7 +659,7 @@ impl Discovery {
     }
 
     fn read<T>(&self, f: impl FnOnce(&DiscoveryCache) -> T) -> T {
-        f(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        f(&self.known.read())
     }
 
     /// Updates the cache, and notifies subscribers if the served kinds have changed.
@@ -674,7 +675,7 @@ impl Discovery {
     }
 
     fn write<T>(&self, f: impl FnOnce(&mut DiscoveryCache) -> T) -> T {
-        f(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.known.write())
     }
 }
 

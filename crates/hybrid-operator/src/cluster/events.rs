@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
 use serde_json::json;
 use tracing::{debug, info, warn};
 
@@ -45,11 +46,7 @@ struct State {
     counted: Mutex<VecDeque<Counted>>,
 }
 
-impl State {
-    fn counted(&self) -> MutexGuard<'_, VecDeque<Counted>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl State {}
 
 /// A core event that was sent.
 #[derive(Clone)]
@@ -106,7 +103,7 @@ impl EventSender {
         let is_recent =
             |known: &Counted| now.duration_since(known.last).unsigned_abs() < COUNTED_FOR;
         let known = {
-            let mut counted = self.state.counted();
+            let mut counted = self.state.counted.lock();
             counted.retain(is_recent);
             counted.iter().find(|known| known.hash == hash).cloned()
         };
@@ -137,7 +134,7 @@ impl EventSender {
     }
 
     fn count(&self, counted: Counted) {
-        let mut all = self.state.counted();
+        let mut all = self.state.counted.lock();
         all.retain(|known| known.hash != counted.hash);
         if all.len() == MAX_COUNTED {
             all.pop_front();

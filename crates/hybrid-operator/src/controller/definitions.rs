@@ -137,8 +137,8 @@ async fn refresh_on_changes(cluster: &Cluster, mut summary: watch::Receiver<Watc
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
 
     use bytes::Bytes;
     use futures::{StreamExt, stream};
@@ -147,6 +147,7 @@ mod tests {
     use http_body_util::StreamBody;
     use kube::Client;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
     use tokio::time::{Instant, timeout};
@@ -175,7 +176,7 @@ mod tests {
             let mut status = 200;
             let (first, rest) = match path {
                 "/api" => (discovery(&[]), None),
-                "/apis" => (discovery(&self.kinds.lock().unwrap()), None),
+                "/apis" => (discovery(&self.kinds.lock()), None),
                 _ if self.events.is_none() => {
                     status = 403;
                     let unavailable = json!({"kind": "Status", "apiVersion": "v1", "code": 403,
@@ -250,7 +251,7 @@ mod tests {
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
             "metadata": {"name": "widgets.example.com", "resourceVersion": "2"}}})));
         tokio::time::sleep(Duration::from_secs(3)).await;
-        server.kinds.lock().unwrap().push("Widget");
+        server.kinds.lock().push("Widget");
         let noticed = timeout(Duration::from_hours(1), changes.changed()).await;
         noticed.expect("the change is noticed").unwrap();
         following.abort();

@@ -2,10 +2,10 @@
 //! if the object is deleted before anybody asks for the outcome.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::cluster::ownership::RUN_LABEL;
@@ -39,7 +39,7 @@ impl HookOutcomes {
         if outcome == HookOutcome::Running {
             return;
         }
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.iter().any(|(of, _)| of == uid) {
             return;
         }
@@ -51,7 +51,7 @@ impl HookOutcomes {
 
     /// Returns the outcome of the object with this uid, if the watch saw it.
     pub(super) fn get(&self, uid: &str) -> Option<HookOutcome> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         let found = known.iter().find(|(of, _)| of == uid);
         found.map(|(_, outcome)| outcome.clone())
     }
@@ -145,6 +145,6 @@ mod tests {
         }
         assert_eq!(outcomes.get("0"), None);
         assert!(outcomes.get("1").is_some() && outcomes.get(&MAX_OUTCOMES.to_string()).is_some());
-        assert_eq!(outcomes.0.lock().unwrap().len(), MAX_OUTCOMES);
+        assert_eq!(outcomes.0.lock().len(), MAX_OUTCOMES);
     }
 }

@@ -4,7 +4,9 @@
 //! when the namespace is selected.
 
 use host::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Key, ObjectCache};
 
@@ -30,7 +32,7 @@ impl NamespaceFilter {
         let selected: Arc<Mutex<Selected>> = Arc::default();
         let updated = Arc::clone(&selected);
         cache.subscribe(Box::new(move |key, _, after| {
-            let mut selected = lock(&updated);
+            let mut selected = updated.lock();
             if after.is_none() {
                 selected.names.remove(&*key.name);
             } else if selected.names.insert(key.name.to_string()) {
@@ -45,7 +47,7 @@ impl NamespaceFilter {
     /// Returns whether the objects of a namespace are reconciled. Cluster-scoped objects always are.
     pub(crate) fn accepts(&self, key: &Key) -> bool {
         match (&self.0, &key.namespace) {
-            (Some(selected), Some(namespace)) => lock(selected).names.contains(&**namespace),
+            (Some(selected), Some(namespace)) => selected.lock().names.contains(&**namespace),
             _ => true,
         }
     }
@@ -53,13 +55,9 @@ impl NamespaceFilter {
     /// Calls `listener` for each namespace that is selected from now on. It must not call the filter.
     pub(super) fn on_selected(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Some(selected) = &self.0 {
-            lock(selected).listeners.push(Box::new(listener));
+            selected.lock().listeners.push(Box::new(listener));
         }
     }
-}
-
-fn lock(selected: &Mutex<Selected>) -> MutexGuard<'_, Selected> {
-    selected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@
 use host::{HashMap, HashSet};
 use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::TryStreamExt;
@@ -28,6 +28,7 @@ use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta, PartialObjectMetaExt};
 use kube::runtime::watcher;
 use kube::{Client, Resource};
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -150,7 +151,7 @@ impl ObjectCaches {
         R: Send + 'static,
     {
         let key = (TypeId::of::<O>(), selector.map(ToOwned::to_owned));
-        let mut all = lock(&self.0.open);
+        let mut all = self.0.open.lock();
         let present = all.get(&key);
         if let Some(cache) = present.and_then(|cache| cache.downcast_ref::<ObjectCache<O>>()) {
             return cache.clone();
@@ -339,7 +340,7 @@ impl<O> ObjectCache<O> {
 
     /// Returns what is cached under a key.
     pub(crate) fn entry(&self, key: &Key) -> Option<Cached<O>> {
-        self.read().known.get(key).cloned()
+        self.0.objects.read().known.get(key).cloned()
     }
 
     /// Returns an object.
@@ -349,7 +350,7 @@ impl<O> ObjectCache<O> {
 
     /// Returns the objects of a namespace, or all of them, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Arc<O>> {
-        let objects = self.read();
+        let objects = self.0.objects.read();
         let in_namespace = |key: &Key| namespace.is_none() || key.namespace.as_deref() == namespace;
         let mut found: Vec<(&Key, &Arc<O>)> = objects
             .known
@@ -366,13 +367,13 @@ impl<O> ObjectCache<O> {
 
     /// Returns the keys of all objects, also of those that cannot be decoded.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        self.read().known.keys().cloned().collect()
+        self.0.objects.read().known.keys().cloned().collect()
     }
 
     /// Returns the objects under a value of an index, in the order of their keys; `None` when there
     /// is no such index.
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<O>>> {
-        let objects = self.read();
+        let objects = self.0.objects.read();
         let keys = objects.indices.get(index)?.keys.get(value);
         let found = keys
             .into_iter()
@@ -383,7 +384,7 @@ impl<O> ObjectCache<O> {
 
     /// Adds an index, also of what is cached already. One of the same name stays as it is.
     pub(crate) fn add_index(&self, name: &'static str, values_of: IndexFn<O>) {
-        let mut objects = self.write();
+        let mut objects = self.0.objects.write();
         if objects.indices.contains_key(name) {
             return;
         }
@@ -401,9 +402,9 @@ impl<O> ObjectCache<O> {
 
     /// Calls `subscriber` for every object that is cached and for every change from now on.
     pub(crate) fn subscribe(&self, subscriber: Subscriber<O>) {
-        let mut subscribers = lock(&self.0.subscribers);
+        let mut subscribers = self.0.subscribers.lock();
         let known: Vec<(Key, Cached<O>)> = {
-            let objects = self.read();
+            let objects = self.0.objects.read();
             let entries = objects.known.iter();
             entries
                 .map(|(key, cached)| (key.clone(), cached.clone()))
@@ -464,12 +465,12 @@ impl<O> ObjectCache<O> {
     }
 
     pub(super) fn store(&self, key: &Key, value: &Cached<O>) {
-        let before = self.write().insert(key.clone(), value.clone());
+        let before = self.0.objects.write().insert(key.clone(), value.clone());
         self.changed(key, before.as_ref(), Some(value));
     }
 
     pub(super) fn remove(&self, key: &Key) {
-        let before = self.write().remove(key);
+        let before = self.0.objects.write().remove(key);
         if before.is_some() {
             self.changed(key, before.as_ref(), None);
         }
@@ -477,23 +478,9 @@ impl<O> ObjectCache<O> {
 
     fn changed(&self, key: &Key, before: Option<&Cached<O>>, after: Option<&Cached<O>>) {
         self.0.progress.send_modify(|(_, changes)| *changes += 1);
-        for subscriber in lock(&self.0.subscribers).iter() {
+        for subscriber in self.0.subscribers.lock().iter() {
             subscriber(key, before, after);
         }
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Objects<O>> {
-        self.0
-            .objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Objects<O>> {
-        self.0
-            .objects
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -561,17 +548,14 @@ where
     fn state(&mut self, _: &WatchState) {}
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use kube::api::DynamicObject;
     use kube::runtime::watcher::Event;
+    use parking_lot::Mutex;
     use serde_json::json;
 
     use super::{Cached, Follower, Key, ObjectCache, ScopeReader, decode};
@@ -618,7 +602,7 @@ mod tests {
         let log = Arc::clone(&told);
         cache.subscribe(Box::new(move |key, before, after| {
             let change = (key.to_string(), before.is_some(), after.is_some());
-            log.lock().unwrap().push(change);
+            log.lock().push(change);
         }));
         let key = Key::new(Some("a"), "two");
         cache.store(&key, &Cached::Object(Arc::new(map("two", "x"))));
@@ -630,7 +614,7 @@ mod tests {
             ("a/two", true, false),
         ];
         let expected = expected.map(|(key, before, after)| (key.to_owned(), before, after));
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*told.lock(), expected);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 
 use host::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
 use tracing::debug;
 
@@ -146,7 +147,7 @@ struct SharedWatch {
 
 impl Drop for SharedWatch {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.task).take() {
+        if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
@@ -185,7 +186,7 @@ impl WatchGuard {
         if self.0.read_state() == WatchState::Synced {
             return;
         }
-        let mut waiting = lock(&self.0.waiting);
+        let mut waiting = self.0.waiting.lock();
         // The state may have changed since; it is set before those that wait are taken.
         if self.0.read_state() != WatchState::Synced {
             waiting.insert(owner.clone());
@@ -212,7 +213,7 @@ impl WatchGuard {
             return Some(seen);
         }
         let name = (namespace.map(Into::into), name.into());
-        lock(&self.0.outdated).insert(ObjectName::clone(&name));
+        self.0.outdated.lock().insert(ObjectName::clone(&name));
         // The event may have come since; it is recorded before its object is looked for among these.
         self.0.get(&name)
     }
@@ -234,11 +235,7 @@ impl WatchGuard {
         owner: &CrIdentity,
     ) -> Vec<(Option<Arc<str>>, Arc<str>, DependentState)> {
         self.0.read_state();
-        let objects = self
-            .0
-            .objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let objects = self.0.objects.read();
         objects
             .iter()
             .filter(|(_, seen)| seen.owner.as_ref() == Some(owner))
@@ -293,16 +290,12 @@ impl Registry {
 
     /// Notifies `route` of every change from now on.
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
-        self.0
-            .routes
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(route);
+        self.0.routes.write().push(route);
     }
 
     /// Opens a watch, or returns the open one.
     pub(crate) fn acquire(&self, key: WatchKey) -> WatchGuard {
-        let mut watches = lock(&self.0.watches);
+        let mut watches = self.0.watches.lock();
         if let Some(present) = watches.get(&key) {
             present.idle.store(false, Ordering::SeqCst);
             return WatchGuard(Arc::clone(present));
@@ -312,7 +305,7 @@ impl Registry {
             key.namespace.as_deref(),
         )));
         let task = tokio::spawn(self.0.follow(&key, &watch));
-        *lock(&watch.task) = Some(task.abort_handle());
+        *watch.task.lock() = Some(task.abort_handle());
         watches.insert(key, Arc::clone(&watch));
         if !self.0.closing_idle.swap(true, Ordering::SeqCst) {
             tokio::spawn(close_idle(Arc::downgrade(&self.0), self.0.linger));
@@ -328,7 +321,7 @@ async fn close_idle(inner: Weak<RegistryInner>, linger: Duration) {
         let Some(inner) = inner.upgrade() else {
             return;
         };
-        lock(&inner.watches).retain(|key, watch| {
+        inner.watches.lock().retain(|key, watch| {
             // The map holds one reference and each guard another. Guards are only created under the
             // lock.
             let held = Arc::strong_count(watch) > 1;
@@ -369,12 +362,7 @@ impl RegistryInner {
     }
 
     fn changed(&self, owners: &Owners, change: Change) {
-        for route in self
-            .routes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-        {
+        for route in self.routes.read().iter() {
             route.changed(owners, change);
         }
     }
@@ -414,11 +402,10 @@ impl Follower for DependentFollower {
             return;
         };
         let before = watch.state.send_replace(state.clone());
-        let mut owners = std::mem::take(&mut *lock(&watch.waiting));
+        let mut owners = std::mem::take(&mut *watch.waiting.lock());
         // Whoever relied on the watch is told that it fails.
         if before == WatchState::Synced && *state != WatchState::Synced {
             let objects = watch.objects.read();
-            let objects = objects.unwrap_or_else(PoisonError::into_inner);
             owners.extend(objects.values().filter_map(|seen| seen.owner.clone()));
         }
         for owner in owners {
@@ -526,7 +513,7 @@ impl SharedWatch {
                 let (name, seen) = reduce(&metadata, readiness);
                 let owners = Owners::of(&metadata);
                 let is_same = self.get(&name).is_some_and(|known| known.same(&seen));
-                if !is_same || lock(&self.outdated).contains(&name) {
+                if !is_same || self.outdated.lock().contains(&name) {
                     listing.changed.insert(owners.clone());
                 }
                 listing.owners.insert(owners);
@@ -535,8 +522,8 @@ impl SharedWatch {
             watcher::Event::InitDone => self.listed(std::mem::take(listing), all, inner),
             watcher::Event::Apply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
-                let before = self.write().insert(name.clone(), seen.clone());
-                let is_awaited = lock(&self.outdated).remove(&name);
+                let before = self.objects.write().insert(name.clone(), seen.clone());
+                let is_awaited = self.outdated.lock().remove(&name);
                 let change = match before.filter(|_| !is_awaited) {
                     Some(known) if known.same(&seen) => return,
                     Some(known) if known.readiness == seen.readiness => Change::Object,
@@ -546,8 +533,8 @@ impl SharedWatch {
             }
             watcher::Event::Delete((metadata, readiness)) => {
                 let (name, _) = reduce(&metadata, readiness);
-                self.write().remove(&name);
-                lock(&self.outdated).remove(&name);
+                self.objects.write().remove(&name);
+                self.outdated.lock().remove(&name);
                 inner.changed(&Owners::of(&metadata), Change::Object);
             }
         }
@@ -557,8 +544,8 @@ impl SharedWatch {
     fn listed(&self, listing: PendingList, all: &mut bool, inner: &RegistryInner) {
         self.lists.fetch_add(1, Ordering::SeqCst);
         let first = *self.state.borrow() == WatchState::Starting;
-        let before = std::mem::replace(&mut *self.write(), listing.objects);
-        lock(&self.outdated).clear();
+        let before = std::mem::replace(&mut *self.objects.write(), listing.objects);
+        self.outdated.lock().clear();
         let gone: HashSet<Owners> = before
             .into_iter()
             .filter(|(name, _)| self.get(name).is_none())
@@ -582,20 +569,8 @@ impl SharedWatch {
     }
 
     fn get(&self, name: &ObjectName) -> Option<DependentState> {
-        self.objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
+        self.objects.read().get(name).cloned()
     }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<ObjectName, DependentState>> {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, DependentState) {

@@ -1,9 +1,10 @@
 //! Wakes custom resources when the cluster starts or stops serving a kind that they depend on.
 
 use host::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Key, Priority, QueueHandle};
@@ -74,7 +75,7 @@ impl ServedKinds {
     /// Wakes a custom resource from now on when this kind is added, removed or served differently.
     /// Must be called before the kind is resolved.
     pub(crate) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
-        let mut dependencies = self.lock();
+        let mut dependencies = self.dependencies.lock();
         let served = self.cluster.discovery().cached(gvk);
         let keys = dependencies.kinds.entry(gvk.clone()).or_default();
         keys.insert(key.clone(), served);
@@ -84,14 +85,14 @@ impl ServedKinds {
     /// Wakes a custom resource from now on when the served kinds change. Must be called before the
     /// capabilities are read.
     pub(crate) fn add_capabilities(&self, key: &Key) {
-        let mut dependencies = self.lock();
+        let mut dependencies = self.dependencies.lock();
         dependencies.capabilities.insert(key.clone());
         self.follow(&mut dependencies);
     }
 
     /// Removes a custom resource.
     pub(crate) fn forget(&self, key: &Key) {
-        self.lock().forget(key);
+        self.dependencies.lock().forget(key);
     }
 
     /// Starts the task that waits for changes, unless it is running.
@@ -107,7 +108,9 @@ impl ServedKinds {
                 let Some(dependencies) = dependencies.upgrade() else {
                     return;
                 };
-                let woken = lock(&dependencies).changed(|gvk| cluster.discovery().cached(gvk));
+                let woken = dependencies
+                    .lock()
+                    .changed(|gvk| cluster.discovery().cached(gvk));
                 for key in woken {
                     queue.add(key, Priority::Event);
                 }
@@ -116,14 +119,6 @@ impl ServedKinds {
         let stop = self.stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(follow).await });
     }
-
-    fn lock(&self) -> MutexGuard<'_, Dependencies> {
-        lock(&self.dependencies)
-    }
-}
-
-fn lock(dependencies: &Mutex<Dependencies>) -> MutexGuard<'_, Dependencies> {
-    dependencies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use host::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use host::watch;
@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
@@ -113,14 +114,14 @@ impl Source {
 
     /// Returns the custom resource with this key.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
-        let objects = self.0.read();
+        let objects = self.0.objects.read();
         let entry = objects.known.get(key)?;
         Some(Arc::clone(&entry.object))
     }
 
     /// Returns the key of the custom resource with this identity, in constant time.
     pub(crate) fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
-        self.0.read().identities.get(identity).cloned()
+        self.0.objects.read().identities.get(identity).cloned()
     }
 
     /// Stores an object that a request returned, so that the next reconcile sees it at once. An
@@ -128,7 +129,7 @@ impl Source {
     /// the reconcile in progress has not seen, the watch still triggers the controller.
     pub(crate) fn put(&self, object: DynamicObject) {
         let key = key_of(&object);
-        let mut objects = self.0.write();
+        let mut objects = self.0.objects.write();
         if let Some(entry) = objects.known.get_mut(&key)
             && entry.object.uid() == object.uid()
             && !is_older(&object, &entry.object)
@@ -139,7 +140,7 @@ impl Source {
 
     /// Returns the keys of all custom resources.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        self.0.read().known.keys().cloned().collect()
+        self.0.objects.read().known.keys().cloned().collect()
     }
 
     /// Waits until all custom resources have been listed.
@@ -157,14 +158,6 @@ impl Source {
 }
 
 impl SourceInner {
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Objects> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Objects> {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns when each custom resource was created, in seconds since 1970.
     fn created(&self) -> Vec<(ResourceLabels, i64)> {
         let ApiResource {
@@ -173,7 +166,7 @@ impl SourceInner {
             kind,
             ..
         } = &self.resource;
-        let objects = self.read();
+        let objects = self.objects.read();
         let created = objects.known.iter().filter_map(|(key, entry)| {
             let created = entry.object.metadata.creation_timestamp.as_ref()?;
             let labels = ResourceLabels {
@@ -193,7 +186,7 @@ impl SourceInner {
     fn store(&self, object: DynamicObject) -> Change {
         let key = key_of(&object);
         let reported = TriggerState::of(&object);
-        let mut objects = self.write();
+        let mut objects = self.objects.write();
         let known = objects.known.get(&key).map(|entry| &entry.object);
         let newer = known.filter(|known| is_older(&object, known)).cloned();
         let entry = CachedObject {
@@ -216,14 +209,14 @@ impl SourceInner {
     }
 
     fn remove(&self, key: &Key) {
-        let mut objects = self.write();
+        let mut objects = self.objects.write();
         objects.known.remove(key);
         objects.identities.remove(&self.identity(key));
     }
 
     /// Removes all objects, and queues their keys.
     fn clear(&self, queue: &QueueHandle) {
-        let objects = std::mem::take(&mut *self.write());
+        let objects = std::mem::take(&mut *self.objects.write());
         for key in objects.known.into_keys() {
             queue.reset_backoff(&key);
             queue.add(key, Priority::Event);
@@ -331,7 +324,7 @@ impl SourceWatches {
 
     /// Drops the cached objects of a kind that is gone, and its objects with it.
     async fn forget_gone(&self, gvk: &GroupVersionKind) {
-        let is_empty = self.inner.read().known.is_empty();
+        let is_empty = self.inner.objects.read().known.is_empty();
         if !is_empty && matches!(self.cluster.discovery().find(gvk).await, Ok(None)) {
             self.inner.clear(&self.queue);
         }
@@ -401,6 +394,7 @@ impl SourceFollower {
         let listed = std::mem::take(&mut self.listed);
         let gone: Vec<Key> = self
             .inner
+            .objects
             .read()
             .known
             .keys()
@@ -463,7 +457,7 @@ impl Follower for SourceFollower {
     }
 
     fn invalidate(&mut self) {
-        let mut objects = self.inner.write();
+        let mut objects = self.inner.objects.write();
         for (_, entry) in objects
             .known
             .iter_mut()
@@ -476,11 +470,12 @@ impl Follower for SourceFollower {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, RwLock};
+    use std::sync::Arc;
 
     use host::watch;
     use kube::api::DynamicObject;
     use kube::core::{ApiResource, GroupVersionKind};
+    use parking_lot::RwLock;
     use serde_json::{Value, json};
 
     use super::{Change, Source, SourceInner, key_of};

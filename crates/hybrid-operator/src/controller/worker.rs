@@ -5,10 +5,11 @@
 
 use host::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -68,25 +69,11 @@ struct QueueInner {
 }
 
 impl QueueInner {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_aside(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.set_aside
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a ready key whose namespace is selected, and sets others aside.
     fn take(&self) -> Option<Key> {
         loop {
             let (key, waited, added) = {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 let key = queue.take(Instant::now())?;
                 let waited = queue.waited(&key);
                 (key, waited, queue.take_added())
@@ -96,19 +83,19 @@ impl QueueInner {
                 self.metrics.taken(waited);
                 return Some(key);
             }
-            self.set_aside().insert(key.clone());
-            self.queue().done(&key);
+            self.set_aside.lock().insert(key.clone());
+            self.queue.lock().done(&key);
             // The namespace may have been selected in between.
-            if self.filter.accepts(&key) && self.set_aside().remove(&key) {
+            if self.filter.accepts(&key) && self.set_aside.lock().remove(&key) {
                 let now = Instant::now();
-                self.queue().add(key, Priority::Event, now);
+                self.queue.lock().add(key, Priority::Event, now);
             }
         }
     }
 
     /// Returns the state of the queue, for metrics.
     fn state(&self) -> QueueState {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         let mut state = QueueState {
             depth: queue.len(),
             ..QueueState::default()
@@ -162,7 +149,7 @@ impl QueueHandle {
 
     /// Makes the keys of a namespace ready that were set aside.
     fn resume(&self, namespace: &str) {
-        let mut set_aside = self.0.set_aside();
+        let mut set_aside = self.0.set_aside.lock();
         let of_namespace = |key: &Key| key.namespace.as_deref() == Some(namespace);
         let keys: Vec<Key> = set_aside.extract_if(of_namespace).collect();
         drop(set_aside);
@@ -173,7 +160,7 @@ impl QueueHandle {
 
     /// Makes a key ready.
     pub(crate) fn add(&self, key: Key, priority: Priority) {
-        let mut queue = self.0.queue();
+        let mut queue = self.0.queue.lock();
         queue.add(key, priority, Instant::now());
         let added = queue.take_added();
         drop(queue);
@@ -186,7 +173,7 @@ impl QueueHandle {
     pub(crate) fn ready(&self) -> std::collections::BTreeSet<Key> {
         let taken: Vec<Key> = std::iter::from_fn(|| self.0.take()).collect();
         for key in &taken {
-            self.0.queue().done(key);
+            self.0.queue.lock().done(key);
         }
         taken.into_iter().collect()
     }
@@ -203,7 +190,7 @@ impl QueueHandle {
 
     /// Resets the backoff of a key because its owner has changed it.
     pub(crate) fn reset_backoff(&self, key: &Key) {
-        self.0.backoff().reset(key);
+        self.0.backoff.lock().reset(key);
     }
 }
 
@@ -234,7 +221,7 @@ impl Workers {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
             self.start_ready(&mut running);
-            let next_due = self.shared.queue().next_due();
+            let next_due = self.shared.queue.lock().next_due();
             let due = async {
                 match next_due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -265,7 +252,7 @@ impl Workers {
 
     fn finished(&self, finished: Result<Key, tokio::task::JoinError>) {
         match finished {
-            Ok(key) => self.shared.queue().done(&key),
+            Ok(key) => self.shared.queue.lock().done(&key),
             // Panics are caught in the task, so this only happens when the runtime is shut down.
             Err(error) => debug!(%error, "a worker was aborted"),
         }
@@ -280,7 +267,7 @@ impl Workers {
             let timer = shared.metrics.begin();
             let request = Request {
                 key: key.clone(),
-                pause: shared.backoff().next(&key),
+                pause: shared.backoff.lock().next(&key),
             };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> =
@@ -325,14 +312,14 @@ impl QueueInner {
     ) {
         let (label, delay) = match result {
             Ok(outcome) => {
-                self.backoff().reset(key);
+                self.backoff.lock().reset(key);
                 match outcome {
                     Outcome::Done => (ReconcileResult::Success, None),
                     Outcome::After(delay) => (ReconcileResult::RequeueAfter, Some(delay)),
                 }
             }
             Err(error) if error.is::<Terminal>() => {
-                self.backoff().reset(key);
+                self.backoff.lock().reset(key);
                 self.metrics.terminal_error();
                 let error: &dyn std::error::Error = error.as_ref();
                 error!(
@@ -344,7 +331,7 @@ impl QueueInner {
             Err(error) => {
                 let mut noise = [0_u8];
                 let _ = host::fill(&mut noise);
-                let delay = self.backoff().failed(key, noise[0]);
+                let delay = self.backoff.lock().failed(key, noise[0]);
                 let error: &dyn std::error::Error = error.as_ref();
                 if error.is::<Panicked>() {
                     error!(error, retry_in = ?delay, "reconcile failed");
@@ -359,7 +346,9 @@ impl QueueInner {
             if !delay.is_zero() {
                 self.metrics.retried();
             }
-            self.queue().add_at(key.clone(), Instant::now() + delay);
+            self.queue
+                .lock()
+                .add_at(key.clone(), Instant::now() + delay);
         }
     }
 }

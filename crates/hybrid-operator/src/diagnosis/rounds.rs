@@ -15,10 +15,11 @@
 
 use host::HashMap;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use helm_core::manifest::ObjectKey;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -101,12 +102,12 @@ impl Patient {
 
     /// Returns why the release is not ready, if that is known.
     pub(crate) fn cause(&self) -> Option<Cause> {
-        self.state().told.cause.clone()
+        self.state.lock().told.cause.clone()
     }
 
     /// Replaces the unready objects. Returns whether there are others than before.
     fn replace(&self, objects: &[ObjectKey], logs: bool) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let changed = state.objects != objects;
         if changed {
             state.objects = objects.to_vec();
@@ -118,7 +119,7 @@ impl Patient {
 
     /// Returns what is to be examined in a namespace.
     fn cases(&self, namespace: &str) -> Vec<(ObjectKey, Case)> {
-        let state = self.state();
+        let state = self.state.lock();
         let here = state
             .objects
             .iter()
@@ -138,7 +139,7 @@ impl Patient {
 
     /// Records what was found in a namespace. Returns whether that is new.
     fn told(&self, namespace: &str, examined: &BTreeMap<Place, Case>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State {
             objects,
             cases,
@@ -164,10 +165,6 @@ impl Patient {
             told.finding = found;
         }
         !is_same
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,7 +226,7 @@ impl Rounds {
         for key in &objects {
             let namespace = key.namespace.clone().unwrap_or_default();
             let group = (account.map(ToOwned::to_owned), namespace);
-            let mut groups = self.groups();
+            let mut groups = self.groups.lock();
             if let Some(present) = groups.get(&group) {
                 present.add(patient);
             } else {
@@ -245,7 +242,7 @@ impl Rounds {
     async fn attend(self, key: GroupKey, group: Arc<Group>) {
         let (_, namespace) = &key;
         loop {
-            let next = group.times().next;
+            let next = group.times.lock().next;
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
@@ -268,8 +265,8 @@ impl Rounds {
 
     /// Returns the patients of a group. Forgets the group if it has none.
     fn present(&self, key: &GroupKey, group: &Group) -> Option<Vec<Arc<Patient>>> {
-        let mut groups = self.groups();
-        let mut times = group.times();
+        let mut groups = self.groups.lock();
+        let mut times = group.times.lock();
         times.patients.retain(|patient| patient.strong_count() > 0);
         let present: Vec<Arc<Patient>> = times.patients.iter().filter_map(Weak::upgrade).collect();
         if present.is_empty() {
@@ -280,10 +277,6 @@ impl Rounds {
         times.last = Some(now);
         times.next = now + times.pause;
         Some(present)
-    }
-
-    fn groups(&self) -> MutexGuard<'_, HashMap<GroupKey, Arc<Group>>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -303,7 +296,7 @@ impl Group {
 
     /// Adds a patient, or one with other objects.
     fn add(&self, patient: &Arc<Patient>) {
-        let mut times = self.times();
+        let mut times = self.times.lock();
         let weak = Arc::downgrade(patient);
         if !times.patients.iter().any(|known| known.ptr_eq(&weak)) {
             times.patients.push(weak);
@@ -320,7 +313,7 @@ impl Group {
 
     /// Sets the time of the next round after one that found something new, or did not.
     fn plan(&self, news: bool) {
-        let mut times = self.times();
+        let mut times = self.times.lock();
         if news {
             times.pause = PAUSE;
             let earliest = times.last.map(|last| last + PAUSE);
@@ -358,10 +351,6 @@ impl Group {
             }
         }
         news
-    }
-
-    fn times(&self) -> MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

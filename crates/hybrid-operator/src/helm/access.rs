@@ -2,9 +2,10 @@
 
 use host::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
@@ -199,7 +200,7 @@ impl Access {
             let who = Who::Account(name.clone());
             Ok(self.impersonating(who, self.cluster.with_client(client)))
         };
-        self.impersonated().account(key, name.clone(), connect)
+        self.impersonated.lock().account(key, name.clone(), connect)
     }
 
     fn impersonating(&self, who: Who, cluster: Cluster) -> Account {
@@ -213,7 +214,7 @@ impl Access {
 
     /// Records that a custom resource uses the operator's own account.
     pub(super) fn release_account(&self, key: &Key) {
-        self.impersonated().release(key);
+        self.impersonated.lock().release(key);
     }
 
     /// Forgets what a custom resource refers to, and with which account.
@@ -222,13 +223,7 @@ impl Access {
         if let Some(nobody) = self.nobody.get() {
             nobody.interests.forget(key);
         }
-        self.impersonated().release(key);
-    }
-
-    fn impersonated(&self) -> MutexGuard<'_, Impersonated> {
-        self.impersonated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.impersonated.lock().release(key);
     }
 }
 

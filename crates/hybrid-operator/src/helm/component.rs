@@ -6,12 +6,13 @@
 //! returned to the caller instead of being written as a status.
 
 use host::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, TypeMeta};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -297,7 +298,7 @@ impl Components {
         let key = Key::from(owner);
         let generation = known.generation(&key, &component);
         let primary = of_component(owner, &component.name);
-        lock(&self.owners).insert(primary.identity(), key.clone());
+        self.owners.lock().insert(primary.identity(), key.clone());
         let status = known
             .access
             .resources
@@ -320,12 +321,12 @@ impl Components {
         let release = release(&status.unwrap_or_default(), generation, records.last());
         match result {
             Ok(retry) => {
-                lock(&known.pauses).reset(&key);
+                known.pauses.lock().reset(&key);
                 Ok((release, retry))
             }
             // The caller can tell its users of a problem that the release shows.
             Err(_) if !release.message.is_empty() && !release.ready => {
-                let pause = lock(&known.pauses).failed(&key, 0);
+                let pause = known.pauses.lock().failed(&key, 0);
                 Ok((release, Some(pause)))
             }
             Err(error) => Err(error),
@@ -350,12 +351,12 @@ impl Components {
             self.forget_component(name, &known, &key, &primary);
             return Ok(None);
         }
-        lock(&self.owners).insert(primary.identity(), key.clone());
+        self.owners.lock().insert(primary.identity(), key.clone());
         let status = present.and_then(|component| component.data.get("status").cloned());
         let mut resource = self.made_up(owner, json!({"spec": {}, "status": status}), 0);
         resource.metadata.deletion_timestamp = Some(Time(machine::timestamp()));
         known.access.resources.put_component(key.clone(), resource);
-        let chart = lock(&known.wanted).get(&key).map(|wanted| wanted.0.clone());
+        let chart = known.wanted.lock().get(&key).map(|wanted| wanted.0.clone());
         // Uninstalling needs the records alone.
         let chart = chart.map_or_else(Chart::empty, Ok)?;
         let watch = Watch::new(owner.gvk.clone(), chart.name());
@@ -379,7 +380,7 @@ impl Components {
     ) -> Result<Option<Duration>, native::Error> {
         let mut names = self.store.components_of(&owner.identity());
         let key = Key::from(owner);
-        names.extend(lock(&self.known).iter().filter_map(|(name, known)| {
+        names.extend(self.known.lock().iter().filter_map(|(name, known)| {
             let present = known.access.resources.get(&key);
             present.map(|_| name.clone())
         }));
@@ -396,20 +397,20 @@ impl Components {
 
     /// Forgets a custom resource that is gone.
     pub(crate) fn forget(&self, key: &Key) {
-        lock(&self.owners).retain(|_, owner| owner != key);
-        lock(&self.known).retain(|_, known| known.forget(key));
+        self.owners.lock().retain(|_, owner| owner != key);
+        self.known.lock().retain(|_, known| known.forget(key));
     }
 
     fn forget_component(&self, name: &str, known: &KnownComponent, key: &Key, primary: &Primary) {
-        lock(&self.owners).remove(&primary.identity());
+        self.owners.lock().remove(&primary.identity());
         if !known.forget(key) {
-            lock(&self.known).remove(name);
+            self.known.lock().remove(name);
         }
     }
 
     /// Returns the components of a name.
     fn component(&self, name: &str) -> Arc<KnownComponent> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let component = known.entry(name.to_owned()).or_insert_with(|| {
             Arc::new(KnownComponent {
                 access: Arc::new(Access::new(
@@ -477,7 +478,7 @@ impl Components {
             return Err(ComponentError::Name);
         }
         let id = (Key::from(owner), name.to_owned());
-        if !lock(&self.busy).insert(id.clone()) {
+        if !self.busy.lock().insert(id.clone()) {
             return Err(ComponentError::Busy);
         }
         Ok(BusyComponent {
@@ -491,7 +492,7 @@ impl KnownComponent {
     /// Returns the generation of the made-up custom resource: a new one if chart or values differ
     /// from those of the last call.
     fn generation(&self, key: &Key, component: &Component) -> i64 {
-        let mut wanted = lock(&self.wanted);
+        let mut wanted = self.wanted.lock();
         let before = wanted.get(key);
         let generation = match before {
             Some((chart, values, generation)) => {
@@ -525,7 +526,7 @@ impl KnownComponent {
         for _ in 0..MAX_STEPS {
             let request = Request {
                 key: key.clone(),
-                pause: lock(&self.pauses).next(key),
+                pause: self.pauses.lock().next(key),
             };
             // The caller needs time to tell of a component that is cut off.
             let left = until.saturating_duration_since(Instant::now());
@@ -543,8 +544,8 @@ impl KnownComponent {
     fn forget(&self, key: &Key) -> bool {
         self.access.forget(key);
         self.memories.forget(key);
-        lock(&self.wanted).remove(key);
-        lock(&self.pauses).reset(key);
+        self.wanted.lock().remove(key);
+        self.pauses.lock().reset(key);
         self.access.resources.remove_component(key)
     }
 }
@@ -557,7 +558,7 @@ struct BusyComponent<'a> {
 
 impl Drop for BusyComponent<'_> {
     fn drop(&mut self) {
-        lock(self.busy).remove(&self.id);
+        self.busy.lock().remove(&self.id);
     }
 }
 
@@ -569,7 +570,7 @@ struct ComponentRouter {
 
 impl ComponentRouter {
     fn wake(&self, identity: &CrIdentity) {
-        let key = lock(&self.owners).get(identity).cloned();
+        let key = self.owners.lock().get(identity).cloned();
         if let Some(key) = key {
             self.queue.add(key, Priority::Event);
         }
@@ -619,8 +620,4 @@ fn release(
         ready: ready.is_some(),
         message: problem.unwrap_or_default().to_owned(),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

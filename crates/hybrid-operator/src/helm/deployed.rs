@@ -1,7 +1,7 @@
 //! Finds the release of a chart's custom resource, for native controllers of the same operator.
 
 use host::HashMap;
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use helm_core::Values;
 use helm_core::manifest::parse_objects;
@@ -174,7 +174,7 @@ impl Releases {
                 continue;
             };
             let store = {
-                let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut stores = stores.lock();
                 let entry = stores.entry(index.storage());
                 let store = entry.or_insert_with(|| records.store(index.clone()));
                 store.clone()

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
+use parking_lot::Mutex;
 
 use crate::cluster::Primary;
 use crate::cluster::events::{EventRecorder, EventSender};
@@ -72,14 +72,11 @@ pub(super) struct Notices(Mutex<Vec<Notice>>);
 
 impl Notices {
     pub(super) fn add(&self, notice: Notice) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(notice);
+        self.0.lock().push(notice);
     }
 
     pub(super) fn take(&self) -> Vec<Notice> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -169,10 +166,7 @@ impl EventSink {
         let mut hasher = DefaultHasher::new();
         (subject, note).hash(&mut hasher);
         let hash = hasher.finish();
-        let mut recorders = self
-            .recorders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut recorders = self.recorders.lock();
         if let Some((_, known)) = recorders.iter().find(|(known, _)| *known == hash) {
             return known.clone();
         }

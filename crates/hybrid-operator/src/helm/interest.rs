@@ -6,7 +6,7 @@
 //! of its kind.
 
 use host::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use host::watch;
@@ -15,6 +15,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -180,12 +181,14 @@ impl Interests {
 
     /// Returns a message if an object that a custom resource refers to cannot be watched.
     pub(super) fn problem(&self, key: &Key) -> Option<String> {
-        let scopes: HashSet<WatchScope> = lock(&self.known)
+        let scopes: HashSet<WatchScope> = self
+            .known
+            .lock()
             .iter()
             .filter(|(_, known)| known.keys.contains(key))
             .map(|((depth, target), _)| target.scope(*depth))
             .collect();
-        let watches = lock(&self.watches);
+        let watches = self.watches.lock();
         let matching = watches.iter().filter(|(scope, _)| scopes.contains(scope));
         matching
             .filter_map(|(_, watch)| watch.subject.problem(&watch.state.borrow()))
@@ -213,7 +216,7 @@ impl Interests {
     /// Removes a custom resource, and closes watches that no other one needs.
     pub(super) fn forget(&self, key: &Key) {
         self.served.forget(key);
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         known.retain(|(depth, _), known| {
             known.keys.remove(key);
             // An open watch does not repeat readiness that it has reported, so it must be kept for
@@ -226,20 +229,22 @@ impl Interests {
             .map(|((depth, target), _)| target.scope(*depth))
             .collect();
         known.retain(|(depth, target), _| needed.contains(&target.scope(*depth)));
-        lock(&self.watches).retain(|scope, _| needed.contains(scope));
+        self.watches
+            .lock()
+            .retain(|scope, _| needed.contains(scope));
     }
 
     fn watched_state(&self, depth: Depth, target: &ResourceRef) -> Option<ObservedState> {
-        lock(&self.known).get(&(depth, target.clone()))?.watched
+        self.known.lock().get(&(depth, target.clone()))?.watched
     }
 
     /// Opens the watch that covers an object, or shares an open one.
     fn open(&self, target: &ResourceRef, depth: Depth, key: &Key) -> watch::Receiver<WatchState> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let entry = known.entry((depth, target.clone())).or_default();
         entry.keys.insert(key.clone());
         let scope = target.scope(depth);
-        let mut watches = lock(&self.watches);
+        let mut watches = self.watches.lock();
         let watch = watches.entry(scope.clone()).or_insert_with(|| {
             let (sender, state) = watch::channel(WatchState::Starting);
             let subject = WatchTarget::new(target.resource.clone(), target.namespace.as_deref());
@@ -343,7 +348,7 @@ impl Reader {
     /// Handles the end of a list.
     fn listed(&mut self) {
         let listed = std::mem::take(&mut self.listed);
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         // No event reports objects deleted while the watch was down.
         for ((depth, target), known) in known.iter_mut() {
             let was_present = known.watched.is_some_and(|watched| watched.present);
@@ -368,7 +373,7 @@ impl Reader {
     /// Handles an added, changed or deleted object.
     fn changed(&self, metadata: &ObjectMeta, present: bool) {
         let version = self.version(metadata);
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if let Some(known) = find(&mut known, self.scope.2, &self.target(metadata)) {
             known.update(ObservedState::of(present, version), &self.queue);
         }
@@ -379,7 +384,7 @@ impl Reader {
 
     /// Enqueues all custom resources that refer to an object of this watch.
     fn wake_all(&self) {
-        for ((depth, target), known) in lock(&self.known).iter() {
+        for ((depth, target), known) in self.known.lock().iter() {
             if self.in_scope(*depth, target) {
                 for key in &known.keys {
                     self.queue.add(key.clone(), Priority::Event);
@@ -401,7 +406,7 @@ impl Follower for Reader {
             watcher::Event::InitApply((metadata, present)) => {
                 let (target, version) = (self.target(&metadata), self.version(&metadata));
                 self.newest = self.newest.max(version);
-                if let Some(known) = find(&mut lock(&self.known), self.scope.2, &target) {
+                if let Some(known) = find(&mut self.known.lock(), self.scope.2, &target) {
                     known.update(ObservedState::of(present, version), &self.queue);
                     self.listed.insert(target);
                 }
@@ -459,10 +464,6 @@ fn version_of(version: Option<&str>) -> u64 {
     version
         .and_then(|version| version.parse().ok())
         .unwrap_or(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -622,7 +623,7 @@ mod tests {
         assert!(fixture.is_ready("second"));
         fixture.interests.forget(&key);
         assert!(!fixture.is_ready("second"), "no longer waited for");
-        assert!(lock(&fixture.interests.watches).is_empty());
+        assert!(fixture.interests.watches.lock().is_empty());
     }
 
     #[tokio::test]
@@ -660,7 +661,7 @@ mod tests {
             state,
             _stop: CancellationToken::new().drop_guard(),
         };
-        lock(&fixture.interests.watches).insert(scope, watch);
+        fixture.interests.watches.lock().insert(scope, watch);
         reader.state(&WatchState::Forbidden("list secrets".to_owned()));
         assert!(
             fixture.interests.queue.ready().is_empty(),

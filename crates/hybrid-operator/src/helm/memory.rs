@@ -6,11 +6,12 @@
 use host::HashMap;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use helm_core::release::{Release as Record, Revision};
 use helm_core::{Coalesced, Digest};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::act::{InstalledCrds, PendingCrds};
@@ -67,7 +68,7 @@ impl Memories {
     /// Takes the memory of the custom resource with this uid: a new one if there is none, or only one
     /// of a former object of its name. `forget` is called for the latter.
     pub(super) fn take(&self, key: &Key, uid: &str, forget: impl FnOnce()) -> Remembered<'_> {
-        let known = self.lock().remove(key);
+        let known = self.0.lock().remove(key);
         let is_former = known.as_ref().is_some_and(|known| known.uid != uid);
         if is_former {
             forget();
@@ -84,19 +85,15 @@ impl Memories {
 
     /// Forgets a custom resource that is gone.
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
     /// Returns the verdict of the last reconcile for a roll-out.
     pub(super) fn verdict(&self, key: &Key) -> Verdict {
-        let memories = self.lock();
+        let memories = self.0.lock();
         memories
             .get(key)
             .map_or(Verdict::Skipped, |memory| memory.verdict)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,7 +115,7 @@ impl Drop for Remembered<'_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let memory = std::mem::take(&mut self.memory);
-            self.memories.lock().insert(self.key.clone(), memory);
+            self.memories.0.lock().insert(self.key.clone(), memory);
         }
     }
 }
@@ -258,6 +255,6 @@ mod tests {
         assert!(panicked.is_err());
         assert_eq!(take("b").setup, 0);
         memories.forget(&key);
-        assert!(!memories.lock().contains_key(&key));
+        assert!(!memories.0.lock().contains_key(&key));
     }
 }

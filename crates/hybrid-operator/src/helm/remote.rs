@@ -1,12 +1,13 @@
 //! Charts that are fetched: from memory, else from the cache, else from their server.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use chart_source::verify::Policy;
 use chart_source::{Access, Cache, CacheError, Patience, PullError, Pulled, Puller};
 use helm_core::chart::{Limits, SchemaRoots};
+use parking_lot::Mutex;
 use tracing::warn;
 
 use super::chart::{BuildError, Chart};
@@ -137,19 +138,22 @@ impl ChartReader {
         if let Some(known) = self.in_memory(chart, &policy) {
             return Some(known);
         }
-        let cache = lock(&self.shared.cache).clone()?;
+        let cache = self.shared.cache.lock().clone()?;
         let found = cache.find(&chart.wanted(), &policy).ok()??;
         self.compile(chart, policy, &found.archive).ok()
     }
 
     /// Forgets the charts that no entry names any longer.
     pub(super) fn keep_only(&self, used: &[RemoteChart]) {
-        lock(&self.shared.compiled).retain(|known| used.contains(&known.source));
+        self.shared
+            .compiled
+            .lock()
+            .retain(|known| used.contains(&known.source));
     }
 
     /// Returns a chart that was verified with the same key.
     fn in_memory(&self, chart: &RemoteChart, policy: &Policy) -> Option<Chart> {
-        let compiled = lock(&self.shared.compiled);
+        let compiled = self.shared.compiled.lock();
         let known = compiled
             .iter()
             .find(|known| known.source == *chart && known.policy == *policy);
@@ -164,7 +168,7 @@ impl ChartReader {
     ) -> Result<Chart, BuildError> {
         let ready = Chart::of_archive(Path::new(&chart.to_string()), archive)?;
         let ready = ready.with_schema_roots(self.schema_roots());
-        let mut compiled = lock(&self.shared.compiled);
+        let mut compiled = self.shared.compiled.lock();
         compiled.retain(|known| known.source != *chart);
         compiled.push(Compiled {
             source: chart.clone(),
@@ -190,7 +194,7 @@ impl ChartReader {
         policy: &Policy,
         access: &Access,
     ) -> Result<Pulled, BuildError> {
-        let cache = lock(&self.shared.cache).clone();
+        let cache = self.shared.cache.lock().clone();
         let pulled = match pull(chart, policy, access, cache) {
             Err(PullError::Cache(error)) => {
                 let cache = self.without_writes(&error);
@@ -203,7 +207,7 @@ impl ChartReader {
 
     /// Gives up writing to the cache, or the cache if it is not written to already.
     fn without_writes(&self, error: &CacheError) -> Option<Cache> {
-        let mut cache = lock(&self.shared.cache);
+        let mut cache = self.shared.cache.lock();
         warn!(
             error = error as &dyn std::error::Error,
             "the cache of charts cannot be used; charts are kept in memory only, and fetched again by the next process"
@@ -253,10 +257,6 @@ fn not_fetched(chart: &RemoteChart, source: PullError) -> BuildError {
         chart: chart.to_string(),
         source: Box::new(source),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

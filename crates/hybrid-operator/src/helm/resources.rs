@@ -2,11 +2,12 @@
 //! [component](super::component) of a native controller's custom resource, in memory.
 
 use host::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::cluster::{AnyObject, ApiError, Primary, Target};
@@ -42,14 +43,14 @@ impl Resources {
     pub(super) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
         match self {
             Self::Served { source, .. } => source.get(key),
-            Self::Components(components) => lock(components).get(key).cloned(),
+            Self::Components(components) => components.lock().get(key).cloned(),
         }
     }
 
     /// Stores the made-up custom resource of a component.
     pub(super) fn put_component(&self, key: Key, resource: DynamicObject) {
         if let Self::Components(components) = self {
-            lock(components).insert(key, Arc::new(resource));
+            components.lock().insert(key, Arc::new(resource));
         }
     }
 
@@ -58,7 +59,7 @@ impl Resources {
         match self {
             Self::Served { .. } => true,
             Self::Components(components) => {
-                let mut components = lock(components);
+                let mut components = components.lock();
                 components.remove(key);
                 !components.is_empty()
             }
@@ -73,7 +74,8 @@ impl Resources {
                 let answer = answer.map_err(|error| failed(source, "get", primary, error))?;
                 Ok(answer.map(|AnyObject(object)| object))
             }
-            Self::Components(components) => Ok(lock(components)
+            Self::Components(components) => Ok(components
+                .lock()
                 .get(&Key::from(primary))
                 .map(|component| (**component).clone())),
         }
@@ -90,16 +92,10 @@ impl Resources {
                 change_served(client, source, primary, &change).await
             }
             Self::Components(components) => {
-                Ok(change_component(&mut lock(components), primary, &change))
+                Ok(change_component(&mut components.lock(), primary, &change))
             }
         }
     }
-}
-
-fn lock(
-    components: &Mutex<HashMap<Key, Arc<DynamicObject>>>,
-) -> MutexGuard<'_, HashMap<Key, Arc<DynamicObject>>> {
-    components.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn api(client: &Client, source: &Source, primary: &Primary) -> Api<AnyObject> {

@@ -6,8 +6,8 @@
 
 use host::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
@@ -19,6 +19,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tracing::{error, info};
@@ -143,7 +144,7 @@ impl MetricsAccess {
 
     async fn user(&self, token: &str) -> Result<Option<Arc<UserInfo>>, ReviewError> {
         let key: [u8; 32] = Sha256::digest(token).into();
-        if let Some(known) = lock(&self.users).get(&key, Instant::now()) {
+        if let Some(known) = self.users.lock().get(&key, Instant::now()) {
             return Ok(known);
         }
         let asked = TokenReview {
@@ -157,7 +158,9 @@ impl MetricsAccess {
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         let user = user.map(Arc::new);
-        lock(&self.users).put(key, user.clone(), Instant::now(), TOKEN_KEPT);
+        self.users
+            .lock()
+            .put(key, user.clone(), Instant::now(), TOKEN_KEPT);
         Ok(user)
     }
 
@@ -174,7 +177,7 @@ impl MetricsAccess {
             resource_attributes: None,
         };
         let key = format!("{spec:?}");
-        if let Some(known) = lock(&self.allowed).get(&key, Instant::now()) {
+        if let Some(known) = self.allowed.lock().get(&key, Instant::now()) {
             return Ok(known);
         }
         let asked = SubjectAccessReview {
@@ -184,7 +187,7 @@ impl MetricsAccess {
         let review = create(&self.reviews, &asked, "SubjectAccessReview").await?;
         let allowed = review.status.is_some_and(|status| status.allowed);
         let keep = if allowed { ALLOWED_KEPT } else { DENIED_KEPT };
-        lock(&self.allowed).put(key, allowed, Instant::now(), keep);
+        self.allowed.lock().put(key, allowed, Instant::now(), keep);
         Ok(allowed)
     }
 }
@@ -211,10 +214,6 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = value.trim().split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Answers that are kept for some time. Their number is limited, because clients choose the keys.

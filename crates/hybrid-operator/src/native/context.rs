@@ -1,7 +1,7 @@
 //! Context that a reconcile function works with.
 
 use host::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -118,13 +119,13 @@ impl<K: TypedObject> Context<K> {
     /// Reconciles the custom resource again after this time, even if its function returns
     /// [`Action::Done`](super::Action::Done).
     pub(crate) fn wake_after(&self, delay: Duration) {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.due.lock();
         *due = Some(due.map_or(delay, |earlier| earlier.min(delay)));
     }
 
     /// Returns when the custom resource must be reconciled again at the latest.
     pub(super) fn due(&self) -> Option<Duration> {
-        *self.due.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.due.lock()
     }
 
     /// Returns the client, for requests that no other method sends.
@@ -323,15 +324,12 @@ impl<K: TypedObject> Context<K> {
             status: status.clone(),
             answered,
         };
-        let statuses = self.shared.statuses.lock();
-        let mut statuses = statuses.unwrap_or_else(PoisonError::into_inner);
-        statuses.insert(key.clone(), written);
+        self.shared.statuses.lock().insert(key.clone(), written);
     }
 
     /// Returns the status that was written last if that was not answered.
     fn unanswered_status(&self, key: &Key) -> Option<Value> {
         let statuses = self.shared.statuses.lock();
-        let statuses = statuses.unwrap_or_else(PoisonError::into_inner);
         let written = statuses.get(key).filter(|written| !written.answered)?;
         Some(written.status.clone())
     }
@@ -340,7 +338,6 @@ impl<K: TypedObject> Context<K> {
     /// not cached yet.
     fn present_status(&self, key: &Key) -> Result<Value, Error> {
         let statuses = self.shared.statuses.lock();
-        let statuses = statuses.unwrap_or_else(PoisonError::into_inner);
         if let Some(written) = statuses.get(key)
             && written.answered
             && written.version > version_of(&*self.object)

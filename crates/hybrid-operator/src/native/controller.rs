@@ -1,10 +1,11 @@
 //! Runs the functions of a native controller.
 
 use host::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use futures::StreamExt;
@@ -401,7 +402,7 @@ impl<K: TypedObject> NativeReconciler<K> {
 
     /// Says when the object is reconciled again.
     fn next(&self, key: &Key, action: Action) -> Outcome {
-        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pauses = self.pauses.lock();
         match action {
             Action::Now => Outcome::After(pauses.failed(key, 0)),
             Action::After(delay) if delay < FIRST_PAUSE => Outcome::After(pauses.failed(key, 0)),
@@ -418,25 +419,20 @@ impl<K: TypedObject> NativeReconciler<K> {
 
     /// Forgets a former object of this name.
     fn forget_former(&self, key: &Key, uid: &str) {
-        let mut uids = self.uids.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = uids.insert(key.clone(), uid.to_owned());
-        drop(uids);
+        let before = self.uids.lock().insert(key.clone(), uid.to_owned());
         if before.is_some_and(|before| before != uid) {
             self.forget_state(key);
         }
     }
 
     fn forget(&self, key: &Key) {
-        let uids = self.uids.lock();
-        uids.unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.uids.lock().remove(key);
         self.forget_state(key);
     }
 
     fn forget_state(&self, key: &Key) {
-        let pauses = self.pauses.lock();
-        pauses.unwrap_or_else(PoisonError::into_inner).reset(key);
-        let statuses = self.shared.statuses.lock();
-        statuses.unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.pauses.lock().reset(key);
+        self.shared.statuses.lock().remove(key);
         if let Some(components) = &self.shared.components {
             components.forget(key);
         }
@@ -471,10 +467,7 @@ struct Busy {
 impl Busy {
     /// Returns `None` if a function of the key runs already.
     fn begin(keys: &Arc<Mutex<HashSet<Key>>>, key: &Key) -> Option<Self> {
-        let inserted = keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.clone());
+        let inserted = keys.lock().insert(key.clone());
         inserted.then(|| Self {
             keys: Arc::clone(keys),
             key: key.clone(),
@@ -484,9 +477,7 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let keys = self.keys.lock();
-        keys.unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key);
+        self.keys.lock().remove(&self.key);
     }
 }
 

@@ -1,11 +1,12 @@
 //! A [`Context`] without an operator, for tests of reconcile functions.
 
 use host::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::events::Reporter;
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 
 use super::apply::Applier;
 use super::context::{Context, Shared};

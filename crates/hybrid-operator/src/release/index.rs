@@ -13,9 +13,10 @@
 mod table;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use helm_core::release::ReleaseName;
@@ -357,11 +358,11 @@ impl ReleaseIndex {
     }
 
     fn read<T>(&self, f: impl FnOnce(&Inner) -> T) -> T {
-        f(&self.0.inner.read().unwrap_or_else(PoisonError::into_inner))
+        f(&self.0.inner.read())
     }
 
     fn write<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
-        let mut inner = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.inner.write();
         let answer = f(&mut inner);
         let state = inner.state();
         self.0.state.send_if_modified(|known| {

@@ -1,9 +1,10 @@
 //! The indices of release records of a process, one for each storage.
 
 use host::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{ProofKeys, RecordStore, ReleaseIndex, Storage};
@@ -44,17 +45,14 @@ impl Records {
 
     /// Returns the index of a storage, and starts its watches with the first call.
     pub(crate) fn stored_in(&self, storage: Storage) -> ReleaseIndex {
-        let indices = self.indices.lock();
-        let mut indices = indices.unwrap_or_else(PoisonError::into_inner);
+        let mut indices = self.indices.lock();
         let index = indices.entry(storage);
         index.or_insert_with(|| self.follow(storage)).clone()
     }
 
     /// Returns the indices that are in use.
     pub(crate) fn all(&self) -> Vec<ReleaseIndex> {
-        let indices = self.indices.lock();
-        let indices = indices.unwrap_or_else(PoisonError::into_inner);
-        indices.values().cloned().collect()
+        self.indices.lock().values().cloned().collect()
     }
 
     /// Returns the key that proves the records of this operator.

@@ -21,9 +21,10 @@ mod delete;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use data_encoding::BASE64;
@@ -363,7 +364,7 @@ impl RecordStore {
     }
 
     fn with_cache<T>(&self, f: impl FnOnce(&mut Lru) -> T) -> T {
-        f(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.cache.lock())
     }
 }
 

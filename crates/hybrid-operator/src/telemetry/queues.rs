@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -115,7 +116,7 @@ impl QueueMetrics {
         name: &str,
         state: impl Fn() -> Option<QueueState> + Send + Sync + 'static,
     ) {
-        self.queues().insert(name.to_owned(), Box::new(state));
+        self.queues.lock().insert(name.to_owned(), Box::new(state));
         let labels = labels(name);
         drop(self.adds.get_or_create(&labels));
         drop(self.waited.get_or_create(&labels));
@@ -144,7 +145,7 @@ impl QueueMetrics {
     /// Reads the state of all queues.
     pub(super) fn refresh(&self) {
         let mut gone = Vec::new();
-        let mut queues = self.queues();
+        let mut queues = self.queues.lock();
         for (name, state) in queues.iter() {
             let found = state();
             if found.is_none() {
@@ -159,10 +160,6 @@ impl QueueMetrics {
             longest.set(state.longest.as_secs_f64());
         }
         queues.retain(|name, _| !gone.contains(name));
-    }
-
-    fn queues(&self) -> MutexGuard<'_, BTreeMap<String, StateOf>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

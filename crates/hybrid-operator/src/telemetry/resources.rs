@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -34,7 +35,7 @@ impl ResourceAges {
         &self,
         list: impl Fn() -> Option<Vec<(ResourceLabels, i64)>> + Send + Sync + 'static,
     ) {
-        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = self.0.lock();
         caches.push(Box::new(list));
     }
 }
@@ -47,7 +48,7 @@ impl fmt::Debug for ResourceAges {
 
 impl Collector for ResourceAges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caches = self.0.lock();
         // During a reload two caches may hold the same custom resource.
         let mut found = BTreeMap::new();
         caches.retain(|list| match list() {

@@ -313,9 +313,10 @@ fn decimal(number: i128, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use jiff::Timestamp;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tracing_subscriber::fmt::MakeWriter;
 
@@ -327,7 +328,7 @@ mod tests {
 
     impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> std::io::Result<()> {
@@ -362,7 +363,7 @@ mod tests {
                 });
             },
         );
-        let bytes = output.0.lock().unwrap().clone();
+        let bytes = output.0.lock().clone();
         String::from_utf8(bytes).unwrap()
     }
 

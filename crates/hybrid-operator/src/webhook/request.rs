@@ -1,10 +1,11 @@
 //! The request that a function is given, and its denial.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation};
+use parking_lot::Mutex;
 
 use crate::telemetry::causes::with_causes;
 
@@ -23,7 +24,7 @@ pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     pub(super) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
@@ -86,10 +87,7 @@ impl<K> Request<K> {
     /// Shows a warning to whoever sent the request, whether it is denied or not. The API server may
     /// shorten warnings of more than 256 characters.
     pub fn warn(&self, warning: impl Into<String>) {
-        let warnings = self.warnings.0.lock();
-        warnings
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(warning.into());
+        self.warnings.0.lock().push(warning.into());
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use hyper_util::rt::TokioTimer;
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -75,14 +76,11 @@ pub(crate) struct Served(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl Served {
     pub(crate) fn set(&self, certificate: Arc<CertifiedKey>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(certificate);
+        *self.0.write() = Some(certificate);
     }
 
     pub(crate) fn get(&self) -> Option<Arc<CertifiedKey>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use host::HashMap;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -12,6 +12,7 @@ use host::watch;
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::action::live::{JobReadiness, ObjectState, read_unseen, read_unwatched};
@@ -76,7 +77,7 @@ fn line(type_: &str, object: &Value) -> String {
 
 impl Feed {
     fn with<T>(&self, plural: &str, change: impl FnOnce(&mut Watched) -> T) -> T {
-        change(self.0.lock().unwrap().entry(plural.to_owned()).or_default())
+        change(self.0.lock().entry(plural.to_owned()).or_default())
     }
 
     /// Rejects the watches of a kind.
@@ -141,7 +142,7 @@ impl WatchFixture {
             let (script, event) = (script.clone(), Arc::clone(&event));
             async move {
                 let line = format!("{} {}", request.method(), request.uri().path());
-                let due = event.lock().unwrap().take_if(|(at, _)| *at == line);
+                let due = event.lock().take_if(|(at, _)| *at == line);
                 if let Some((_, happens)) = due {
                     happens.await;
                 }
@@ -160,7 +161,7 @@ impl WatchFixture {
     /// Runs `happens` before this request (a line as in [`Fixture::expect`]) is answered.
     fn during(&self, line: &str, happens: impl Future<Output = ()> + Send + 'static) {
         let (request, ..) = self.fixture.exchange(line);
-        *self.pending_action.lock().unwrap() = Some((request, Box::pin(happens)));
+        *self.pending_action.lock() = Some((request, Box::pin(happens)));
     }
 
     /// Deploys the first revision and sends watch events for its objects.

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::stream;
 use kube::core::{GroupVersionKind, Status};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
 use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
@@ -48,7 +49,7 @@ struct RecordingFollower {
 impl RecordingFollower {
     fn record(&self, what: impl Into<String>) {
         let call = (what.into(), Instant::now());
-        self.calls.lock().unwrap().push(call);
+        self.calls.lock().push(call);
     }
 }
 
@@ -111,8 +112,8 @@ async fn run_scripts(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Ru
     let scripts = Mutex::new(VecDeque::from(scripts));
     let (began, openings) = (Instant::now(), Arc::clone(&opened));
     let open = move |lists| -> Events<&'static str> {
-        openings.lock().unwrap().push((lists, began.elapsed()));
-        let items = scripts.lock().unwrap().pop_front().unwrap_or_default();
+        openings.lock().push((lists, began.elapsed()));
+        let items = scripts.lock().pop_front().unwrap_or_default();
         let ends = matches!(items.last(), Some(End));
         let items = stream::iter(items).filter_map(async |item| match item {
             Event(event) => Some(Ok(event)),
@@ -138,14 +139,14 @@ async fn run_scripts(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Ru
     timeout(Duration::from_hours(1), endless)
         .await
         .expect_err("the loop never ends");
-    let (calls, times) = std::mem::take(&mut *calls.lock().unwrap())
+    let (calls, times) = std::mem::take(&mut *calls.lock())
         .into_iter()
         .map(|(call, at): (String, Instant)| (call, at.duration_since(began)))
         .unzip();
     RunResult {
         calls,
         times,
-        opened: std::mem::take(&mut *opened.lock().unwrap()),
+        opened: std::mem::take(&mut *opened.lock()),
         metrics,
     }
 }
@@ -396,7 +397,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -425,7 +426,7 @@ async fn a_failure_is_logged_once_for_each_state() {
         [Event(Apply("b")), Error(WatchFailed(api(500)))],
     ));
     run_scripts(Lists::Paged, 0, scripts).await;
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
     let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
     assert_eq!(count("cannot watch; retrying"), 2, "{text}");
     assert_eq!(count("install its CustomResourceDefinition"), 1, "{text}");

@@ -17,9 +17,9 @@ struct RecordingRoute {
 impl Route for RecordingRoute {
     fn changed(&self, owners: &Owners, _: Change) {
         let state = self.watch.state.borrow().clone();
-        let known = self.watch.objects.read().unwrap().len();
+        let known = self.watch.objects.read().len();
         let call = (owners.label.clone(), state, known);
-        lock(&self.calls).push(call);
+        self.calls.lock().push(call);
     }
 }
 
@@ -64,7 +64,7 @@ impl Fixture {
     }
 
     fn reported(&self) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
-        let mut calls = std::mem::take(&mut *lock(&self.route.calls));
+        let mut calls = std::mem::take(&mut *self.route.calls.lock());
         calls.sort_by_key(|(label, ..)| label.clone());
         calls
     }
@@ -238,7 +238,7 @@ async fn an_unused_watch_stays_open_for_a_while() {
         namespace: None,
         selector: String::new(),
     };
-    let open = || lock(&registry.0.watches).len();
+    let open = || registry.0.watches.lock().len();
     let first = registry.acquire(key.clone());
     let same = Arc::downgrade(&first.0);
     drop(first);

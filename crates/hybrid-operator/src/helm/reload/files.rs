@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_core::Digest;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, error, info};
@@ -106,7 +107,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn put(&self, controllers: Vec<HelmController>) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(controllers);
+        *self.newest.lock() = Some(controllers);
         self.changed.notify_one();
     }
 
@@ -114,11 +115,7 @@ impl Mailbox {
     pub(super) async fn take(&self) -> Vec<HelmController> {
         loop {
             let changed = self.changed.notified();
-            let newest = self
-                .newest
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let newest = self.newest.lock().take();
             if let Some(newest) = newest {
                 return newest;
             }

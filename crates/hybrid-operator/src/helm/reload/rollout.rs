@@ -1,11 +1,12 @@
 //! Applies a changed chart or changed options to the releases of a controller, at a limited pace.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -57,19 +58,19 @@ impl Rollout {
 
     /// Sets the custom resources, which are all known.
     pub(in crate::helm) fn serves(&self, source: &Source) {
-        *lock(&self.source) = Some(source.clone());
+        *self.source.lock() = Some(source.clone());
     }
 
     /// Begins a roll-out of the setup that `new` makes with its version. Returns the number of
     /// releases that wait for it.
     pub(super) fn replace(&self, new: impl FnOnce(u64) -> Setup) -> usize {
-        let source = lock(&self.source).clone();
+        let source = self.source.lock().clone();
         let known = source.iter().flat_map(|source| {
             let keys = source.keys().into_iter();
             keys.filter_map(|key| Some((edition(&*source.get(&key)?), key)))
         });
         let known: Vec<_> = known.map(|(edition, key)| (key, edition)).collect();
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         let version = progress.current().version + 1;
         progress.replace(Arc::new(new(version)), known);
         let waiting = self.show(&progress);
@@ -81,7 +82,7 @@ impl Rollout {
     /// Ends the roll-out of an entry that is gone. Returns the number of its custom resources.
     pub(super) fn end(&self) -> usize {
         self.metrics.waiting(&self.name, 0);
-        let source = lock(&self.source);
+        let source = self.source.lock();
         source.as_ref().map_or(0, |source| source.keys().len())
     }
 
@@ -100,7 +101,7 @@ impl Rollout {
         loop {
             let changed = self.changed.notified();
             {
-                let mut progress = lock(&self.progress);
+                let mut progress = self.progress.lock();
                 if let Some(key) = progress.next() {
                     return (key, self.show(&progress));
                 }
@@ -118,7 +119,7 @@ impl Rollout {
 
     /// Logs which upgrades hold up the others.
     fn tell_what_holds_it_up(&self) {
-        let progress = lock(&self.progress);
+        let progress = self.progress.lock();
         let held: Vec<String> = progress.started().map(ToString::to_string).collect();
         if !held.is_empty() && progress.waiting() > 0 {
             warn!(
@@ -132,7 +133,7 @@ impl Rollout {
 
     /// Returns what a custom resource is reconciled with.
     fn of(&self, key: &Key, resource: Option<&DynamicObject>) -> Arc<Setup> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         let Some(resource) = resource else {
             progress.forget(key);
             self.show(&progress);
@@ -147,7 +148,7 @@ impl Rollout {
     /// Records the result of a reconcile. Returns the number of releases that the roll-out leaves
     /// unchanged if it is halted by this.
     fn ended(&self, key: &Key, verdict: Verdict) -> Option<usize> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         if !progress.is_started(key) {
             return None;
         }
@@ -220,8 +221,4 @@ fn edition(resource: &DynamicObject) -> Edition {
     meta.labels.hash(&mut hasher);
     meta.annotations.hash(&mut hasher);
     Edition(hasher.finish())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,8 +4,8 @@ use super::*;
 use crate::release::meta::Format;
 use helm_core::release::Status;
 use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
 use serde_json::json;
-use std::sync::Mutex;
 
 fn record(revision: u32, status: &str, version: u64) -> ObjectMeta {
     serde_json::from_value(json!({
@@ -30,7 +30,6 @@ fn index() -> (ReleaseIndex, Changes) {
     index.on_change(move |change| {
         recorded
             .lock()
-            .unwrap()
             .push((change.record.revision.0, change.gone));
     });
     (index, changes)
@@ -73,7 +72,7 @@ fn history_follows_lists_and_events() {
         statuses(&index),
         [(10, Status::Superseded), (11, Status::Deployed)]
     );
-    let changes = changes.lock().unwrap();
+    let changes = changes.lock();
     assert_eq!(
         *changes,
         [(10, false), (9, false), (10, false), (11, false), (9, true)]
@@ -95,7 +94,7 @@ fn own_writes_are_visible_at_once_and_not_notified() {
     assert_eq!(statuses(&index), []);
     index.apply(None, Event::Delete(record(1, "deployed", 8)));
     assert_eq!(statuses(&index), []);
-    assert!(changes.lock().unwrap().is_empty());
+    assert!(changes.lock().is_empty());
 }
 
 #[test]
@@ -132,10 +131,10 @@ fn relist_removes_records_deleted_meanwhile() {
         &index,
         &[record(1, "superseded", 1), record(2, "deployed", 2)],
     );
-    changes.lock().unwrap().clear();
+    changes.lock().clear();
     list(&index, &[record(2, "deployed", 2)]);
     assert_eq!(statuses(&index), [(2, Status::Deployed)]);
-    assert_eq!(*changes.lock().unwrap(), [(1, true)]);
+    assert_eq!(*changes.lock(), [(1, true)]);
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn parts_are_known_from_the_watch_and_from_own_writes() {
     list(&index, &[record(1, "deployed", 5)]);
     assert!(parts(&index).is_empty());
     // Listeners are not notified of parts.
-    assert_eq!(*changes.lock().unwrap(), [(1, false)]);
+    assert_eq!(*changes.lock(), [(1, false)]);
 }
 
 #[test]
@@ -233,38 +232,38 @@ fn watch_event_of_an_own_write_before_its_response_is_not_notified() {
     index.removed(&meta(1, "pending-install", 5));
     drop(own);
     assert_eq!(statuses(&index), []);
-    assert!(changes.lock().unwrap().is_empty());
+    assert!(changes.lock().is_empty());
 }
 
 #[test]
 fn deletion_by_others_before_the_answer_of_an_own_write_counts() {
     let (index, changes) = index();
     list(&index, &[record(1, "pending-install", 5)]);
-    changes.lock().unwrap().clear();
+    changes.lock().clear();
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v1".to_owned()]);
     index.apply(None, Event::Apply(record(1, "deployed", 6)));
     index.apply(None, Event::Delete(record(1, "deployed", 7)));
     index.written(meta(1, "deployed", 6));
     drop(own);
     assert_eq!(statuses(&index), []);
-    assert_eq!(*changes.lock().unwrap(), [(1, true)]);
+    assert_eq!(*changes.lock(), [(1, true)]);
 }
 
 #[test]
 fn change_by_others_during_an_own_write_is_notified_after_it() {
     let (index, changes) = index();
     list(&index, &[record(1, "deployed", 5)]);
-    changes.lock().unwrap().clear();
+    changes.lock().clear();
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v1".to_owned()]);
     index.apply(None, Event::Apply(record(1, "deployed", 6)));
     index.apply(None, Event::Apply(record(1, "uninstalled", 7)));
     // Events of other records are not held back.
     index.apply(None, Event::Apply(record(2, "deployed", 8)));
-    assert_eq!(*changes.lock().unwrap(), [(2, false)]);
+    assert_eq!(*changes.lock(), [(2, false)]);
     index.written(meta(1, "deployed", 6));
-    assert_eq!(changes.lock().unwrap().len(), 1);
+    assert_eq!(changes.lock().len(), 1);
     drop(own);
-    assert_eq!(*changes.lock().unwrap(), [(2, false), (1, false)]);
+    assert_eq!(*changes.lock(), [(2, false), (1, false)]);
     assert_eq!(
         statuses(&index),
         [(1, Status::Uninstalled), (2, Status::Deployed)]
@@ -273,7 +272,7 @@ fn change_by_others_during_an_own_write_is_notified_after_it() {
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v2".to_owned()]);
     index.apply(None, Event::Apply(record(2, "superseded", 9)));
     drop(own);
-    assert_eq!(changes.lock().unwrap().len(), 3);
+    assert_eq!(changes.lock().len(), 3);
 }
 
 #[test]
@@ -284,12 +283,11 @@ fn all_listeners_are_notified() {
     index.on_change(move |change| {
         recorded
             .lock()
-            .unwrap()
             .push((change.record.revision.0, change.gone));
     });
     list(&index, &[record(1, "deployed", 5)]);
-    assert_eq!(*first.lock().unwrap(), [(1, false)]);
-    assert_eq!(*second.lock().unwrap(), [(1, false)]);
+    assert_eq!(*first.lock(), [(1, false)]);
+    assert_eq!(*second.lock(), [(1, false)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The spans of one attempt, which are kept until it ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use futures::future::BoxFuture;
@@ -9,6 +9,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{End, Reason};
 
@@ -63,7 +64,7 @@ impl Recording {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Runs a future whose spans are children of `span`.

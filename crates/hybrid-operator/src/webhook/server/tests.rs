@@ -194,14 +194,14 @@ fn blocking() -> (
 ) {
     let (began, has_begun) = tokio::sync::mpsc::unbounded_channel();
     let (go_on, waits) = mpsc::channel::<()>();
-    let waits = Arc::new(std::sync::Mutex::new(waits));
+    let waits = Arc::new(parking_lot::Mutex::new(waits));
     let endpoint = Endpoint {
         path: "/block".to_owned(),
         answer: Arc::new(move |_| {
             let (began, waits) = (began.clone(), Arc::clone(&waits));
             Box::pin(async move {
                 began.send(()).unwrap();
-                let _ = waits.lock().unwrap().recv();
+                let _ = waits.lock().recv();
                 Ok(Vec::new())
             })
         }),

@@ -1,7 +1,7 @@
 //! Configurations that somebody else changes, on a clock that moves by itself.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -11,6 +11,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 
 use jiff::Timestamp;
 
@@ -56,7 +57,7 @@ impl TestServer {
         let mut status = 200;
         let answer = match (request.method(), is_of_list) {
             (&Method::PATCH, _) => {
-                self.applied.lock().unwrap().push(Instant::now());
+                self.applied.lock().push(Instant::now());
                 self.definition.send_modify(|definition| {
                     definition["spec"]["conversion"] = json!({"strategy": "Webhook"});
                 });
@@ -121,17 +122,13 @@ impl TestServer {
         let running = tokio::spawn(upkeep.run(changes, stop.clone()));
         // Between two comparisons.
         tokio::time::sleep(Duration::from_secs(605)).await;
-        assert_eq!(
-            self.applied.lock().unwrap().len(),
-            1,
-            "nothing else differs"
-        );
+        assert_eq!(self.applied.lock().len(), 1, "nothing else differs");
         let began = Instant::now();
         self.definition.send_replace(definition(2));
         tokio::time::sleep(Duration::from_mins(10)).await;
         stop.cancel();
         running.await.unwrap();
-        let applied = self.applied.lock().unwrap();
+        let applied = self.applied.lock();
         assert_eq!(applied.len(), 2, "the conversion is added again, once");
         applied[1] - began
     }

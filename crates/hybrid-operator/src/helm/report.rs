@@ -421,9 +421,6 @@ fn cause(
     outcome: &StepOutcome,
 ) -> Option<Cause> {
     if outcome.waits_for_objects() {
-        if !matches!(outcome, StepOutcome::Progressing { .. }) {
-            memory.live.forget_running_hooks();
-        }
         return diagnose::update(access, subject, memory, status, setup.watch.crash_logs);
     }
     if !matches!(outcome, StepOutcome::Silent) {

@@ -6,11 +6,9 @@ use super::super::memory::Memory;
 use super::super::report::{Deployed, Report, StepOutcome};
 use super::{ActContext, ActError};
 
-pub(super) async fn run(
-    context: &ActContext<'_>,
-    _memory: &mut Memory,
-) -> Result<Report, ActError> {
+pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
     context.supersede().await?;
+    memory.live.forget_running_hooks();
     let Some(latest) = context.observation.history.last() else {
         return Ok(Report::settle(StepOutcome::Unchanged));
     };

@@ -95,7 +95,7 @@ pub(super) async fn observe(
             .collect(),
         adoption,
         drift: Drift::Unknown,
-        bound: false,
+        bound: !memory.live.bound(&subject.primary.uid).is_empty(),
         awaits_dependency: false,
         awaits_crds: false,
         unreported: history.last().is_some_and(|latest| {

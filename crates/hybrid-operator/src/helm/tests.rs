@@ -456,6 +456,16 @@ async fn custom_resources_are_forgotten_once_their_kind_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_user_keeps_is_released_while_the_revision_waits_for_a_hook() {
+    keep_during_a_hook(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_keeps_is_released_while_the_custom_resource_is_paused() {
+    keep_during_a_hook(true).await;
+}
+
+/// Annotates an object to be kept while a hook runs, and, if `paused`, the custom resource is paused.
+async fn keep_during_a_hook(paused: bool) {
     let _simulated = host::simulate(Clock(Instant::now()));
     let directory = tempfile::tempdir().unwrap();
     write_chart(directory.path(), 0);
@@ -472,13 +482,18 @@ async fn what_a_user_keeps_is_released_while_the_revision_waits_for_a_hook() {
     };
     ready_when(&people, waits).await;
 
+    if paused {
+        let pause = json!({"helm.sdk.operatorframework.io/paused": "true"});
+        change(&people, WEB, &json!({"metadata": {"annotations": pause}})).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
     let path = "/api/v1/namespaces/default/configmaps/object";
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     assert!(owners(&people, path).await.is_some());
     change(&people, path, &keep).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(owners(&people, path).await, None);
-    assert!(waits(&ready(&people).await.unwrap()));
+    assert!(paused || waits(&ready(&people).await.unwrap()));
     stop.cancel();
     running.await.unwrap().unwrap();
     assert_eq!(server.unmodelled(), Vec::<String>::new());

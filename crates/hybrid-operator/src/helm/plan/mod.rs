@@ -350,6 +350,9 @@ pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
         })
     } else if observed.unheld {
         Some(Step::Hold)
+    } else if observed.paused && observed.bound {
+        // The garbage collector does not know of the pause.
+        Some(Step::Unbind)
     } else if observed.paused {
         Some(Step::Refuse(Refusal::Paused))
     } else if observed.impossible {

@@ -358,7 +358,7 @@ fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
         assert_eq!(next_step(&state, &wanted), expected, "{digest:?}");
     }
     state.paused = true;
-    assert_eq!(next_step(&state, &desired()), Step::Refuse(Refusal::Paused));
+    assert_eq!(next_step(&state, &desired()), Step::Unbind);
 }
 
 #[test]

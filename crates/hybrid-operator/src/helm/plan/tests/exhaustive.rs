@@ -616,6 +616,7 @@ const BEFORE_INPUTS: &[(Holds, Step)] = &[
     (|o| o.deleting && o.finalizer, Step::Uninstall),
     (|o| o.deleting, Step::Forget),
     (|o| o.unheld, Step::Hold),
+    (|o| o.paused && o.bound, Step::Unbind),
     (|o| o.paused, Step::Refuse(Refusal::Paused)),
     (|o| o.impossible, Step::Refuse(Refusal::Impossible)),
     (|o| o.foreign, Step::Refuse(Refusal::Foreign)),
@@ -633,6 +634,7 @@ fn steps_without_inputs_are_decided_first_in_this_order() {
         &[|o, _| o.finalizer = true, |o, _| o.finalizer = false],
         &[|o, _| o.unheld = false, |o, _| o.unheld = true],
         &[|o, _| o.paused = false, |o, _| o.paused = true],
+        &[|o, _| o.bound = false, |o, _| o.bound = true],
         &[|o, _| o.impossible = false, |o, _| o.impossible = true],
         &[|o, _| o.foreign = false, |o, _| o.foreign = true],
         &[

@@ -136,7 +136,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     (
         "helm",
-        "reference",
+        "tests",
         "in tests, a condition that is set must be in the reference",
     ),
     (

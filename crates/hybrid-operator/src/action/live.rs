@@ -66,7 +66,7 @@ pub(super) struct AppliedObject {
     pub(super) content: u64,
     /// Whether it has lost its autoscaler, so that the chart's number of replicas was applied.
     pub(super) unscaled: bool,
-    /// Whether it was replaced.
+    /// Whether the object was replaced, not applied.
     pub(super) replaced: bool,
     /// The run that created it, if the API server generated its name.
     pub(super) run: Option<String>,
@@ -87,7 +87,7 @@ pub(super) struct LiveObject {
     pub(super) content: Content,
     /// Whether it has lost its autoscaler with this revision.
     pub(super) unscaled: bool,
-    /// Whether it was replaced for this revision.
+    /// Whether the object was replaced for this revision.
     pub(super) replaced: bool,
     /// A note about a difference from the manifest.
     pub(super) note: Option<String>,
@@ -305,7 +305,7 @@ impl Live {
         }
     }
 
-    /// Returns whether these are the objects of a later revision, whose record others have deleted then.
+    /// Returns whether these are the objects of a later revision. If so, others have deleted its record.
     pub(crate) fn is_later_than(&self, revision: u32) -> bool {
         self.revision > Some(revision)
     }

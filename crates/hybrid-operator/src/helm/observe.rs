@@ -95,7 +95,8 @@ pub(super) async fn observe(
             .collect(),
         adoption,
         drift: Drift::Unknown,
-        bound: !memory.live.bound(&subject.primary.uid).is_empty(),
+        // Of what is not paused, it is known once all objects are.
+        bound: subject.annotations.paused && is_bound(subject, memory),
         awaits_dependency: false,
         awaits_crds: false,
         unreported: history.last().is_some_and(|latest| {
@@ -143,7 +144,7 @@ pub(super) async fn complete(
     live::read_unseen(&subject.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
-    facts.bound = !memory.live.bound(&subject.primary.uid).is_empty();
+    facts.bound = is_bound(subject, memory);
     facts.awaits_dependency = desired.is_some_and(|desired| desired.dependency.is_some());
     let upgrade = observation.history.iter().any(|meta| {
         matches!(
@@ -153,6 +154,11 @@ pub(super) async fn complete(
     });
     facts.awaits_crds = crds_are_awaited(setup, subject.generation, wanted, memory, upgrade);
     Ok(())
+}
+
+/// Returns whether an object that is annotated to be kept still has the owner reference.
+fn is_bound(subject: &Subject, memory: &Memory) -> bool {
+    !memory.live.bound(&subject.primary.uid).is_empty()
 }
 
 /// Reads the objects that cannot be watched, once per period and as soon as a watch fails.

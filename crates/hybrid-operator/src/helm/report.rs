@@ -259,11 +259,14 @@ pub(super) struct ObjectsState {
 impl ObjectsState {
     fn of(live: &Live, mode: DriftMode) -> Self {
         // A change that is not repaired does not make the release unready; a deleted object does.
-        let changed = live.drifted_states();
+        let changed = if mode == DriftMode::Repair {
+            Vec::new()
+        } else {
+            live.drifted_states()
+        };
         let is_left_alone = |key: &ObjectKey| {
             let mut changed = changed.iter();
-            mode != DriftMode::Repair
-                && changed.any(|(changed, left)| changed == key && left.is_some())
+            changed.any(|(changed, left)| changed == key && left.is_some())
         };
         let unready = live
             .unready(JobReadiness::Started)
@@ -777,52 +780,4 @@ fn has_secret(object: &mut serde_json::Value) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-    use serde_json::json;
-
-    use super::{ObjectsState, StepOutcome, apply, redacted};
-    use crate::helm::status::{Status, WrittenStatus};
-
-    #[test]
-    fn unchanged_drift_is_written_once() {
-        let objects = ObjectsState {
-            drifted: vec!["ConfigMap a/b".to_owned()],
-            ..ObjectsState::default()
-        };
-        let mut written = None;
-        for second in [1_000, 2_000] {
-            let now = Timestamp::from_second(second).unwrap();
-            let mut status = Status::read(written.as_ref(), now, Some(1));
-            apply(&StepOutcome::Unchanged, &objects, &mut status);
-            let patch = status.patch(&WrittenStatus::default());
-            assert_eq!(patch.is_some(), written.is_none());
-            written = written.or(patch);
-        }
-        let drifted = |status: &Status| status.conditions.iter().any(|c| c.type_ == "Drifted");
-        let mut status = Status::read(written.as_ref(), Timestamp::UNIX_EPOCH, Some(1));
-        assert!(drifted(&status));
-        apply(
-            &StepOutcome::Unchanged,
-            &ObjectsState::default(),
-            &mut status,
-        );
-        assert!(!drifted(&status), "{}", json!(status.conditions));
-    }
-
-    #[test]
-    fn secrets_do_not_appear_in_a_redacted_manifest() {
-        let manifest = "---\n# Source: c/a.yaml\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: hidden}\n---\n# Source: c/b.yaml\nkind: ConfigMap\nmetadata: {name: c}\n";
-        let text = redacted(manifest).unwrap();
-        assert!(!text.contains("hidden"), "{text}");
-        assert!(text.contains("# Secret s: its content is not shown\n---\n# Source: c/b.yaml\n"));
-        for list in [
-            "kind: List\nitems: [{kind: ConfigMap}, {kind: Secret, data: {k: hidden}}]\n",
-            "apiVersion: v1\nkind: SecretList\nitems: [{metadata: {name: s}, data: {k: hidden}}]\n",
-        ] {
-            let text = redacted(list).unwrap();
-            assert!(!text.contains("hidden"), "{text}");
-        }
-        assert_eq!(redacted(&"x".repeat(100_000)), None);
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 /// Time limit of every wait.
-pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(3);
 
 /// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {

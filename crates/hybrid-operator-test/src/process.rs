@@ -188,16 +188,17 @@ impl Operator {
     /// [`ProcessError::Spawn`].
     pub fn spawn(self) -> Result<RunningOperator, ProcessError> {
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (child, ports) = self.launch(&log)?;
+        let (child, guard, ports) = self.launch(&log)?;
         Ok(RunningOperator {
             child: Mutex::new(child),
+            guard,
             ports,
             log,
             command_spec: self,
         })
     }
 
-    fn launch(&self, log: &Arc<Mutex<Vec<String>>>) -> Result<(Child, Ports), ProcessError> {
+    fn launch(&self, log: &Arc<Mutex<Vec<String>>>) -> Result<(Child, Guard, Ports), ProcessError> {
         let failed = |source| ProcessError::Spawn {
             program: self.program.clone(),
             source,
@@ -222,20 +223,49 @@ impl Operator {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
+        let guard = Guard::new(child.id()).map_err(failed)?;
         if let Some(stdout) = child.stdout.take() {
             capture_lines(stdout, Arc::clone(log));
         }
         if let Some(stderr) = child.stderr.take() {
             capture_lines(stderr, Arc::clone(log));
         }
-        Ok((child, ports))
+        Ok((child, guard, ports))
     }
 }
 
-/// A running operator. Dropping it kills the process and, if the test has failed, prints its log.
+/// A process that kills another one when this process has ended, however that ends: it reads a pipe that only this
+/// process holds open.
+#[derive(Debug)]
+struct Guard(Child);
+
+impl Guard {
+    fn new(pid: u32) -> io::Result<Self> {
+        let guard = Command::new("/bin/sh")
+            .args(["-c", "read -r line; kill -9 $0", &pid.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        guard.map(Self)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Waiting closes the pipe.
+        if self.0.kill().is_ok() {
+            drop(self.0.wait());
+        }
+    }
+}
+
+/// A running operator. Dropping it kills the process and, if the test has failed, prints its log. The process is killed
+/// as well if this one is.
 #[derive(Debug)]
 pub struct RunningOperator {
     child: Mutex<Child>,
+    guard: Guard,
     ports: Ports,
     log: Arc<Mutex<Vec<String>>>,
     command_spec: Operator,
@@ -444,8 +474,9 @@ impl RunningOperator {
     /// [`ProcessError::Signal`], [`ProcessError::Spawn`] and [`ProcessError::NotReady`].
     pub async fn restart(&mut self) -> Result<(), ProcessError> {
         self.sigkill()?;
-        let (child, ports) = self.command_spec.launch(&self.log)?;
+        let (child, guard, ports) = self.command_spec.launch(&self.log)?;
         self.child = Mutex::new(child);
+        self.guard = guard;
         self.ports = ports;
         self.ready().await
     }
@@ -579,5 +610,12 @@ mod tests {
         rustix::process::test_kill_process(pid).unwrap();
         drop(operator);
         assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[tokio::test]
+    async fn an_operator_is_killed_when_the_pipe_of_its_parent_closes() {
+        let mut operator = shell("exec sleep 100").spawn().unwrap();
+        drop(operator.guard.0.stdin.take());
+        assert_eq!(operator.exited(SOON).await.unwrap().code(), None);
     }
 }

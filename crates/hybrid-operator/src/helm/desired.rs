@@ -1,5 +1,5 @@
-//! Computes the desired state: the inputs of the release with their digest and, if a new revision
-//! is due, its content.
+//! Computes the desired state: the inputs of the release with their digest, and the content of its next
+//! revision.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use super::events::{Notice, Notices};
 use super::extend::{ExtensionError, ReleaseContext};
 use super::memory::{CachedInputs, Memory};
 use super::message::{Message, Redactor};
-use super::observe::Observation;
-use super::plan::{self, Step};
+use super::plan;
 use super::references::{self, LastValues};
 use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
@@ -243,6 +242,58 @@ pub(super) struct DesiredInputs {
     pub(super) kept: Option<LastValues>,
 }
 
+/// Desired state of a release.
+pub(super) struct Desired {
+    pub(super) inputs: DesiredInputs,
+    /// Objects rendered from these inputs, if they were rendered in this reconcile.
+    pub(super) objects: Option<Vec<ManifestObject>>,
+    /// First custom resource of `dependsOn` that is not ready.
+    pub(super) dependency: Option<String>,
+}
+
+/// Returns the facts that the plan depends on. `content` is that of the next revision if it was rendered.
+pub(super) fn facts(
+    setup: &Setup,
+    wanted: Option<&Result<Desired, DesiredError>>,
+    content: Option<plan::Content>,
+) -> plan::DesiredFacts {
+    let known = wanted.and_then(|wanted| wanted.as_ref().ok());
+    let failure = wanted.and_then(|wanted| wanted.as_ref().err());
+    let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
+    plan::DesiredFacts {
+        digest: known.map(|desired| desired.inputs.digest.to_string()),
+        awaits_inputs: failure.is_some_and(DesiredError::is_transient),
+        content,
+        repair: setup.watch.drift_detection.mode == DriftMode::Repair,
+        install_retries: install.remediation.retries,
+        clean_up: install.remediation.strategy == Some(RemediationStrategy::Uninstall),
+        upgrade_retries: upgrade.remediation.retries,
+        rollback: upgrade
+            .remediation
+            .strategy
+            .is_none_or(|strategy| strategy == RemediationStrategy::Rollback),
+        reinstall: upgrade.remediation.strategy == Some(RemediationStrategy::Uninstall),
+        timeout: timeout(upgrade.timeout),
+        test: setup.watch.test.is_some(),
+    }
+}
+
+/// Computes the desired state. Inputs are recomputed only if one of their sources has changed.
+pub(super) async fn desired(
+    setup: &Arc<Setup>,
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    notices: &Notices,
+) -> Result<Desired, DesiredError> {
+    let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
+    Ok(Desired {
+        dependency: references::missing_dependency(setup, subject).await?,
+        inputs,
+        objects,
+    })
+}
+
 /// Content of a new revision.
 pub(super) enum Content {
     /// Chart rendered for this revision.
@@ -251,119 +302,84 @@ pub(super) enum Content {
     Recorded(Box<Record>),
 }
 
-/// Desired state of a release.
-pub(super) struct Desired {
-    pub(super) inputs: DesiredInputs,
-    /// Objects rendered from these inputs, if they were rendered in this reconcile.
-    pub(super) objects: Option<Vec<ManifestObject>>,
-    /// First custom resource of `dependsOn` that is not ready.
-    pub(super) dependency: Option<String>,
-    /// Content of the new revision, if one is due.
-    pub(super) content: Option<Content>,
-    empty: bool,
-    unchanged: bool,
+/// The next revision of a release.
+pub(super) struct NextRevision<'a> {
+    pub(super) inputs: &'a DesiredInputs,
+    /// Records of the release, oldest first.
+    pub(super) history: &'a [RecordMeta],
+    pub(super) upgrade: bool,
 }
 
-impl Desired {
-    /// Returns the facts that the plan depends on.
-    pub(super) fn facts(setup: &Setup, desired: Option<&Self>) -> plan::DesiredFacts {
-        let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
-        plan::DesiredFacts {
-            digest: desired.map(|desired| desired.inputs.digest.to_string()),
-            awaits_inputs: false,
-            empty: desired.is_some_and(|desired| desired.empty),
-            unchanged: desired.is_some_and(|desired| desired.unchanged),
-            repair: setup.watch.drift_detection.mode == DriftMode::Repair,
-            install_retries: install.remediation.retries,
-            clean_up: install.remediation.strategy == Some(RemediationStrategy::Uninstall),
-            upgrade_retries: upgrade.remediation.retries,
-            rollback: upgrade
-                .remediation
-                .strategy
-                .is_none_or(|strategy| strategy == RemediationStrategy::Rollback),
-            reinstall: upgrade.remediation.strategy == Some(RemediationStrategy::Uninstall),
-            timeout: timeout(upgrade.timeout),
-            test: setup.watch.test.is_some(),
+impl NextRevision<'_> {
+    /// Returns its content, and what the plan is to know of it.
+    pub(super) async fn content(
+        &self,
+        setup: &Arc<Setup>,
+        access: &Access,
+        subject: &Subject,
+        redactor: &mut Redactor,
+        notices: &Notices,
+    ) -> Result<(Content, plan::Content), DesiredError> {
+        let Self {
+            inputs, history, ..
+        } = *self;
+        if let Some(record) = recorded(access, subject, inputs, history, notices).await? {
+            return Ok((Content::Recorded(record), plan::Content::Due));
         }
-    }
-}
-
-/// Computes the desired state. Inputs are recomputed only if one of their sources has changed, and
-/// content is rendered only if a new revision is due.
-pub(super) async fn desired(
-    setup: &Arc<Setup>,
-    access: &Access,
-    subject: &Subject,
-    observation: &Observation,
-    memory: &mut Memory,
-    notices: &Notices,
-) -> Result<Desired, DesiredError> {
-    let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
-    let mut desired = Desired {
-        dependency: references::missing_dependency(setup, subject).await?,
-        inputs,
-        objects,
-        content: None,
-        empty: false,
-        unchanged: false,
-    };
-    if desired.dependency.is_some() {
-        // No new revision is started now.
-        return Ok(desired);
-    }
-    let facts = Desired::facts(setup, Some(&desired));
-    let upgrade = match plan::next_step(&observation.facts, &facts) {
-        Step::Install => false,
-        Step::Upgrade => true,
-        _ => return Ok(desired),
-    };
-    let history = &observation.history;
-    let inputs = &desired.inputs;
-    let known = recorded(access, subject, inputs, history, notices).await?;
-    let (content, wanted) = if let Some(record) = known {
-        (Content::Recorded(record), None)
-    } else {
         let target = RenderTarget {
             revision: history
                 .last()
                 .map_or(Revision::FIRST, |latest| latest.revision.next()),
-            upgrade,
+            upgrade: self.upgrade,
         };
-        let (coalesced, redactor) = (&inputs.coalesced, &mut memory.redactor);
-        let render = render(setup, access, subject, coalesced, target, redactor).await?;
+        let render = render(setup, access, subject, &inputs.coalesced, target, redactor).await?;
         let objects = render.objects.map_err(RenderError::Object)?;
-        (Content::Rendered(Box::new(render.rendered)), Some(objects))
-    };
-    if let Some(wanted) = wanted {
-        let deployed = history
-            .iter()
-            .rev()
-            .find(|meta| meta.status == ReleaseStatus::Deployed);
-        if let Some(meta) = deployed
-            && (wanted.is_empty() || setup.watch.lookup_is_input)
-        {
-            let before = access
-                .store
-                .load(meta)
-                .await
-                .map_err(DesiredError::Record)?;
-            subject.share.read(before.manifest.len()).await?;
-            let objects = parse_objects(&before.manifest).unwrap_or_default();
-            desired.empty = wanted.is_empty() && !objects.is_empty() && !setup.watch.allow_empty;
-            // An unproven revision is replaced, so that drift can be repaired.
-            desired.unchanged = setup.watch.lookup_is_input
-                && meta.proof.is_some()
-                && same_inputs(setup, &desired.inputs, &before)
-                && {
-                    let all = objects.iter().chain(&wanted);
-                    let scopes = subject.cluster.scopes(all).await?;
-                    let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
-                    same_meaning(&objects, &wanted, &subject.namespace, &is_cluster_scoped)
-                };
-        }
+        let mut deployed = history.iter().rev();
+        let deployed = deployed.find(|meta| meta.status == ReleaseStatus::Deployed);
+        let compared = match deployed {
+            Some(deployed) => compare(setup, access, subject, deployed, inputs, &objects).await?,
+            None => plan::Content::Due,
+        };
+        Ok((Content::Rendered(Box::new(render.rendered)), compared))
     }
-    desired.content = Some(content);
-    Ok(desired)
+}
+
+/// Compares rendered objects with those of the deployed revision, as far as that matters.
+async fn compare(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    deployed: &RecordMeta,
+    inputs: &DesiredInputs,
+    rendered: &[ManifestObject],
+) -> Result<plan::Content, DesiredError> {
+    let is_empty = rendered.is_empty() && !setup.watch.allow_empty;
+    // An unproven revision is replaced, so that drift can be repaired.
+    let may_be_equal = setup.watch.lookup_is_input && deployed.proof.is_some();
+    if !is_empty && !may_be_equal {
+        return Ok(plan::Content::Due);
+    }
+    let record = access.store.load(deployed).await;
+    let record = record.map_err(DesiredError::Record)?;
+    subject.share.read(record.manifest.len()).await?;
+    let objects = parse_objects(&record.manifest).unwrap_or_default();
+    if is_empty && !objects.is_empty() {
+        return Ok(plan::Content::Empty);
+    }
+    if !may_be_equal || !same_inputs(setup, inputs, &record) {
+        return Ok(plan::Content::Due);
+    }
+    let scopes = subject
+        .cluster
+        .scopes(objects.iter().chain(rendered))
+        .await?;
+    let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
+    let is_same = same_meaning(&objects, rendered, &subject.namespace, &is_cluster_scoped);
+    Ok(if is_same {
+        plan::Content::Unchanged
+    } else {
+        plan::Content::Due
+    })
 }
 
 /// Returns the inputs and, if they were recomputed, the rendered objects.

@@ -46,17 +46,6 @@ impl ActionKind {
         }
     }
 
-    /// Returns the verb for logs and events.
-    pub(super) fn verb(self) -> &'static str {
-        match self {
-            Self::Install => "install",
-            Self::Upgrade => "upgrade",
-            Self::Rollback => "rollback",
-            Self::Uninstall => "uninstall",
-            Self::Test => "test",
-        }
-    }
-
     /// Returns what the log says once the action is complete.
     pub(super) fn done(self) -> &'static str {
         match self {

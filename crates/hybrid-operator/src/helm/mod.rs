@@ -98,12 +98,13 @@ use access::Access;
 use act::{ActContext, ActError};
 pub(crate) use component::Components;
 pub(crate) use deployed::Releases;
-use desired::{Desired, DesiredError, desired};
+use desired::{NextRevision, desired};
 use events::Notices;
 pub(crate) use finalizer::FINALIZER as UNINSTALL;
 use memory::{Memories, Memory};
 use message::Message;
 use observe::Observation;
+use plan::Step;
 use report::{Attempt, Report};
 use setup::Setup;
 use status::chain;
@@ -229,7 +230,7 @@ impl HelmReconciler {
     }
 
     /// Computes the desired state, and executes the step that the plan returns, whose name is put into
-    /// `planned`.
+    /// `planned`. The next revision is rendered before a second plan, if the first one asks for it.
     async fn take_step(
         &self,
         subject: &Subject,
@@ -242,20 +243,34 @@ impl HelmReconciler {
         let mut wanted = match plan::before_inputs(&observation.facts) {
             // Failing templates must not prevent an uninstall.
             Some(_) => None,
-            None => Some(desired(setup, access, subject, observation, memory, notices).await),
+            None => Some(desired(setup, access, subject, memory, notices).await),
         };
         subject.share.shrink();
         if let Some(wanted) = &mut wanted {
             observe::complete(observation, setup, access, subject, wanted, memory).await?;
         }
-        let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
-        let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
-        let facts = plan::DesiredFacts {
-            awaits_inputs: failure.is_some_and(DesiredError::is_transient),
-            ..Desired::facts(setup, known)
+        let mut rendered = None;
+        let step = loop {
+            let known = rendered.as_ref().map(|(_, known)| *known);
+            let facts = desired::facts(setup, wanted.as_ref(), known);
+            let step = plan::next_step(&observation.facts, &facts);
+            tracing::debug!(?step, "planned");
+            let (Step::Render { upgrade }, Some(Ok(desired))) = (&step, &wanted) else {
+                break step;
+            };
+            let next = NextRevision {
+                inputs: &desired.inputs,
+                history: &observation.history,
+                upgrade: *upgrade,
+            };
+            let redactor = &mut memory.redactor;
+            let render = next.content(setup, access, subject, redactor, notices);
+            match render.await {
+                Ok(render) => rendered = Some(render),
+                Err(error) => wanted = Some(Err(error)),
+            }
+            subject.share.shrink();
         };
-        let step = plan::next_step(&observation.facts, &facts);
-        tracing::debug!(?step, "planned");
         planned.get_or_init(|| step.name());
         let context = ActContext {
             setup,
@@ -263,10 +278,13 @@ impl HelmReconciler {
             subject,
             observation,
             desired: wanted.as_ref(),
+            content: rendered.as_ref().map(|(content, _)| content),
             notices,
         };
         let result = act::run(&step, &context, memory).await;
         let latest = access.store.history(&subject.namespace, &subject.name);
+        let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
+        let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
         let digest = known.map(|desired| &desired.inputs.digest);
         memory.verdict = verdict(&Ended {
             step: &step,

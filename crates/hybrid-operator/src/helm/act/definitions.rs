@@ -229,11 +229,10 @@ pub(super) async fn run(
     let desired = context.desired();
     let rendered = memory.rendered.clone();
     let coalesced = desired.map(|desired| &desired.inputs.coalesced);
-    let coalesced = coalesced.or(rendered.as_ref());
-    let files = coalesced
-        .ok_or(ActError::Missing("install CRDs", "the values"))?
-        .chart()
-        .crds();
+    let Some(coalesced) = coalesced.or(rendered.as_ref()) else {
+        return Ok(Report::replan());
+    };
+    let files = coalesced.chart().crds();
     // A chart that does not render replaces nothing.
     let replace = setup.watch.crds == CrdPolicy::CreateReplace && desired.is_some();
     if !context.add_finalizer().await? {

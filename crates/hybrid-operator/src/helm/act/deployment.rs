@@ -1,14 +1,11 @@
-//! Shared by install, upgrade, rollback and resume: turns a pending record into a deployed one, and
-//! records failures.
+//! Shared by the steps that deploy: turns a pending record into a deployed one, and records failures.
 
-use helm_core::manifest::HookExecution;
-use helm_core::release::{ApplyMethod, Release as Record, Status, Time};
+use helm_core::release::{Status, Time};
 use jiff::Timestamp;
 
-use super::super::desired::Content;
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
-use super::super::memory::{Memory, Obstacles};
+use super::super::memory::Memory;
 use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
@@ -19,87 +16,6 @@ use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::Failures;
-
-/// Writes the pending record of a new revision and deploys it.
-pub(super) async fn start(
-    context: &ActContext<'_>,
-    memory: &mut Memory,
-    kind: ActionKind,
-) -> Result<Report, ActError> {
-    if !context.add_finalizer().await? {
-        return Ok(Report::gone());
-    }
-    let mut record = content(context, kind)?;
-    context.abandon_pending().await?;
-    let desired = context.require_desired("start")?;
-    record.config = desired.inputs.coalesced.user().clone();
-    record.values_from.clone_from(&desired.inputs.kept);
-    context.subject.asked().label(&mut record.labels);
-    record.apply_method = Some(ApplyMethod::ServerSide);
-    let now = Time::utc(context.subject.now);
-    record.info.first_deployed.get_or_insert(now);
-    record.info.last_deployed = Some(now);
-    record.set_status(kind.pending(), kind.initial_description());
-    let digest = desired.inputs.digest.clone();
-    let stored = context.create(record, Some(digest), true).await?;
-    memory.equal = None;
-    memory.obstacles = Obstacles::default();
-    memory.live.prepare(stored.release.revision.0);
-    if !desired.inputs.overridden.is_empty() {
-        let note = overridden(context, &desired.inputs.overridden);
-        context
-            .notices
-            .add(Notice::new(EventReason::ValueOverridden, "Values", note));
-    }
-    continue_deployment(context, memory, stored).await
-}
-
-/// Returns the note about paths that `overrideValues` has changed. The texts of `watches.yaml` are shown
-/// only if that is asked for, and are not expanded: the environment may hold passwords.
-fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
-    let texts = &context.setup.watch.override_values;
-    let shown = paths.iter().map(|path| match texts.get(path) {
-        Some(text) if context.setup.reporting.override_values => format!("{path} with {text:?}"),
-        _ => path.clone(),
-    });
-    let shown: Vec<String> = shown.collect();
-    format!("watches.yaml overrides {}", shown.join(", "))
-}
-
-/// Returns the record of a new revision.
-fn content(context: &ActContext<'_>, kind: ActionKind) -> Result<Record, ActError> {
-    let desired = context.require_desired(kind.verb())?;
-    let subject = context.subject;
-    let revision = context.next_revision();
-    let mut record = Record::new(subject.name.clone(), subject.namespace.as_str(), revision);
-    record.chart = Some(context.setup.chart.chart().to_record());
-    match &desired.content {
-        Some(Content::Rendered(rendered)) => {
-            rendered.manifest().clone_into(&mut record.manifest);
-            record.hooks = rendered.hooks().to_vec();
-            rendered.notes().clone_into(&mut record.info.notes);
-        }
-        Some(Content::Recorded(known)) => {
-            record.manifest.clone_from(&known.manifest);
-            record.hooks.clone_from(&known.hooks);
-            record.info.notes.clone_from(&known.info.notes);
-            record
-                .info
-                .first_deployed
-                .clone_from(&known.info.first_deployed);
-            for hook in &mut record.hooks {
-                hook.last_run = HookExecution::default();
-            }
-        }
-        None => {
-            return Err(ActError::Missing(
-                kind.verb(),
-                "the content of the revision",
-            ));
-        }
-    }
-    Ok(record)
-}
 
 /// Deploys a pending record, or continues its deployment. The custom resource must have the
 /// finalizer.

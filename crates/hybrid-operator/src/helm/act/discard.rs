@@ -15,9 +15,7 @@ pub(super) async fn run(
     revision: Revision,
 ) -> Result<Report, ActError> {
     let history = &context.observation.history;
-    let Some(meta) = history.iter().find(|meta| meta.revision == revision) else {
-        return Ok(Report::replan());
-    };
+    let meta = context.record(revision)?;
     if let Some(leftover) = context.load_if_readable(meta).await? {
         // Keep the objects of the deployed revision and of all later ones.
         let deployed = history

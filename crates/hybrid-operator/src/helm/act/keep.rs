@@ -13,11 +13,10 @@ pub(super) async fn run(
     memory: &mut Memory,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    let wanted = context.require_desired("keep")?.inputs.digest.clone();
-    let mut history = context.observation.history.iter();
-    let meta = history
-        .find(|meta| meta.revision == revision)
-        .ok_or(ActError::Missing("keep", "the record"))?;
+    let (Some(desired), meta) = (context.desired(), context.record(revision)?) else {
+        return Ok(Report::replan());
+    };
+    let wanted = desired.inputs.digest.clone();
     if let Some(deployed) = &meta.digest {
         memory.equal = Some((wanted, deployed.clone()));
     } else {

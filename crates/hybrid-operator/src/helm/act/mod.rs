@@ -2,6 +2,7 @@
 //! its outcome; it makes no decisions, writes no status and publishes no events.
 
 mod adopt;
+mod begin;
 mod clean_up;
 mod convert;
 mod definitions;
@@ -10,7 +11,6 @@ mod discard;
 mod endorse;
 mod hold;
 mod inspect;
-mod install;
 mod keep;
 mod leave;
 mod obstacle;
@@ -26,7 +26,6 @@ mod stranded;
 mod test;
 mod unbind;
 mod uninstall;
-mod upgrade;
 mod wait;
 
 use std::sync::Arc;
@@ -36,7 +35,7 @@ use helm_core::manifest::ManifestError;
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::{Desired, DesiredError};
+use super::desired::{Content, Desired, DesiredError};
 use super::events::Notices;
 use super::extend::ExtensionError;
 use super::kind::ActionKind;
@@ -92,6 +91,8 @@ pub(super) struct ActContext<'a> {
     pub(super) observation: &'a Observation,
     /// Desired state, or why it cannot be computed; `None` if the step does not depend on it.
     pub(super) desired: Option<&'a Result<Desired, DesiredError>>,
+    /// Content of the next revision, if it was rendered.
+    pub(super) content: Option<&'a Content>,
     pub(super) notices: &'a Notices,
 }
 
@@ -132,9 +133,6 @@ pub(super) enum ActError {
         step: Option<&'static str>,
         source: CutOff,
     },
-    /// The plan chose a step whose input is missing.
-    #[error("internal error: step {0:?} requires {1}")]
-    Missing(&'static str, &'static str),
 }
 
 impl ActError {
@@ -149,7 +147,7 @@ impl ActError {
             Self::Crd(error) => error.is_transient(),
             Self::Desired(error) => error.is_transient(),
             Self::CutOff { .. } => true,
-            Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
+            Self::Manifest(_) | Self::Extension(_) => false,
         }
     }
 
@@ -171,8 +169,7 @@ impl ActError {
             | Self::Discovery(_)
             | Self::Crd(_)
             | Self::Manifest(_)
-            | Self::CutOff { .. }
-            | Self::Missing(..) => Message::from(chain(self)),
+            | Self::CutOff { .. } => Message::from(chain(self)),
         }
     }
 
@@ -199,7 +196,6 @@ impl traces::Reason for ActError {
             Self::Manifest(_) => "InvalidManifest",
             Self::Extension(_) => "ExtensionFailed",
             Self::CutOff { .. } => "CutOff",
-            Self::Missing(..) => "InternalError",
         }
     }
 }
@@ -247,8 +243,10 @@ async fn execute(
         Step::Forget => Ok(Report::gone()),
         Step::Leave => Ok(leave::run(context, memory)),
         Step::Hold => hold::run(context).await,
-        Step::Install => install::run(context, memory).await,
-        Step::Upgrade => upgrade::run(context, memory).await,
+        // Another plan follows a render in the same reconcile.
+        Step::Render { .. } => Ok(Report::replan()),
+        Step::Install => begin::run(context, memory, ActionKind::Install).await,
+        Step::Upgrade => begin::run(context, memory, ActionKind::Upgrade).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,
         Step::Resume { revision } => resume::run(context, memory, revision).await,
         Step::Report { revision } => wait::report(context, memory, revision).await,
@@ -274,12 +272,6 @@ impl<'a> ActContext<'a> {
     /// Returns the desired state if it is known.
     fn desired(&self) -> Option<&'a Desired> {
         self.desired.and_then(|desired| desired.as_ref().ok())
-    }
-
-    /// Returns the desired state for a step that is never planned without it.
-    fn require_desired(&self, step: &'static str) -> Result<&'a Desired, ActError> {
-        self.desired()
-            .ok_or(ActError::Missing(step, "the desired inputs"))
     }
 
     /// Returns the context of a Helm action.

@@ -1,6 +1,6 @@
 //! Reads and writes release records for the steps.
 
-use helm_core::release::{Release, Revision, Status};
+use helm_core::release::{Release, Revision, Status, name};
 use kube::ResourceExt;
 
 use super::super::desired::DesiredError;
@@ -10,7 +10,7 @@ use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::reasons::EventReason;
-use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags};
+use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags, StoreError};
 
 impl ActContext<'_> {
     /// Returns this operator's labels of a record.
@@ -37,12 +37,18 @@ impl ActContext<'_> {
         desired.is_some() && stored.meta.digest.as_ref() == desired
     }
 
+    /// Returns the record of a revision of the observed history.
+    pub(super) fn record(&self, revision: Revision) -> Result<&RecordMeta, StoreError> {
+        let mut history = self.observation.history.iter();
+        let record = history.find(|meta| meta.revision == revision);
+        record.ok_or_else(|| StoreError::Gone {
+            secret: name::secret_name(&self.subject.name, revision),
+        })
+    }
+
     /// Reads the record of a revision of the observed history.
     pub(super) async fn load(&self, revision: Revision) -> Result<StoredRelease, ActError> {
-        let history = &self.observation.history;
-        let meta = history.iter().find(|meta| meta.revision == revision);
-        let meta = meta.ok_or(ActError::Missing("load record", "a record of the history"))?;
-        self.load_record(meta).await
+        self.load_record(self.record(revision)?).await
     }
 
     /// Reads the record of a revision from which objects are applied. Returns `None` and adds an

@@ -50,7 +50,7 @@ pub(super) async fn run(
         .cloned()
         .collect();
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
-        return Err(ActError::Missing("remove", "a record of the release"));
+        return Ok(Report::replan());
     };
     let mut action = context.action(ActionKind::Uninstall, &[]);
     if !may_run_hooks(context, memory, &mut stored).await? {

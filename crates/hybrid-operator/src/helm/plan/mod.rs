@@ -119,12 +119,8 @@ pub(crate) struct DesiredFacts {
     pub(crate) digest: Option<String>,
     /// Whether they cannot be computed now, but another attempt may succeed.
     pub(crate) awaits_inputs: bool,
-    /// Whether the chart renders no objects although the release has some, and `allowEmpty` is not
-    /// set.
-    pub(crate) empty: bool,
-    /// Whether the deployed revision has the same values, chart and objects, and only lookups
-    /// differ.
-    pub(crate) unchanged: bool,
+    /// Content of the next revision; `None` if it was not rendered.
+    pub(crate) content: Option<Content>,
     /// Whether drift is repaired.
     pub(crate) repair: bool,
     /// Maximum number of retries of a failed install; unlimited if `None`.
@@ -144,11 +140,27 @@ pub(crate) struct DesiredFacts {
     pub(crate) test: bool,
 }
 
+/// What the content of the next revision is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// It may be deployed.
+    Due,
+    /// It has no objects although the release has some, and `allowEmpty` is not set.
+    Empty,
+    /// Values, chart and objects are those of the deployed revision, and only lookups differ.
+    Unchanged,
+}
+
 /// Next step of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing to do.
     Nothing,
+    /// Render the next revision. Its content is a fact for another plan.
+    Render {
+        /// Whether the next revision is an upgrade.
+        upgrade: bool,
+    },
     /// The custom resource is being deleted and has no finalizer of the operator.
     Forget,
     /// Do nothing because another operator manages the release.
@@ -248,6 +260,7 @@ impl Step {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
+            Self::Render { .. } => "render",
             Self::Forget => "forget",
             Self::Leave => "leave",
             Self::Hold => "hold",
@@ -497,13 +510,13 @@ fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<St
 fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let deployed = latest.filter(|latest| latest.status == Status::Deployed);
-    if desired.empty {
+    if desired.content == Some(Content::Empty) {
         return deployed
             .and_then(|deployed| handle_drift(observed, desired, deployed))
             .unwrap_or(Step::Refuse(Refusal::Empty));
     }
     if let Some(deployed) = deployed
-        && desired.unchanged
+        && desired.content == Some(Content::Unchanged)
         && !observed.forced
     {
         return Step::KeepUnchanged {
@@ -527,6 +540,8 @@ fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let upgrade = is_upgrade(observed);
     if observed.awaits_crds {
         Step::InstallCrds { upgrade }
+    } else if desired.content.is_none() {
+        Step::Render { upgrade }
     } else if upgrade {
         Step::Upgrade
     } else {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use helm_core::release::{Revision, Status};
 
 use super::{
-    Adoption, DesiredFacts, Drift, MAX_CLEAN_INSTALLS, MAX_FAILED_REVISIONS, MAX_HOOK_ATTEMPTS,
-    MAX_RETRY_DELAY, ObservedFacts, RecordFacts, Refusal, StallReason, Step, Until, before_inputs,
-    next_step, retry_delay,
+    Adoption, Content, DesiredFacts, Drift, MAX_CLEAN_INSTALLS, MAX_FAILED_REVISIONS,
+    MAX_HOOK_ATTEMPTS, MAX_RETRY_DELAY, ObservedFacts, RecordFacts, Refusal, StallReason, Step,
+    Until, before_inputs, next_step, retry_delay,
 };
 
 mod exhaustive;
@@ -69,6 +69,7 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
 pub(super) fn desired() -> DesiredFacts {
     DesiredFacts {
         digest: Some("new".to_owned()),
+        content: Some(Content::Due),
         repair: true,
         rollback: true,
         timeout: TIMEOUT,
@@ -268,7 +269,7 @@ fn every_state_of_the_records_has_its_step() {
 }
 
 #[test]
-fn new_revision_waits_for_dependencies_and_crds() {
+fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
     (state.awaits_dependency, state.awaits_crds) = (true, true);
     let step = |state: &ObservedFacts, change: fn(&mut DesiredFacts)| {
@@ -276,12 +277,12 @@ fn new_revision_waits_for_dependencies_and_crds() {
         change(&mut desired);
         next_step(state, &desired)
     };
-    let empty = step(&state, |d| d.empty = true);
+    let empty = step(&state, |d| d.content = Some(Content::Empty));
     assert_eq!(empty, Step::Refuse(Refusal::Empty));
     let keep = Step::KeepUnchanged {
         revision: revision(1),
     };
-    assert_eq!(step(&state, |d| d.unchanged = true), keep);
+    assert_eq!(step(&state, |d| d.content = Some(Content::Unchanged)), keep);
     assert!(matches!(
         step(&state, |_| {}),
         Step::Wait {
@@ -293,6 +294,10 @@ fn new_revision_waits_for_dependencies_and_crds() {
     assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: true });
     state.history.clear();
     assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: false });
+    state.awaits_crds = false;
+    let unknown = step(&state, |d| d.content = None);
+    assert_eq!(unknown, Step::Render { upgrade: false });
+    assert_eq!(step(&state, |_| {}), Step::Install);
     // An action in progress is resumed regardless of its dependencies.
     state.awaits_dependency = true;
     state.history = vec![record(1, Status::PendingInstall, Some("new"))];
@@ -530,7 +535,7 @@ fn nothing_is_applied_from_a_record_without_a_proof() {
         (
             "drifted, the chart renders nothing",
             vec![forged(1, Deployed, old)],
-            |o, d| (o.drift, d.empty) = (Drift::Some, true),
+            |o, d| (o.drift, d.content) = (Drift::Some, Some(Content::Empty)),
             Step::Refuse(Refusal::Empty),
         ),
         (

@@ -54,9 +54,12 @@ impl Case<'_> {
         self.latest().is_some_and(|latest| latest.proven)
     }
 
-    /// Whether a revision begins.
+    /// Whether a revision begins, or is rendered for that.
     fn begins(&self) -> bool {
-        matches!(self.step, Step::Install | Step::Upgrade)
+        matches!(
+            self.step,
+            Step::Render { .. } | Step::Install | Step::Upgrade
+        )
     }
 
     fn record(&self, revision: Revision) -> Option<&RecordFacts> {
@@ -143,22 +146,31 @@ const RULES: &[Rule] = &[
         },
     ),
     (
-        "a revision begins only with inputs, objects, dependencies and definitions, and without too many failed ones",
+        "a revision is rendered only with inputs, dependencies and definitions, and without too many failed ones",
         |case| {
             let since = case.observed.history.rsplit(is_good).next().unwrap().len();
             !case.begins()
                 || case.desired.digest.is_some()
-                    && !case.desired.empty
                     && !case.observed.awaits_dependency
                     && !case.observed.awaits_crds
                     && since <= MAX_FAILED_REVISIONS + 1
         },
     ),
     (
+        "what is rendered is not rendered again, and only that begins, with objects",
+        |case| match (&case.step, case.desired.content) {
+            (Step::Render { .. }, content) => content.is_none(),
+            (Step::Install | Step::Upgrade, content) => {
+                content.is_some_and(|content| content != Content::Empty)
+            }
+            _ => true,
+        },
+    ),
+    (
         "a deployed revision with the desired inputs or objects is followed by none, unless one is asked for",
         |case| {
             let settled = case.latest_is(&[Status::Deployed])
-                && (case.same() || case.desired.unchanged)
+                && (case.same() || case.desired.content == Some(Content::Unchanged))
                 && !case.observed.forced;
             !(case.begins() && settled)
         },
@@ -188,7 +200,9 @@ const RULES: &[Rule] = &[
             match case.step {
                 Step::Install => !upgrade,
                 Step::Upgrade => upgrade,
-                Step::InstallCrds { upgrade: announced } => upgrade == announced,
+                Step::InstallCrds { upgrade: announced } | Step::Render { upgrade: announced } => {
+                    upgrade == announced
+                }
                 _ => true,
             }
         },
@@ -294,7 +308,7 @@ const RULES: &[Rule] = &[
     ("only a deployed revision counts as unchanged", |case| {
         !matches!(case.step, Step::KeepUnchanged { .. })
             || case.latest_is(&[Status::Deployed])
-                && case.desired.unchanged
+                && case.desired.content == Some(Content::Unchanged)
                 && !case.observed.forced
     }),
     (
@@ -389,27 +403,35 @@ const FORGIVEN: Fact = &[
 ];
 /// Conditions for a revision to begin, and those that are not met.
 const GATES: Fact = &[
-    |o, d| gate(o, d, true, [false, false, false]),
-    |o, d| gate(o, d, true, [true, false, false]),
-    |o, d| gate(o, d, true, [false, true, false]),
-    |o, d| gate(o, d, true, [false, false, true]),
-    |o, d| gate(o, d, false, [false, false, false]),
+    |o, d| gate(o, d, Some(Content::Due), [false, false]),
+    |o, d| gate(o, d, Some(Content::Empty), [false, false]),
+    |o, d| gate(o, d, Some(Content::Unchanged), [false, false]),
+    |o, d| gate(o, d, None, [false, false]),
+    |o, d| gate(o, d, None, [true, false]),
+    |o, d| gate(o, d, None, [false, true]),
     |o, d| {
-        gate(o, d, false, [false, false, false]);
-        d.awaits_inputs = true;
+        gate(o, d, None, [false, false]);
+        d.digest = None;
     },
-    |o, d| gate(o, d, false, [false, false, true]),
+    |o, d| {
+        gate(o, d, None, [false, false]);
+        (d.digest, d.awaits_inputs) = (None, true);
+    },
+    |o, d| {
+        gate(o, d, None, [false, true]);
+        d.digest = None;
+    },
 ];
 
 fn gate(
     observed: &mut ObservedFacts,
     desired: &mut DesiredFacts,
-    renders: bool,
-    [empty, awaits_dependency, awaits_crds]: [bool; 3],
+    content: Option<Content>,
+    [awaits_dependency, awaits_crds]: [bool; 2],
 ) {
-    desired.digest = renders.then(|| "new".to_owned());
+    desired.digest = Some("new".to_owned());
     desired.awaits_inputs = false;
-    desired.empty = empty;
+    desired.content = content;
     (observed.awaits_dependency, observed.awaits_crds) = (awaits_dependency, awaits_crds);
 }
 
@@ -424,7 +446,6 @@ const DRIFT: Fact = &[
     |o, _| o.drift = Drift::Unknown,
 ];
 const REPAIR: Fact = &[|_, d| d.repair = true, |_, d| d.repair = false];
-const UNCHANGED: Fact = &[|_, d| d.unchanged = false, |_, d| d.unchanged = true];
 const TESTS: Fact = &[
     |_, d| d.test = false,
     |o, d| (o.tested, d.test) = (false, true),
@@ -449,7 +470,7 @@ const COMMON: &[Fact] = &[REMEDIATION, UPGRADE_RETRIES, FORCED, FORGIVEN, GATES]
 fn facts_with(status: Option<Status>) -> &'static [Fact] {
     match status {
         None => &[CHUNKED],
-        Some(Status::Deployed) => &[ADOPTION, DRIFT, REPAIR, UNCHANGED, TESTS],
+        Some(Status::Deployed) => &[ADOPTION, DRIFT, REPAIR, TESTS],
         Some(Status::Failed) => &[REPORTED, OBSTACLE, CLEAN_UP, INSTALL_RETRIES],
         Some(Status::Uninstalled) => &[OBSTACLE, CLEAN_UP, INSTALL_RETRIES],
         Some(_) => &[],
@@ -605,7 +626,7 @@ fn rules_hold_in_every_state() {
     }
     assert!(count > 500_000, "{count} states");
     // All but those that are decided before the inputs are known.
-    assert_eq!(steps.len(), 19, "{steps:?}");
+    assert_eq!(steps.len(), 20, "{steps:?}");
 }
 
 type Holds = fn(&ObservedFacts) -> bool;

@@ -142,7 +142,13 @@ impl World {
         };
         let desired = DesiredFacts {
             digest: self.wanted.map(ToOwned::to_owned),
-            unchanged: self.unchanged && self.history.last().is_some_and(|last| last.proven),
+            content: Some(
+                if self.unchanged && self.history.last().is_some_and(|last| last.proven) {
+                    Content::Unchanged
+                } else {
+                    Content::Due
+                },
+            ),
             ..options.clone()
         };
         next_step(&facts, &desired)
@@ -232,6 +238,7 @@ impl World {
         let mut outcomes = match step {
             Step::Nothing | Step::Refuse(_) => Vec::new(),
             Step::Unbind => unreachable!("nobody annotates objects"),
+            Step::Render { .. } => unreachable!("the content is known"),
             Step::Hold => now(vec![self.changed(|world| world.unheld = false)]),
             Step::Install => self.begin(Status::PendingInstall, self.wanted).deploying(),
             Step::Upgrade => self.begin(Status::PendingUpgrade, self.wanted).deploying(),

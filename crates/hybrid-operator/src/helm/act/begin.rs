@@ -1,0 +1,88 @@
+//! Begins a revision with the desired inputs: the first one, one after the release was uninstalled, or an upgrade.
+//! Writes its pending record, and deploys it.
+
+use helm_core::manifest::HookExecution;
+use helm_core::release::{ApplyMethod, Release as Record, Time};
+
+use super::super::desired::Content;
+use super::super::events::Notice;
+use super::super::kind::ActionKind;
+use super::super::memory::{Memory, Obstacles};
+use super::super::report::Report;
+use super::{ActContext, ActError, deployment};
+use crate::reasons::EventReason;
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    kind: ActionKind,
+) -> Result<Report, ActError> {
+    let (Some(desired), Some(rendered)) = (context.desired(), context.content) else {
+        return Ok(Report::replan());
+    };
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    let mut record = record_of(context, rendered);
+    context.abandon_pending().await?;
+    record.config = desired.inputs.coalesced.user().clone();
+    record.values_from.clone_from(&desired.inputs.kept);
+    context.subject.asked().label(&mut record.labels);
+    record.apply_method = Some(ApplyMethod::ServerSide);
+    let now = Time::utc(context.subject.now);
+    record.info.first_deployed.get_or_insert(now);
+    record.info.last_deployed = Some(now);
+    record.set_status(kind.pending(), kind.initial_description());
+    let digest = desired.inputs.digest.clone();
+    let stored = context.create(record, Some(digest), true).await?;
+    memory.equal = None;
+    memory.obstacles = Obstacles::default();
+    memory.live.prepare(stored.release.revision.0);
+    if !desired.inputs.overridden.is_empty() {
+        let note = overridden(context, &desired.inputs.overridden);
+        context
+            .notices
+            .add(Notice::new(EventReason::ValueOverridden, "Values", note));
+    }
+    deployment::continue_deployment(context, memory, stored).await
+}
+
+/// Returns the note about paths that `overrideValues` has changed. The texts of `watches.yaml` are shown
+/// only if that is asked for, and are not expanded: the environment may hold passwords.
+fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
+    let texts = &context.setup.watch.override_values;
+    let shown = paths.iter().map(|path| match texts.get(path) {
+        Some(text) if context.setup.reporting.override_values => format!("{path} with {text:?}"),
+        _ => path.clone(),
+    });
+    let shown: Vec<String> = shown.collect();
+    format!("watches.yaml overrides {}", shown.join(", "))
+}
+
+/// Returns the record of a new revision with this content.
+fn record_of(context: &ActContext<'_>, rendered: &Content) -> Record {
+    let subject = context.subject;
+    let revision = context.next_revision();
+    let mut record = Record::new(subject.name.clone(), subject.namespace.as_str(), revision);
+    record.chart = Some(context.setup.chart.chart().to_record());
+    match rendered {
+        Content::Rendered(rendered) => {
+            rendered.manifest().clone_into(&mut record.manifest);
+            record.hooks = rendered.hooks().to_vec();
+            rendered.notes().clone_into(&mut record.info.notes);
+        }
+        Content::Recorded(known) => {
+            record.manifest.clone_from(&known.manifest);
+            record.hooks.clone_from(&known.hooks);
+            record.info.notes.clone_from(&known.info.notes);
+            record
+                .info
+                .first_deployed
+                .clone_from(&known.info.first_deployed);
+            for hook in &mut record.hooks {
+                hook.last_run = HookExecution::default();
+            }
+        }
+    }
+    record
+}

@@ -94,7 +94,7 @@ pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
     let reader = ChartReader::open_default();
     watches::load_with(watches_file, |entry| {
         let chart = reader.load(&entry.watch.chart);
-        let chart = chart.map_err(|error| super::status::chain(&error))?;
+        let chart = chart.map_err(|error| crate::telemetry::causes::with_causes(&error))?;
         Ok(HelmController::with_chart(entry.watch, chart))
     })
 }
@@ -110,7 +110,7 @@ pub(super) fn load_known(
         let chart = match &entry.watch.chart {
             ChartSource::Local(path) => {
                 let chart = Chart::load(path);
-                Some(chart.map_err(|error| super::status::chain(&error))?)
+                Some(chart.map_err(|error| crate::telemetry::causes::with_causes(&error))?)
             }
             ChartSource::Remote(chart) => reader.known(chart),
         };

@@ -10,12 +10,12 @@ use kube::Resource;
 use serde_json::Value;
 
 use super::builder::complete;
-use super::status::chain;
 use crate::cluster::CrIdentity;
 use crate::controller::{ObjectScope, TypedObject};
 use crate::manager::ControllerContext;
 use crate::native::{self, Context};
 use crate::release::{RecordStore, Records, Storage};
+use crate::telemetry::causes::with_causes;
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,7 +180,7 @@ impl Releases {
                 store.clone()
             };
             let record = store.load(meta).await;
-            let record = record.map_err(|error| native::Error::other(chain(&error)))?;
+            let record = record.map_err(|error| native::Error::other(with_causes(&error)))?;
             return Ok(Some(DeployedRelease::of(&record)?));
         }
         Ok(None)

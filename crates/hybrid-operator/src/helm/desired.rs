@@ -22,7 +22,6 @@ use super::plan;
 use super::references::{self, LastValues};
 use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
-use super::status::chain;
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
 use crate::cluster::read::ReadError;
@@ -30,6 +29,7 @@ use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
 use crate::render_pool::RenderPoolError;
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 use crate::values::{self, Environment, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
@@ -172,7 +172,7 @@ impl DesiredError {
 
     /// Returns the error as a message. It may quote these values.
     pub(super) fn message(&self, values: &[&Value]) -> Message {
-        let text = chain(self);
+        let text = with_causes(self);
         let render = match self {
             Self::Render(error) | Self::Limit(error, _) | Self::Container { error, .. } => {
                 Some(&**error)
@@ -601,7 +601,7 @@ pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
         StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
         _ => EventReason::CorruptRelease,
     };
-    Notice::new(reason, "Load", chain(error))
+    Notice::new(reason, "Load", with_causes(error))
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ use tracing::{Instrument, Span};
 
 use crate::cluster::cut_off;
 use crate::controller::{Outcome, Reconcile, ReconcileError, Request};
+use crate::telemetry::causes::with_causes;
 
 pub use crate::release::{Storage, record_key_secret};
 pub use annotations::ReleaseOptions;
@@ -107,7 +108,6 @@ use observe::Observation;
 use plan::Step;
 use report::{Attempt, Report};
 use setup::Setup;
-use status::chain;
 use subject::Subject;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
@@ -197,7 +197,7 @@ impl HelmReconciler {
             Ok(subject) => subject,
             Err(error) => {
                 // These errors name namespaces and kinds of storage.
-                let cause = Message::from(chain(&error));
+                let cause = Message::from(with_causes(&error));
                 retried::report(setup, access, resource, &cause, pause).await?;
                 return Err(error.into());
             }

@@ -25,12 +25,12 @@ use super::lookup::VisibleObjects;
 use super::message::Redactor;
 use super::references::Read;
 use super::setup::Setup;
-use super::status::chain;
 use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 use crate::release_memory::RenderMemory;
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 use crate::watches::Watch;
 use crate::withheld::Withheld;
@@ -320,7 +320,7 @@ impl Lookups {
     fn quotable(&self, rendered: &Result<Render, DesiredError>) -> Withheld {
         let mut contents = self.contents.clone();
         match rendered {
-            Err(error) => contents.retain_in(&[&chain(error)]),
+            Err(error) => contents.retain_in(&[&with_causes(error)]),
             Ok(Render { rendered, .. }) => {
                 let hooks = rendered.hooks().iter().map(|hook| hook.manifest.as_str());
                 let texts = [rendered.manifest(), rendered.notes()];

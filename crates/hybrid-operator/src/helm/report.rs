@@ -22,7 +22,7 @@ use super::message::{Message, Reader};
 use super::observe::Observation;
 use super::setup::Setup;
 use super::status::{
-    DeployedManifest, HistoryEntry, ReleaseStatus, Status, TOLD_PAUSE, WrittenStatus, chain,
+    DeployedManifest, HistoryEntry, ReleaseStatus, Status, TOLD_PAUSE, WrittenStatus,
 };
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
@@ -32,6 +32,7 @@ use crate::controller::{self, ReconcileError};
 use crate::diagnosis::Cause;
 use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
+use crate::telemetry::causes::with_causes;
 use crate::watches::DriftMode;
 
 /// Maximum number of revisions in the status.
@@ -487,7 +488,7 @@ pub(super) async fn publish(
         let reported = memory.reported.take();
         let answer = write(access, subject, memory, notices, &status).await;
         written = answer.map_err(|error| {
-            let message = Message::from(chain(&error)).about(&memory.values(subject));
+            let message = Message::from(with_causes(&error)).about(&memory.values(subject));
             redactor.text(&message, Reader::Anybody)
         })?;
         memory.reported = reported.filter(|_| written);

@@ -764,20 +764,5 @@ fn some_of<'a>(all: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Formats an error with its sources, omitting those that its text already contains.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests;

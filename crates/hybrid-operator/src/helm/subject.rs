@@ -19,13 +19,14 @@ use super::finalizer;
 use super::interest::Interests;
 use super::message::Message;
 use super::setup::Setup;
-use super::status::{Status, chain};
+use super::status::Status;
 use crate::client::ImpersonateError;
 use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
 use crate::machine;
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::release_memory::Share;
+use crate::telemetry::causes::with_causes;
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
 
@@ -97,7 +98,7 @@ impl SubjectError {
             Self::Template(error) => error.without_contents(),
             _ => None,
         };
-        Message::from(hidden.unwrap_or_else(|| chain(self))).about(values)
+        Message::from(hidden.unwrap_or_else(|| with_causes(self))).about(values)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::error::Error;
 
-/// Returns the text of an error and those of its causes. A cause that an error repeats in its own text, as
-/// those of the client do, appears once.
+/// Returns the text of an error and those of its causes. A cause that the text has
+/// already, as those of the client do, appears once.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let message = cause.to_string();
-        if !text.ends_with(&message) && !text.ends_with(&format!("{message})")) {
+        if !text.contains(&message) {
             text = format!("{text}: {message}");
         }
         source = cause.source();

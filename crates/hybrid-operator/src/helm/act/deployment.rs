@@ -9,13 +9,13 @@ use super::super::memory::Memory;
 use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
-use super::super::status::chain;
 use super::{ActContext, ActError, obstacle, waiting};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
 use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::Failures;
+use crate::telemetry::causes::with_causes;
 
 /// Deploys a pending record, or continues its deployment. The custom resource must have the
 /// finalizer.
@@ -126,7 +126,7 @@ async fn done(
 /// Returns whether an error that may be transient has come back so often that it is permanent.
 fn is_permanent(context: &ActContext<'_>, memory: &mut Memory, error: &ActionError) -> bool {
     let now = context.subject.now;
-    error.is_unexplained() && memory.repetition.failed(&chain(error), now)
+    error.is_unexplained() && memory.repetition.failed(&with_causes(error), now)
 }
 
 /// Records a failure.
@@ -137,7 +137,7 @@ async fn failed(
     stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
-    let message = Message::from(chain(error))
+    let message = Message::from(with_causes(error))
         .about_values(&stored.release.config)
         .about(&memory.values(context.subject));
     // Others may read the record as it is, too.

@@ -45,7 +45,6 @@ use super::observe::Observation;
 use super::plan::Step;
 use super::report::{Next, Report, StepOutcome, describe};
 use super::setup::{Setup, timeout};
-use super::status::chain;
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
 use crate::action::{ActionContext, ActionError};
@@ -54,6 +53,7 @@ use crate::cluster::cut_off::CutOff;
 use crate::cluster::read::ReadError;
 use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
+use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 
 pub(super) use definitions::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
@@ -162,14 +162,14 @@ impl ActError {
         match self {
             Self::Desired(error) => error.message(values),
             Self::Action(_) | Self::Api(_) | Self::Read(_) | Self::Extension(_) => {
-                Message::from(chain(self)).about(values)
+                Message::from(with_causes(self)).about(values)
             }
             // These name objects, files and accounts.
             Self::Store(_)
             | Self::Discovery(_)
             | Self::Crd(_)
             | Self::Manifest(_)
-            | Self::CutOff { .. } => Message::from(chain(self)),
+            | Self::CutOff { .. } => Message::from(with_causes(self)),
         }
     }
 
@@ -227,7 +227,8 @@ pub(super) async fn run(
     if report.is_settled() {
         let after = extensions.after(step, context).await;
         let values = memory.values(context.subject);
-        let message = |error: ExtensionError| Message::from(chain(error.as_ref())).about(&values);
+        let message =
+            |error: ExtensionError| Message::from(with_causes(error.as_ref())).about(&values);
         report.hook_error = after.err().map(message);
     }
     Ok(report)

@@ -15,13 +15,13 @@ use super::super::memory::Memory;
 use super::super::message::Message;
 use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
-use super::super::status::chain;
 use super::uninstall::{may_run_hooks, readable, unread};
 use super::{ActContext, ActError, POLL_INTERVAL, waiting};
 use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
+use crate::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -82,7 +82,7 @@ pub(super) async fn run(
         }
         Err(error) if error.is_transient() => return Err(error.into()),
         Err(error) => {
-            let message = Message::from(chain(&error))
+            let message = Message::from(with_causes(&error))
                 .about_values(&stored.release.config)
                 .about(&memory.values(subject));
             let failure = Failure {

@@ -16,13 +16,13 @@ use kube::core::GroupVersionKind;
 use super::super::access::{Account, Who};
 use super::super::events::Notice;
 use super::super::finalizer::FINALIZER;
-use super::super::status::chain;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::cluster::ownership::placed;
 use crate::cluster::{AccountName, DiscoveryError, read};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
+use crate::telemetry::causes::with_causes;
 
 /// The account as which a release is deleted.
 pub(super) enum Deleter {
@@ -72,12 +72,12 @@ impl Deleter {
         match (self.name(context), error) {
             (Some(name), Some(error)) => format!(
                 "{}; the release is uninstalled as service account {name}: restore the account and its permissions, or {way}",
-                chain(error)
+                with_causes(error)
             ),
             (_, error) => {
                 let why = match (error, &context.subject.error) {
-                    (Some(error), _) => chain(error),
-                    (None, Some(error)) => chain(error),
+                    (Some(error), _) => with_causes(error),
+                    (None, Some(error)) => with_causes(error),
                     (None, None) => String::new(),
                 };
                 format!(

@@ -7,10 +7,10 @@ use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
-use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
 use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
+use crate::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -23,7 +23,7 @@ pub(super) async fn run(
     // The status that says so may not be back yet.
     let is_over = has_ended(&stored.release);
     let config = stored.release.config.clone();
-    let message = |error: &ActionError| Message::from(chain(error)).about_values(&config);
+    let message = |error: &ActionError| Message::from(with_causes(error)).about_values(&config);
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         let (live, others) = (&mut memory.live, Interrupted::default());

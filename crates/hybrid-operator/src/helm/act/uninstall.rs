@@ -15,7 +15,6 @@ use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::message::Message;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
-use super::super::status::chain;
 use super::record::unproven_record_event;
 use super::stranded::{self, Deleter};
 use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans, waiting};
@@ -26,6 +25,7 @@ use crate::action::{ActionError, ActionProgress};
 use crate::cluster::read::ReadError;
 use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
+use crate::telemetry::causes::with_causes;
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
     let subject = context.subject;
@@ -88,7 +88,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
                 return Ok(unread(&stored, &error));
             }
             Err(ActError::Action(error)) if !error.is_transient() => {
-                let message = Message::from(chain(&error)).about(&memory.values(subject));
+                let message = Message::from(with_causes(&error)).about(&memory.values(subject));
                 return Ok(failed(&stored, message));
             }
             Err(error) => return Err(error),
@@ -210,7 +210,7 @@ async fn finish(
 /// Returns the report of an uninstall that cannot go on now, because it is not known what is in the
 /// cluster. The custom resource stays until it is.
 pub(super) fn unread(stored: &StoredRelease, error: &ReadError) -> Report {
-    let text = chain(error);
+    let text = with_causes(error);
     // A webhook may quote what is to be deleted.
     let message = Message::from(text.as_str()).about_values(&stored.release.config);
     let outcome = StepOutcome::Progressing {

@@ -9,10 +9,10 @@ use tracing::{info, warn};
 
 use super::super::credentials;
 use super::super::remote::ChartReader;
-use super::super::status::chain;
 use crate::cluster::Cluster;
 use crate::machine;
 use crate::manager::{ControllerContext, ControllerError};
+use crate::telemetry::causes::with_causes;
 use crate::watches::{RemoteChart, Watch};
 
 /// Time before the second attempt, which doubles with each further one.
@@ -258,11 +258,11 @@ async fn fetch(
     own: Option<&str>,
 ) -> Result<(), String> {
     let credentials = credentials::read(cluster, own, chart).await;
-    let credentials = credentials.map_err(|error| chain(&error))?;
+    let credentials = credentials.map_err(|error| with_causes(&error))?;
     let chart = chart.clone();
     let fetched = move || reader.fetch(&chart, &credentials).map(drop);
     match machine::blocking(fetched).await {
-        Ok(fetched) => fetched.map_err(|error| chain(&error)),
+        Ok(fetched) => fetched.map_err(|error| with_causes(&error)),
         Err(panic) => Err(panic.to_string()),
     }
 }

@@ -281,7 +281,7 @@ impl FileWatcher {
         let controllers = match loaded.controllers {
             Ok(controllers) => controllers,
             Err(refused) => {
-                let why = super::super::status::chain(&refused);
+                let why = crate::telemetry::causes::with_causes(&refused);
                 self.refuse(&why, metrics, events).await;
                 return;
             }

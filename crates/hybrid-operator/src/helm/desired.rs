@@ -16,7 +16,7 @@ use super::digest::{DigestInputs, canonical};
 use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::extend::{ExtensionError, ReleaseContext};
-use super::memory::{CachedInputs, Memory};
+use super::memory::{CachedInputs, KnownRelease};
 use super::message::{Message, Redactor};
 use super::plan;
 use super::references::{self, LastValues};
@@ -283,7 +283,7 @@ pub(super) async fn desired(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     notices: &Notices,
 ) -> Result<Desired, DesiredError> {
     let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
@@ -387,7 +387,7 @@ pub(super) async fn inputs(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     notices: &Notices,
 ) -> Result<(DesiredInputs, Option<Vec<ManifestObject>>), DesiredError> {
     let metadata = metadata_digest(subject);

@@ -26,12 +26,12 @@ pub(super) fn update(
     status: &Status,
     logs: bool,
 ) -> Option<Cause> {
-    let awaited = memory.live.awaited();
+    let awaited = memory.release.live.awaited();
     if awaited.is_empty() {
-        memory.diagnosis = Diagnosis::default();
+        memory.told.diagnosis = Diagnosis::default();
         return None;
     }
-    let (known, revision) = (&memory.diagnosis, memory.live.revision);
+    let (known, revision) = (&memory.told.diagnosis, memory.release.live.revision);
     let patient = match &known.patient {
         Some(patient) if known.revision == revision => Arc::clone(patient),
         other => {
@@ -51,7 +51,7 @@ pub(super) fn update(
         .rounds
         .join(&patient, account, cluster, &awaited, logs);
     let cause = patient.cause();
-    memory.diagnosis = Diagnosis {
+    memory.told.diagnosis = Diagnosis {
         revision,
         patient: Some(patient),
     };

@@ -141,6 +141,15 @@ pub(super) struct Memory {
     pub(super) setup: u64,
     /// Verdict of the last reconcile for a roll-out.
     pub(super) verdict: Verdict,
+    pub(super) release: KnownRelease,
+    pub(super) told: Told,
+    /// Attempts as last traced.
+    pub(super) traced: History,
+}
+
+/// Knowledge about the release of a custom resource, by which steps are decided and executed.
+#[derive(Clone, Default)]
+pub(super) struct KnownRelease {
     /// Objects as last applied.
     pub(super) live: Live,
     pub(super) cached_inputs: Option<CachedInputs>,
@@ -150,14 +159,6 @@ pub(super) struct Memory {
     pub(super) repairs: RepairBudget,
     /// Time of the last read of objects that cannot be watched.
     pub(super) read_at: Option<Timestamp>,
-    /// Operator that managed the release at the last reconcile.
-    pub(super) managing_operator: Option<OperatorId>,
-    pub(super) written: WrittenStatus,
-    /// Reason why the newest record does not fit into one Secret, as last reported.
-    pub(super) large_record: Option<String>,
-    pub(super) pruned: Pruned,
-    /// Invalid annotations, as last reported.
-    pub(super) problems: Vec<String>,
     /// Installed CRDs of the chart that are not served yet.
     pub(super) pending_crds: Option<PendingCrds>,
     /// The CRDs of the chart that were installed last.
@@ -168,18 +169,29 @@ pub(super) struct Memory {
     pub(super) reported: Option<Revision>,
     /// Obstacles that blocked the last attempt.
     pub(super) obstacles: Obstacles,
-    /// Refused watches, as last reported.
-    pub(super) unwatched: BTreeSet<String>,
     /// Decides what readers see of messages.
     pub(super) redactor: Redactor,
-    /// Reason why the release is not ready, as last found.
-    pub(super) diagnosis: Diagnosis,
     /// The last failure of which is not known whether it is permanent.
     pub(super) repetition: Repetition,
     /// The revision that waits, what for, and since when.
     pub(super) waiting: Option<((Revision, String), Timestamp)>,
-    /// Attempts as last traced.
-    pub(super) traced: History,
+}
+
+/// Contents of the status and the events of a custom resource, as last reported.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    /// Operator that managed the release.
+    pub(super) managing_operator: Option<OperatorId>,
+    pub(super) written: WrittenStatus,
+    /// Reason why the newest record does not fit into one Secret.
+    pub(super) large_record: Option<String>,
+    pub(super) pruned: Pruned,
+    /// Invalid annotations.
+    pub(super) problems: Vec<String>,
+    /// Refused watches.
+    pub(super) unwatched: BTreeSet<String>,
+    /// Reason why the release is not ready.
+    pub(super) diagnosis: Diagnosis,
 }
 
 impl Memory {
@@ -195,14 +207,17 @@ impl Memory {
     pub(super) fn for_setup(&mut self, version: u64) {
         if self.setup != version {
             self.setup = version;
-            self.cached_inputs = None;
-            self.equal = None;
-            self.pending_crds = None;
-            self.installed_crds = None;
-            self.rendered = None;
+            let release = &mut self.release;
+            release.cached_inputs = None;
+            release.equal = None;
+            release.pending_crds = None;
+            release.installed_crds = None;
+            release.rendered = None;
         }
     }
+}
 
+impl KnownRelease {
     /// Returns the values that errors of the release may quote.
     pub(super) fn values<'a>(&'a self, subject: &'a Subject) -> Vec<&'a Value> {
         let spec = subject.object.get("spec");

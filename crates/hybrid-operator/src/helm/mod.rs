@@ -1,7 +1,7 @@
 //! Helm charts as operators: each custom resource of a kind becomes a Helm release.
 //!
 //! ```text
-//! observe (caches) -> desired (values, digest, content) -> plan -> act (one step) -> report
+//! observe (caches) -> desired (values, digest, content) -> plan -> act (one step) -> publish
 //! ```
 //!
 //! `HelmReconciler::reconcile_release` is the whole flow. Each stage is a function in its own
@@ -14,7 +14,7 @@
 //! | `desired` | inputs with their digest, and the content of a new revision | values, chart, lookups |
 //! | `plan` | one step | facts only; all decisions are made here |
 //! | `act` | a report | the step, one file each; makes no decisions |
-//! | `report` | status and events | the report; nothing else writes them |
+//! | `publish` | status and events | the report; nothing else writes them |
 //!
 //! RBAC: for the kind `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
 //! which hold the records, all verbs; for the chart's objects `get`, `list`, `watch`, `create`,
@@ -47,6 +47,7 @@ mod offline;
 mod patches;
 mod plan;
 mod preview;
+mod publish;
 mod records;
 mod references;
 mod reload;
@@ -106,7 +107,8 @@ use memory::{Memories, Memory};
 use message::Message;
 use observe::Observation;
 use plan::Step;
-use report::{Attempt, Report};
+use publish::Attempt;
+use report::Report;
 use setup::Setup;
 use subject::Subject;
 
@@ -217,7 +219,7 @@ impl HelmReconciler {
                 Err(ActError::CutOff { step, source })
             })
         };
-        report::publish(
+        publish::publish(
             setup,
             access,
             &subject,
@@ -243,11 +245,12 @@ impl HelmReconciler {
         let mut wanted = match plan::before_inputs(&observation.facts) {
             // Failing templates must not prevent an uninstall.
             Some(_) => None,
-            None => Some(desired(setup, access, subject, memory, notices).await),
+            None => Some(desired(setup, access, subject, &mut memory.release, notices).await),
         };
         subject.share.shrink();
         if let Some(wanted) = &mut wanted {
-            observe::complete(observation, setup, access, subject, wanted, memory).await?;
+            let known = &mut memory.release;
+            observe::complete(observation, setup, access, subject, wanted, known).await?;
         }
         let mut rendered = None;
         let step = loop {
@@ -263,7 +266,7 @@ impl HelmReconciler {
                 history: &observation.history,
                 upgrade: *upgrade,
             };
-            let redactor = &mut memory.redactor;
+            let redactor = &mut memory.release.redactor;
             let render = next.content(setup, access, subject, redactor, notices);
             match render.await {
                 Ok(render) => rendered = Some(render),
@@ -281,7 +284,7 @@ impl HelmReconciler {
             content: rendered.as_ref().map(|(content, _)| content),
             notices,
         };
-        let result = act::run(&step, &context, memory).await;
+        let result = act::run(&step, &context, &mut memory.release).await;
         let latest = access.store.history(&subject.namespace, &subject.name);
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());

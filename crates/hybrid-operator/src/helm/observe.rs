@@ -12,7 +12,7 @@ use super::act::{ActError, action_context, crds_are_awaited};
 use super::desired::{Desired, DesiredError, objects_of};
 use super::finalizer;
 use super::kind::ActionKind;
-use super::memory::Memory;
+use super::memory::{KnownRelease, Memory};
 use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
 use super::setup::Setup;
 use super::subject::Subject;
@@ -96,15 +96,15 @@ pub(super) async fn observe(
         adoption,
         drift: Drift::Unknown,
         // Of what is not paused, it is known once all objects are.
-        bound: subject.annotations.paused && is_bound(subject, memory),
+        bound: subject.annotations.paused && is_bound(subject, &memory.release),
         awaits_dependency: false,
         awaits_crds: false,
         unreported: history.last().is_some_and(|latest| {
             latest.status == ReleaseStatus::Failed
-                && memory.reported != Some(latest.revision)
+                && memory.release.reported != Some(latest.revision)
                 && !subject.status().reports_failure_of(latest.revision)
         }),
-        obstacle_changed: obstacle_changed(access, memory),
+        obstacle_changed: obstacle_changed(access, &memory.release),
         forgiven: subject.forgiven(&history),
         forced: subject.is_forced(&history),
         tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
@@ -124,7 +124,7 @@ pub(super) async fn complete(
     access: &Access,
     subject: &Subject,
     wanted: &mut Result<Desired, DesiredError>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
 ) -> Result<(), ActionError> {
     // They are of use for nothing else, and may be large.
     let objects = (wanted.as_mut().ok()).and_then(|desired| desired.objects.take());
@@ -157,12 +157,12 @@ pub(super) async fn complete(
 }
 
 /// Returns whether an object that is annotated to be kept still has the owner reference.
-fn is_bound(subject: &Subject, memory: &Memory) -> bool {
+fn is_bound(subject: &Subject, memory: &KnownRelease) -> bool {
     !memory.live.bound(&subject.primary.uid).is_empty()
 }
 
 /// Reads the objects that cannot be watched, once per period and as soon as a watch fails.
-async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
+async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut KnownRelease) {
     memory.live.drop_outdated_reads();
     if memory.live.unwatched().is_empty() {
         return;
@@ -185,7 +185,7 @@ async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
 }
 
 /// Returns whether what blocked the last attempt has changed.
-fn obstacle_changed(access: &Access, memory: &Memory) -> bool {
+fn obstacle_changed(access: &Access, memory: &KnownRelease) -> bool {
     let obstacles = &memory.obstacles;
     let epoch = access.cluster.capabilities_epoch();
     let mut objects = obstacles.objects.iter();
@@ -205,7 +205,10 @@ fn managing_operator(
     records.retain(|meta| meta.namespace == subject.namespace);
     let newest = records.into_iter().max_by_key(|meta| meta.revision);
     newest
-        .map_or_else(|| memory.managing_operator.clone(), |meta| meta.operator)
+        .map_or_else(
+            || memory.told.managing_operator.clone(),
+            |meta| meta.operator,
+        )
         .unwrap_or_else(|| setup.operator.clone())
 }
 
@@ -278,7 +281,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
     }
 }
 
-fn drift(memory: &Memory, subject: &Subject, deployed: Option<u32>) -> Drift {
+fn drift(memory: &KnownRelease, subject: &Subject, deployed: Option<u32>) -> Drift {
     if memory.live.revision != deployed || !memory.live.complete {
         return Drift::Unknown;
     }
@@ -302,7 +305,7 @@ async fn recognise(
     access: &Access,
     subject: &Subject,
     desired: Option<(&Desired, Option<Vec<ManifestObject>>)>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     deployed: Option<u32>,
 ) -> Result<(), ActionError> {
     let stored = subject

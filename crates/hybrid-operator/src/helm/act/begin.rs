@@ -7,14 +7,14 @@ use helm_core::release::{ApplyMethod, Release as Record, Time};
 use super::super::desired::Content;
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
-use super::super::memory::{Memory, Obstacles};
+use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
 use crate::reasons::EventReason;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     kind: ActionKind,
 ) -> Result<Report, ActError> {
     let (Some(desired), Some(rendered)) = (context.desired(), context.content) else {

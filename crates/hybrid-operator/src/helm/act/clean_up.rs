@@ -3,14 +3,14 @@
 use helm_core::release::{Revision, Status};
 
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::{ActContext, ActError};
 use crate::action::uninstall::remove_created;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     let mut stored = context.load(revision).await?;

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use super::super::desired::{Desired, DesiredError};
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::{Setup, timeout};
 use super::{ActContext, ActError};
@@ -180,7 +180,7 @@ pub(in crate::helm) fn are_awaited(
     setup: &Setup,
     generation: Option<i64>,
     desired: &Result<Desired, DesiredError>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     upgrade: bool,
 ) -> bool {
     let policy = match setup.watch.crds {
@@ -222,7 +222,7 @@ pub(in crate::helm) fn are_awaited(
 /// are remembered, and the next call only checks them.
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     upgrade: bool,
 ) -> Result<Report, ActError> {
     let (setup, now) = (context.setup, context.subject.now);

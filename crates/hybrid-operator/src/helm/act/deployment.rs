@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
@@ -21,7 +21,7 @@ use crate::telemetry::causes::with_causes;
 /// finalizer.
 pub(super) async fn continue_deployment(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     mut stored: StoredRelease,
 ) -> Result<Report, ActError> {
     let kind = ActionKind::of(stored.release.info.status);
@@ -68,7 +68,7 @@ pub(super) async fn continue_deployment(
 
 async fn done(
     context: &ActContext<'_>,
-    memory: &Memory,
+    memory: &KnownRelease,
     kind: ActionKind,
     stored: &StoredRelease,
 ) -> Result<Report, ActError> {
@@ -124,7 +124,7 @@ async fn done(
 }
 
 /// Returns whether an error that may be transient has come back so often that it is permanent.
-fn is_permanent(context: &ActContext<'_>, memory: &mut Memory, error: &ActionError) -> bool {
+fn is_permanent(context: &ActContext<'_>, memory: &mut KnownRelease, error: &ActionError) -> bool {
     let now = context.subject.now;
     error.is_unexplained() && memory.repetition.failed(&with_causes(error), now)
 }
@@ -132,7 +132,7 @@ fn is_permanent(context: &ActContext<'_>, memory: &mut Memory, error: &ActionErr
 /// Records a failure.
 async fn failed(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     kind: ActionKind,
     stored: &mut StoredRelease,
     error: &ActionError,

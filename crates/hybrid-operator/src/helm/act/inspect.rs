@@ -4,14 +4,14 @@
 use helm_core::release::Revision;
 
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::{Next, Report};
 use super::{ActContext, ActError, repair};
 use crate::action;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     context.supersede().await?;

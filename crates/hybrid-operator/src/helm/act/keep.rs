@@ -4,13 +4,13 @@
 
 use helm_core::release::Revision;
 
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::{ActContext, ActError};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     let (Some(desired), meta) = (context.desired(), context.record(revision)?) else {

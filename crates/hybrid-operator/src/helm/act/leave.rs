@@ -7,18 +7,13 @@
 //! operators that read it would take the release from each other repeatedly.
 
 use super::super::annotations::PREFIX;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::{Report, StepOutcome};
 use super::ActContext;
 
-pub(super) fn run(context: &ActContext<'_>, memory: &mut Memory) -> Report {
+pub(super) fn run(context: &ActContext<'_>, memory: &mut KnownRelease) -> Report {
     // Stop watching objects of a release that another operator manages.
-    *memory = Memory {
-        uid: std::mem::take(&mut memory.uid),
-        written: std::mem::take(&mut memory.written),
-        managing_operator: memory.managing_operator.take(),
-        ..Memory::default()
-    };
+    *memory = KnownRelease::default();
     let (own, other) = (
         &context.setup.operator,
         &context.observation.managing_operator,

@@ -39,7 +39,7 @@ use super::desired::{Content, Desired, DesiredError};
 use super::events::Notices;
 use super::extend::ExtensionError;
 use super::kind::ActionKind;
-use super::memory::Memory;
+use super::memory::KnownRelease;
 use super::message::Message;
 use super::observe::Observation;
 use super::plan::Step;
@@ -66,7 +66,7 @@ const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Returns a report that an action waits for something.
 fn waiting(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     stored: &StoredRelease,
     why: String,
 ) -> Report {
@@ -213,7 +213,7 @@ fn phase(step: Option<&'static str>) -> String {
 pub(super) async fn run(
     step: &Step,
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
     let extensions = &context.setup.extensions;
     let inputs = context.desired().map(|desired| &desired.inputs);
@@ -237,7 +237,7 @@ pub(super) async fn run(
 async fn execute(
     step: &Step,
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
     match *step {
         Step::Nothing => settle::run(context, memory).await,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::desired::{inputs, objects_of};
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::{ActContext, ActError};
 use crate::action::uninstall::remove_all;
 use crate::cluster::locate::locate;
@@ -21,7 +21,7 @@ use crate::cluster::read;
 /// Garbage collection deletes those inside, which have it as their owner.
 pub(super) async fn find(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
 ) -> Result<Vec<ManifestObject>, ActError> {
     let mut found = Vec::new();
     for (gvk, namespace) in places_outside(context, memory).await? {
@@ -33,7 +33,7 @@ pub(super) async fn find(
 /// Deletes these objects with the permissions of the custom resource's account.
 pub(super) async fn remove(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     found: Vec<ManifestObject>,
 ) -> Result<(), ActError> {
     let action = context.action(ActionKind::Uninstall, &[]);
@@ -46,7 +46,7 @@ pub(super) async fn remove(
 /// if it renders.
 async fn places_outside(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
 ) -> Result<HashSet<(GroupVersionKind, Option<String>)>, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);
     let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();

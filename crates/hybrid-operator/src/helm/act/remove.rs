@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
@@ -25,7 +25,7 @@ use crate::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     let subject = context.subject;

@@ -4,7 +4,7 @@ use helm_core::release::Revision;
 
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
@@ -15,7 +15,7 @@ use crate::reasons::EventReason;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     context.supersede().await?;

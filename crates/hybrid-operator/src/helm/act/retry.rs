@@ -3,14 +3,14 @@
 use helm_core::manifest::{HookExecution, HookPhase};
 use helm_core::release::{Revision, Time};
 
-use super::super::memory::{Memory, Obstacles};
+use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
 use crate::release::Failures;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     if !context.add_finalizer().await? {

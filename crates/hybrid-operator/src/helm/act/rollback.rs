@@ -4,13 +4,13 @@ use helm_core::manifest::HookExecution;
 use helm_core::release::{Revision, Time};
 
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     to: Revision,
 ) -> Result<Report, ActError> {
     if !context.add_finalizer().await? {

@@ -2,11 +2,14 @@
 //! revision.
 
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Report, StepOutcome};
 use super::{ActContext, ActError};
 
-pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut KnownRelease,
+) -> Result<Report, ActError> {
     context.supersede().await?;
     memory.live.forget_running_hooks();
     let Some(latest) = context.observation.history.last() else {

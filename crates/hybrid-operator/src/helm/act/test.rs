@@ -4,7 +4,7 @@ use helm_core::manifest::HookEvent;
 use helm_core::release::{Release, Revision, Time};
 
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
 use super::{ActContext, ActError, POLL_INTERVAL};
@@ -14,7 +14,7 @@ use crate::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     let Some(mut stored) = context.load_proven(revision).await? else {

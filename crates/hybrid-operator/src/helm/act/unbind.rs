@@ -1,11 +1,14 @@
 //! Removes the owner references of objects that somebody has annotated to be kept.
 
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::{ActContext, ActError};
 use crate::action::bound::unbind;
 
-pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut KnownRelease,
+) -> Result<Report, ActError> {
     let subject = context.subject;
     unbind(&subject.cluster, &mut memory.live, &subject.primary).await?;
     Ok(Report::replan())

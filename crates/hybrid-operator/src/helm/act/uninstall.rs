@@ -12,7 +12,7 @@ use super::super::desired::{corrupt_record_event, inputs};
 use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::record::unproven_record_event;
@@ -27,7 +27,10 @@ use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
 use crate::telemetry::causes::with_causes;
 
-pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut KnownRelease,
+) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only after a read from the API server.
     let Some(fresh) = finalizer::read(context.access, subject).await? else {
@@ -119,7 +122,7 @@ async fn leave(
 /// they must not run, or if their namespace is being deleted, where nothing can be created.
 async fn uninstall_as(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     deleter: &Deleter,
     stored: &mut StoredRelease,
     earlier: &[StoredRelease],
@@ -228,7 +231,7 @@ pub(super) fn unread(stored: &StoredRelease, error: &ReadError) -> Report {
 /// chart renders its hooks. Otherwise an event says so.
 pub(super) async fn may_run_hooks(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     stored: &mut StoredRelease,
 ) -> Result<bool, ActError> {
     if stored.proven || !has_hooks(stored) {
@@ -254,7 +257,7 @@ fn has_hooks(stored: &StoredRelease) -> bool {
 /// render.
 async fn is_rendered(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     stored: &StoredRelease,
 ) -> Result<bool, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::annotations::PREFIX;
 use super::super::kind::ActionKind;
-use super::super::memory::Memory;
+use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason, Until};
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
@@ -43,7 +43,7 @@ pub(super) async fn run(
 
 pub(super) async fn refuse(
     context: &ActContext<'_>,
-    memory: &Memory,
+    memory: &KnownRelease,
     refusal: Refusal,
 ) -> Result<Report, ActError> {
     let subject = context.subject;
@@ -124,7 +124,7 @@ fn stalled(reason: StallReason) -> String {
 }
 
 /// Reports that the inputs cannot be computed. The release is left unchanged.
-fn no_inputs(context: &ActContext<'_>, memory: &Memory) -> Report {
+fn no_inputs(context: &ActContext<'_>, memory: &KnownRelease) -> Report {
     let Some(Err(error)) = context.desired else {
         return Report::replan();
     };
@@ -154,7 +154,7 @@ fn no_inputs(context: &ActContext<'_>, memory: &Memory) -> Report {
 /// Reports the failure of a revision before anything else is done about it.
 pub(super) async fn report(
     context: &ActContext<'_>,
-    memory: &mut Memory,
+    memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
     let failure = failure_of(context, revision).await?;

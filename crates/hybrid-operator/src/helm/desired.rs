@@ -361,7 +361,7 @@ async fn compare(
     }
     let record = access.store.load(deployed).await;
     let record = record.map_err(DesiredError::Record)?;
-    subject.share.read(record.manifest.len()).await?;
+    subject.target.share.read(record.manifest.len()).await?;
     let objects = parse_objects(&record.manifest).unwrap_or_default();
     if is_empty && !objects.is_empty() {
         return Ok(plan::Content::Empty);
@@ -370,11 +370,17 @@ async fn compare(
         return Ok(plan::Content::Due);
     }
     let scopes = subject
+        .target
         .cluster
         .scopes(objects.iter().chain(rendered))
         .await?;
     let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
-    let is_same = same_meaning(&objects, rendered, &subject.namespace, &is_cluster_scoped);
+    let is_same = same_meaning(
+        &objects,
+        rendered,
+        &subject.target.namespace,
+        &is_cluster_scoped,
+    );
     Ok(if is_same {
         plan::Content::Unchanged
     } else {
@@ -440,13 +446,13 @@ pub(super) async fn inputs(
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {
-        access.interests.add_capabilities(&subject.key());
+        access.interests.add_capabilities(&subject.target.key());
     }
     let reads_kinds = reads_capabilities || render.missing_kind;
     let digest = DigestInputs {
         coalesced: &coalesced,
-        name: subject.name.as_str(),
-        namespace: &subject.namespace,
+        name: subject.target.name.as_str(),
+        namespace: &subject.target.namespace,
         patches: &setup.watch.patches,
         looked_up: render.looked_up,
         reads: render.rendered.capability_reads(),
@@ -474,9 +480,9 @@ pub(super) async fn inputs(
 fn withhold_variables(setup: &Setup, subject: &Subject, redactor: &mut Redactor) {
     let mut withheld = Withheld::default();
     let names = [
-        subject.namespace.as_str(),
-        subject.name.as_str(),
-        subject.primary.name.as_str(),
+        subject.target.namespace.as_str(),
+        subject.target.name.as_str(),
+        subject.target.primary.name.as_str(),
     ];
     let read = environment().read_by(&setup.watch).into_iter();
     read.filter(|content| !names.contains(content))

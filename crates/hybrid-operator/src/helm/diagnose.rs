@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::access::{Access, Who};
 use super::memory::Memory;
 use super::status::Status;
-use super::subject::Subject;
+use super::subject::Target;
 use crate::diagnosis::{Cause, Patient};
 
 /// The examination of a release.
@@ -21,7 +21,7 @@ pub(super) struct Diagnosis {
 /// containers may be shown. Returns why they are not ready, if that is known.
 pub(super) fn update(
     access: &Access,
-    subject: &Subject,
+    target: &Target,
     memory: &mut Memory,
     status: &Status,
     logs: bool,
@@ -37,16 +37,16 @@ pub(super) fn update(
         other => {
             // After a restart, the status has what the process before has found.
             let earlier = status.cause().filter(|_| other.is_none());
-            Patient::new(subject.key(), &access.queue, earlier)
+            Patient::new(target.key(), &access.queue, earlier)
         }
     };
-    let account = match &subject.who {
+    let account = match &target.who {
         Who::Operator => None,
         Who::Account(name) => Some(name.to_string()),
         // It may read nothing.
         Who::Nobody => Some(String::new()),
     };
-    let (account, cluster) = (account.as_deref(), &subject.cluster);
+    let (account, cluster) = (account.as_deref(), &target.cluster);
     access
         .rounds
         .join(&patient, account, cluster, &awaited, logs);

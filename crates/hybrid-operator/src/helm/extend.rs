@@ -60,7 +60,7 @@ impl ReleaseContext {
     pub(super) fn new(access: &Access, subject: &Subject) -> Self {
         Self {
             resource: Arc::clone(&subject.resource),
-            primary: subject.primary.clone(),
+            primary: subject.target.primary.clone(),
             client: access.client.clone(),
             readers: access.readers.clone(),
         }
@@ -184,13 +184,13 @@ impl Extensions {
         }
         let subject = context.subject;
         let store = &context.access.store;
-        let history = store.history(&subject.namespace, &subject.name);
+        let history = store.history(&subject.target.namespace, &subject.target.name);
         let Some(latest) = history.last() else {
             return Ok(());
         };
         let release = ReleaseRef {
-            name: subject.name.clone(),
-            namespace: subject.namespace.clone(),
+            name: subject.target.name.clone(),
+            namespace: subject.target.namespace.clone(),
             revision: latest.revision,
         };
         for hook in &self.post {

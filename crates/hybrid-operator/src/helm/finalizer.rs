@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::access::Access;
 use super::resources::Change;
-use super::subject::Subject;
+use super::subject::{Subject, Target};
 use crate::cluster::ApiError;
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
@@ -33,9 +33,9 @@ fn is_uninstall_finalizer(name: &str) -> bool {
 /// Reads the custom resource from the API server.
 pub(super) async fn read(
     access: &Access,
-    subject: &Subject,
+    target: &Target,
 ) -> Result<Option<DynamicObject>, ApiError> {
-    access.resources.read(&subject.primary).await
+    access.resources.read(&target.primary).await
 }
 
 /// Adds the finalizer. Returns whether the custom resource still exists.
@@ -70,7 +70,10 @@ async fn set(access: &Access, subject: &Subject, names: &[Value]) -> Result<bool
     let version = subject.object.pointer("/metadata/resourceVersion");
     let version = version.filter(|_| !subject.deleting);
     let change = Change::Finalizers { names, version };
-    let changed = access.resources.change(&subject.primary, change).await?;
+    let changed = access
+        .resources
+        .change(&subject.target.primary, change)
+        .await?;
     Ok(changed.is_some())
 }
 
@@ -81,8 +84,8 @@ pub(super) async fn patch_status(
     subject: &Subject,
     status: &Value,
 ) -> Result<Option<Value>, ApiError> {
-    let primary = &subject.primary;
-    let known = access.resources.get(&subject.key());
+    let primary = &subject.target.primary;
+    let known = access.resources.get(&subject.target.key());
     let version = known
         .filter(|known| known.uid().as_deref() == Some(primary.uid.as_str()))
         .and_then(|known| known.resource_version())

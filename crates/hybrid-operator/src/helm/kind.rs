@@ -3,7 +3,7 @@
 use helm_core::manifest::HookEvent;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 
-use super::subject::Subject;
+use super::subject::{Subject, Target};
 use crate::reasons::Reason;
 
 /// Kind of a Helm action.
@@ -129,11 +129,11 @@ impl ActionKind {
         })
     }
 
-    pub(super) fn failure_description(self, subject: &Subject) -> String {
+    pub(super) fn failure_description(self, target: &Target) -> String {
         match self {
-            Self::Install => format!("Release {:?} failed", subject.name.as_str()),
-            Self::Upgrade => format!("Upgrade {:?} failed", subject.name.as_str()),
-            _ => format!("Rollback {:?} failed", subject.name.as_str()),
+            Self::Install => format!("Release {:?} failed", target.name.as_str()),
+            Self::Upgrade => format!("Upgrade {:?} failed", target.name.as_str()),
+            _ => format!("Rollback {:?} failed", target.name.as_str()),
         }
     }
 }

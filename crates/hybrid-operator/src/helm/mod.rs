@@ -204,7 +204,7 @@ impl HelmReconciler {
                 return Err(error.into());
             }
         };
-        traced::release(setup, &subject);
+        traced::release(setup, &subject.target);
         let begun = Instant::now();
         let mut observation = observe::observe(setup, access, &subject, memory, self.limit).await;
         let result = if let Some(error) = observation.error.take() {
@@ -247,7 +247,7 @@ impl HelmReconciler {
             Some(_) => None,
             None => Some(desired(setup, access, subject, &mut memory.release, notices).await),
         };
-        subject.share.shrink();
+        subject.target.share.shrink();
         if let Some(wanted) = &mut wanted {
             let known = &mut memory.release;
             observe::complete(observation, setup, access, subject, wanted, known).await?;
@@ -272,20 +272,23 @@ impl HelmReconciler {
                 Ok(render) => rendered = Some(render),
                 Err(error) => wanted = Some(Err(error)),
             }
-            subject.share.shrink();
+            subject.target.share.shrink();
         };
         planned.get_or_init(|| step.name());
         let context = ActContext {
             setup,
             access,
             subject,
+            target: &subject.target,
             observation,
             desired: wanted.as_ref(),
             content: rendered.as_ref().map(|(content, _)| content),
             notices,
         };
         let result = act::run(&step, &context, &mut memory.release).await;
-        let latest = access.store.history(&subject.namespace, &subject.name);
+        let latest = access
+            .store
+            .history(&subject.target.namespace, &subject.target.name);
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
         let digest = known.map(|desired| &desired.inputs.digest);

@@ -44,12 +44,14 @@ pub(super) async fn observe(
     memory: &Memory,
     limit: Duration,
 ) -> Observation {
-    let history = access.store.history(&subject.namespace, &subject.name);
+    let history = access
+        .store
+        .history(&subject.target.namespace, &subject.target.name);
     let managing_operator = managing_operator(setup, access, subject, memory);
-    let identity = subject.primary.identity();
+    let identity = subject.target.primary.identity();
     let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
     let adopts = subject.annotations.adopts(&setup.operator);
-    let mine = history.iter().any(|meta| subject.owns(meta)) || adopts;
+    let mine = history.iter().any(|meta| subject.target.owns(meta)) || adopts;
     let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
     let latest = history.last().map_or(Revision(0), |meta| meta.revision);
     let contested = managing_operator != setup.operator
@@ -62,7 +64,7 @@ pub(super) async fn observe(
         let store = &access.store;
         let chunked = wants_chunks
             && !store
-                .chunked(&subject.namespace, &subject.name)
+                .chunked(&subject.target.namespace, &subject.target.name)
                 .await?
                 .is_empty();
         let adoption = match history.last() {
@@ -141,7 +143,7 @@ pub(super) async fn complete(
         recognise(setup, access, subject, known, memory, deployed).await?;
     }
     read_unwatched(setup, subject, memory).await;
-    live::read_unseen(&subject.cluster, &mut memory.live).await?;
+    live::read_unseen(&subject.target.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
     facts.bound = is_bound(subject, memory);
@@ -158,7 +160,7 @@ pub(super) async fn complete(
 
 /// Returns whether an object that is annotated to be kept still has the owner reference.
 fn is_bound(subject: &Subject, memory: &KnownRelease) -> bool {
-    !memory.live.bound(&subject.primary.uid).is_empty()
+    !memory.live.bound(&subject.target.primary.uid).is_empty()
 }
 
 /// Reads the objects that cannot be watched, once per period and as soon as a watch fails.
@@ -171,13 +173,13 @@ async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut KnownRele
     let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
     let due = memory.live.has_unread()
         || memory.read_at.is_none_or(|at| {
-            let age = Duration::try_from(subject.now.duration_since(at));
+            let age = Duration::try_from(subject.target.now.duration_since(at));
             age.is_ok_and(|age| age >= period)
         });
     if due {
-        memory.read_at = Some(subject.now);
+        memory.read_at = Some(subject.target.now);
         // What could not be read is unknown, which the status says.
-        if let Err(error) = live::read_unwatched(&subject.cluster, &mut memory.live).await {
+        if let Err(error) = live::read_unwatched(&subject.target.cluster, &mut memory.live).await {
             let error: &dyn std::error::Error = &error;
             tracing::debug!(error, "cannot read objects that cannot be watched");
         }
@@ -200,9 +202,9 @@ fn managing_operator(
     subject: &Subject,
     memory: &Memory,
 ) -> OperatorId {
-    let mut records = access.store.records_of(&subject.primary.identity());
+    let mut records = access.store.records_of(&subject.target.primary.identity());
     // Whoever may write Secrets in another namespace has no say.
-    records.retain(|meta| meta.namespace == subject.namespace);
+    records.retain(|meta| meta.namespace == subject.target.namespace);
     let newest = records.into_iter().max_by_key(|meta| meta.revision);
     newest
         .map_or_else(
@@ -214,13 +216,14 @@ fn managing_operator(
 
 /// Returns whether the custom resource has a release, also one that it should not have at this place.
 fn has_release(access: &Access, subject: &Subject, history: &[RecordMeta]) -> bool {
-    let primary = &subject.primary;
+    let primary = &subject.target.primary;
     let records = access.store.records_of(&primary.identity());
     let mut records = records.iter();
     // Whoever may write Secrets in another namespace has no say.
-    let counts =
-        |meta: &RecordMeta| primary.namespace.is_none() || meta.namespace == subject.namespace;
-    records.any(counts) || history.iter().any(|meta| subject.owns(meta))
+    let counts = |meta: &RecordMeta| {
+        primary.namespace.is_none() || meta.namespace == subject.target.namespace
+    };
+    records.any(counts) || history.iter().any(|meta| subject.target.owns(meta))
 }
 
 /// Returns whether the newest record was deployed by someone else and should be adopted.
@@ -253,7 +256,7 @@ async fn adoption(
 fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> RecordFacts {
     let written = meta
         .written_at()
-        .map(|at| subject.now.duration_since(at))
+        .map(|at| subject.target.now.duration_since(at))
         .and_then(|age| Duration::try_from(age).ok())
         .unwrap_or_default();
     let failed = matches!(
@@ -269,7 +272,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
         // the operator's labels to the revisions that it creates.
         ours: meta.writer.as_ref().is_some_and(|writer| {
             *writer == setup.instance
-                || (setup.elected && meta.cr.as_ref() == Some(&subject.primary.identity()))
+                || (setup.elected && meta.cr.as_ref() == Some(&subject.target.primary.identity()))
         }),
         proven: meta.proof.is_some(),
         attempts: meta
@@ -290,7 +293,7 @@ fn drift(memory: &KnownRelease, subject: &Subject, deployed: Option<u32>) -> Dri
         Drift::None
     } else if drifted
         .iter()
-        .all(|(key, state)| memory.repairs.exhausted(key, *state, subject.now))
+        .all(|(key, state)| memory.repairs.exhausted(key, *state, subject.target.now))
     {
         Drift::Exhausted
     } else {

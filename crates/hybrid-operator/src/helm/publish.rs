@@ -41,7 +41,13 @@ fn cause(
     outcome: &StepOutcome,
 ) -> Option<Cause> {
     if outcome.waits_for_objects() {
-        return diagnose::update(access, subject, memory, status, setup.watch.crash_logs);
+        return diagnose::update(
+            access,
+            &subject.target,
+            memory,
+            status,
+            setup.watch.crash_logs,
+        );
     }
     if !matches!(outcome, StepOutcome::Silent) {
         memory.told.diagnosis = Diagnosis::default();
@@ -200,7 +206,7 @@ fn conclude(
 /// Sends an event about the custom resource.
 async fn send(setup: &Setup, access: &Access, subject: &Subject, event: Event) {
     let Some(record) = &setup.extensions.recorder else {
-        return access.events.publish(&subject.primary, event).await;
+        return access.events.publish(&subject.target.primary, event).await;
     };
     let context = ReleaseContext::new(access, subject);
     if let Err(error) = record(context, event).await {
@@ -233,7 +239,7 @@ async fn write(
         } else {
             let why = format!(
                 "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
-                subject.primary.gvk.kind,
+                subject.target.primary.gvk.kind,
                 pruned.join(", ")
             );
             let pruned = Pruned::Some(why.clone());
@@ -280,8 +286,8 @@ fn report_unwatched(
     let unwatched = memory.release.live.unwatched().into_iter();
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
-        .chain(access.interests.problem(&subject.key()))
-        .chain(subject.interests.problem(&subject.key()))
+        .chain(access.interests.problem(&subject.target.key()))
+        .chain(subject.target.interests.problem(&subject.target.key()))
         .collect();
     for reason in found.difference(&memory.told.unwatched) {
         notices.add(Notice::new(
@@ -308,7 +314,7 @@ fn report_what_lasts(
     memory
         .release
         .live
-        .wake_when_known(&subject.primary.identity());
+        .wake_when_known(&subject.target.primary.identity());
     status.history = Some(recent_history(access, subject));
     report_large_record(access, subject, memory, notices, status);
     // After a restart, what was remarked is known from the status alone.
@@ -333,7 +339,9 @@ fn report_large_record(
     notices: &Notices,
     status: &mut Status,
 ) {
-    let history = access.store.history(&subject.namespace, &subject.name);
+    let history = access
+        .store
+        .history(&subject.target.namespace, &subject.target.name);
     let large = history.last().filter(|latest| latest.parts() > 0);
     let why = large.map(|latest| format!(
         "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
@@ -356,7 +364,9 @@ fn report_large_record(
 
 /// Returns the newest revisions.
 fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
-    let history = access.store.history(&subject.namespace, &subject.name);
+    let history = access
+        .store
+        .history(&subject.target.namespace, &subject.target.name);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {

@@ -49,14 +49,13 @@ pub(super) async fn referenced(
             name: Some(reference.name.clone()),
         };
         let key = key_of(&reference);
-        let seen = subject.interests.add(&target, &subject.key());
-        let object =
-            read::get(&subject.cluster, &key)
-                .await
-                .map_err(|source| DesiredError::Reference {
-                    key: key.to_string(),
-                    source,
-                })?;
+        let seen = subject.target.interests.add(&target, &subject.target.key());
+        let object = read::get(&subject.target.cluster, &key)
+            .await
+            .map_err(|source| DesiredError::Reference {
+                key: key.to_string(),
+                source,
+            })?;
         read.push((target, seen.read(object.as_ref())));
         if let Some(object) = object {
             contents.insert(reference.clone(), data_of(reference.kind, &object));
@@ -117,8 +116,10 @@ async fn last_values(
     subject: &Subject,
     notices: &Notices,
 ) -> Result<LastValues, StoreError> {
-    let identity = subject.primary.identity();
-    let history = access.store.history(&subject.namespace, &subject.name);
+    let identity = subject.target.primary.identity();
+    let history = access
+        .store
+        .history(&subject.target.namespace, &subject.target.name);
     for meta in history.iter().rev() {
         if meta.cr.as_ref() != Some(&identity) {
             continue;
@@ -152,7 +153,7 @@ pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Referen
 /// Returns whether none of the objects read has changed.
 pub(super) fn is_current(subject: &Subject, read: &Read) -> bool {
     read.iter()
-        .all(|(target, seen)| subject.interests.is_current(target, *seen))
+        .all(|(target, seen)| subject.target.interests.is_current(target, *seen))
 }
 
 /// Returns the first custom resource of `dependsOn` that is not `Ready`.
@@ -173,7 +174,7 @@ pub(super) async fn missing_dependency(
             .unwrap_or(("", &dependency.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &dependency.kind);
         let text = format!("{} {name}", dependency.kind);
-        let kind = match subject.cluster.resolve(&gvk).await {
+        let kind = match subject.target.cluster.resolve(&gvk).await {
             Ok(kind) => kind,
             Err(DiscoveryError::UnknownKind { .. }) => {
                 return Ok(Some(format!("{text} (its kind is not served yet)")));
@@ -183,13 +184,18 @@ pub(super) async fn missing_dependency(
         let namespace = dependency
             .namespace
             .clone()
-            .unwrap_or_else(|| subject.namespace.clone());
+            .unwrap_or_else(|| subject.target.namespace.clone());
         let target = ResourceRef {
             resource: kind.resource.clone(),
             namespace: (kind.scope == Scope::Namespaced).then_some(namespace),
             name: Some(name),
         };
-        if !subject.interests.is_ready(&target, &subject.key()).await {
+        if !subject
+            .target
+            .interests
+            .is_ready(&target, &subject.target.key())
+            .await
+        {
             return Ok(Some(text));
         }
     }

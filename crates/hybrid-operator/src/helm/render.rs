@@ -25,7 +25,7 @@ use super::lookup::VisibleObjects;
 use super::message::Redactor;
 use super::references::Read;
 use super::setup::Setup;
-use super::subject::Subject;
+use super::subject::{Subject, Target};
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
@@ -100,12 +100,15 @@ async fn render_with_lookups(
     lookups: &mut Lookups,
 ) -> Result<Render, DesiredError> {
     let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
-    let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
+    let mut info = ReleaseInfo::new(
+        subject.target.name.as_str(),
+        subject.target.namespace.as_str(),
+    );
     info.revision = target.revision;
     (info.is_install, info.is_upgrade) = (!target.upgrade, target.upgrade);
     let mut rounds = 0;
     while rounds < LOOKUP_ROUNDS {
-        let limits = subject.share.limits().await?;
+        let limits = subject.target.share.limits().await?;
         let once = RenderJob {
             setup: Arc::clone(setup),
             coalesced: Arc::clone(coalesced),
@@ -113,7 +116,7 @@ async fn render_with_lookups(
             capabilities: capabilities.clone(),
             objects: VisibleObjects::new(
                 lookups.snapshot.clone(),
-                &subject.namespace,
+                &subject.target.namespace,
                 setup.watch.lookup_is_trusted,
                 Arc::clone(&lookups.cluster_scoped),
             ),
@@ -127,7 +130,7 @@ async fn render_with_lookups(
         };
         let needed = match rendered {
             Err(DesiredError::Limit(error, _)) if exceeds_share(&error, setup) => {
-                let grown = subject.share.grow().await;
+                let grown = subject.target.share.grow().await;
                 grown.map_err(|why| DesiredError::memory(error, why))?;
                 continue;
             }
@@ -141,7 +144,7 @@ async fn render_with_lookups(
                     objects,
                     bytes,
                 } = rendered?;
-                subject.share.rendered(bytes);
+                subject.target.share.rendered(bytes);
                 let inputs = setup.watch.lookup_is_input && !rendered.lookups().is_empty();
                 return Ok(Render {
                     rendered,
@@ -154,7 +157,7 @@ async fn render_with_lookups(
         };
         rounds += 1;
         for key in needed {
-            lookups.look_up(setup, access, subject, key).await?;
+            lookups.look_up(setup, access, &subject.target, key).await?;
         }
     }
     Err(DesiredError::TooManyLookups)
@@ -232,7 +235,7 @@ async fn wait_for_deletion(access: &Access, subject: &Subject) {
     }
     loop {
         tokio::time::sleep(DELETION_CHECK_INTERVAL).await;
-        let known = access.resources.get(&subject.key());
+        let known = access.resources.get(&subject.target.key());
         if known.is_none_or(|known| known.metadata.deletion_timestamp.is_some()) {
             return;
         }
@@ -260,17 +263,17 @@ impl Lookups {
         &mut self,
         setup: &Setup,
         access: &Access,
-        subject: &Subject,
+        release: &Target,
         key: LookupKey,
     ) -> Result<(), DesiredError> {
         let gvk = kind_of(&key);
         let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let cluster = &subject.cluster;
+        let cluster = &release.cluster;
         let kind = match cluster.resolve(&gvk).await {
             Ok(kind) => kind,
             // As in Helm, an unserved kind has no objects.
             Err(DiscoveryError::UnknownKind { .. }) => {
-                access.interests.add_kind(&gvk, &subject.key());
+                access.interests.add_kind(&gvk, &release.key());
                 self.missing_kind = true;
                 self.snapshot.insert(key, LookupAnswer::Absent);
                 return Ok(());
@@ -286,7 +289,7 @@ impl Lookups {
             name: (!key.is_list()).then(|| key.name.clone()),
         };
         let is_input = setup.watch.lookup_is_input;
-        let seen = is_input.then(|| subject.interests.add(&target, &subject.key()));
+        let seen = is_input.then(|| release.interests.add(&target, &release.key()));
         let answer = read_key(cluster, &key).await;
         if let (Some(seen), Ok(found)) = (seen, &answer) {
             self.read.push((target, seen.read(found.as_ref())));
@@ -298,7 +301,7 @@ impl Lookups {
                 let objects = items.map_or(std::slice::from_ref(&value), Vec::as_slice);
                 let others = objects
                     .iter()
-                    .filter(|object| !belongs_to_release(object, subject));
+                    .filter(|object| !belongs_to_release(object, release));
                 let texts = others.map(|object| canonical(&without_bookkeeping(object)));
                 self.found.insert(key.to_string(), texts.collect());
                 LookupAnswer::Found(value)
@@ -372,15 +375,15 @@ pub(super) async fn read_key(
 
 /// Returns whether an object belongs to the release itself, is one of its records, or is the custom
 /// resource.
-fn belongs_to_release(object: &Value, subject: &Subject) -> bool {
-    if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&subject.primary.uid) {
+fn belongs_to_release(object: &Value, release: &Target) -> bool {
+    if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&release.primary.uid) {
         return true;
     }
     let label = object
         .pointer("/metadata/labels")
         .and_then(|labels| labels.get(CR_LABEL))
         .and_then(Value::as_str);
-    label == Some(subject.primary.identity().as_str())
+    label == Some(release.primary.identity().as_str())
 }
 
 /// Returns an object without fields that the API server changes.

@@ -109,28 +109,46 @@ struct ReleaseLocation {
     namespace: String,
 }
 
-/// Custom resource at the start of its reconcile.
-pub(super) struct Subject {
+/// Release of a reconcile: where it lives, whose it is, and who manages it.
+pub(super) struct Target {
+    /// Custom resource that it belongs to.
     pub(super) primary: Primary,
-    pub(super) resource: Arc<DynamicObject>,
-    /// Account with whose permissions the release is managed: the custom resource's, if
-    /// `serviceAccountName` is set.
+    pub(super) name: ReleaseName,
+    pub(super) namespace: String,
+    /// Account with whose permissions it is managed: the custom resource's, if `serviceAccountName` is set.
     pub(super) who: Who,
     /// Cluster client of that account.
     pub(super) cluster: Cluster,
-    /// Watches of what the custom resource refers to, by the same account.
+    /// Watches of what the release refers to, by the same account.
     pub(super) interests: Arc<Interests>,
+    pub(super) now: Timestamp,
+    /// The memory that the release takes in this reconcile.
+    pub(super) share: Share,
+}
+
+impl Target {
+    /// Returns the queue key of the custom resource.
+    pub(super) fn key(&self) -> Key {
+        Key::from(&self.primary)
+    }
+
+    /// Returns whether a record belongs to the custom resource. The Go operators set it as the
+    /// owner of its records.
+    pub(super) fn owns(&self, meta: &RecordMeta) -> bool {
+        meta.cr.as_ref() == Some(&self.primary.identity())
+            || meta.owners.contains(&self.primary.uid)
+    }
+}
+
+/// Custom resource at the start of its reconcile.
+pub(super) struct Subject {
+    pub(super) target: Target,
+    pub(super) resource: Arc<DynamicObject>,
     pub(super) object: Arc<Value>,
     pub(super) generation: Option<i64>,
     pub(super) deleting: bool,
     pub(super) finalizer: bool,
     pub(super) annotations: Annotations,
-    pub(super) name: ReleaseName,
-    /// Namespace of the release.
-    pub(super) namespace: String,
-    pub(super) now: Timestamp,
-    /// The memory that its release takes in this reconcile.
-    pub(super) share: Share,
     /// Reason why there can be no release. Name and namespace are then placeholders that allow an
     /// uninstall.
     pub(super) error: Option<SubjectError>,
@@ -165,34 +183,24 @@ impl Subject {
                 access.nobody()
             });
         Ok(Self {
-            primary,
+            target: Target {
+                primary,
+                name: location.name,
+                namespace: location.namespace,
+                who: account.who,
+                cluster: account.cluster,
+                interests: account.interests,
+                now: machine::timestamp(),
+                share: access.share(),
+            },
             resource: Arc::clone(resource),
-            who: account.who,
-            cluster: account.cluster,
-            interests: account.interests,
             generation: resource.metadata.generation,
             deleting,
             finalizer: finalizer::is_present(resource),
             annotations: annotations_of(resource, setup),
             object: Arc::new(object),
-            name: location.name,
-            namespace: location.namespace,
-            now: machine::timestamp(),
-            share: access.share(),
             error,
         })
-    }
-
-    /// Returns the queue key of the custom resource.
-    pub(super) fn key(&self) -> Key {
-        Key::from(&self.primary)
-    }
-
-    /// Returns whether a record belongs to the custom resource. The Go operators set it as the
-    /// owner of its records.
-    pub(super) fn owns(&self, meta: &RecordMeta) -> bool {
-        meta.cr.as_ref() == Some(&self.primary.identity())
-            || meta.owners.contains(&self.primary.uid)
     }
 
     /// Returns the values of the one-time annotations, as records remember them.
@@ -240,7 +248,7 @@ impl Subject {
 
     /// Returns the current status.
     pub(super) fn status(&self) -> Status {
-        Status::read(self.object.get("status"), self.now, self.generation)
+        Status::read(self.object.get("status"), self.target.now, self.generation)
     }
 }
 

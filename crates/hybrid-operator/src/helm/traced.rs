@@ -4,19 +4,19 @@ use super::act::ActError;
 use super::plan::{Step, Until};
 use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
-use super::subject::Subject;
+use super::subject::Target;
 use crate::release::RecordMeta;
 use crate::telemetry::traces::{self, End, Reason as _};
 
 /// Adds the names of the release to the present attempt.
-pub(super) fn release(setup: &Setup, subject: &Subject) {
-    let gvk = &subject.primary.gvk;
+pub(super) fn release(setup: &Setup, target: &Target) {
+    let gvk = &target.primary.gvk;
     traces::about(&[
         ("k8s.object.group", &gvk.group),
         ("k8s.object.version", &gvk.version),
         ("k8s.object.kind", &gvk.kind),
-        ("helm.release.name", subject.name.as_str()),
-        ("helm.release.namespace", &subject.namespace),
+        ("helm.release.name", target.name.as_str()),
+        ("helm.release.namespace", &target.namespace),
         ("helm.chart.name", setup.chart.chart().name()),
     ]);
 }

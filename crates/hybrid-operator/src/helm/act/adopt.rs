@@ -23,7 +23,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     // Remove the owner references of all older records first: garbage collection would delete them.
     let store = &context.access.store;
     let is_ours = |meta: &crate::release::RecordMeta| {
-        meta.cr.as_ref() == Some(&context.subject.primary.identity())
+        meta.cr.as_ref() == Some(&context.target.primary.identity())
             && meta.operator.as_ref() == Some(&context.setup.operator)
             && meta.owners.is_empty()
     };
@@ -36,12 +36,12 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     let tags = context.tags(digest, None, same);
     let release = Some(&stored.release);
     store.adopt(&stored.meta, &tags, release).await?;
-    let name = &context.subject.name;
+    let name = &context.target.name;
     Done {
-        primary: &context.subject.primary,
+        primary: &context.target.primary,
         release: name,
         revision: Some(revision),
-        began: Some(context.subject.now),
+        began: Some(context.target.now),
         details: Details::default(),
     }
     .log(if same {

@@ -29,7 +29,7 @@ pub(super) async fn run(
     record.values_from.clone_from(&desired.inputs.kept);
     context.subject.asked().label(&mut record.labels);
     record.apply_method = Some(ApplyMethod::ServerSide);
-    let now = Time::utc(context.subject.now);
+    let now = Time::utc(context.target.now);
     record.info.first_deployed.get_or_insert(now);
     record.info.last_deployed = Some(now);
     record.set_status(kind.pending(), kind.initial_description());
@@ -61,9 +61,9 @@ fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
 
 /// Returns the record of a new revision with this content.
 fn record_of(context: &ActContext<'_>, rendered: &Content) -> Record {
-    let subject = context.subject;
+    let target = context.target;
     let revision = context.next_revision();
-    let mut record = Record::new(subject.name.clone(), subject.namespace.as_str(), revision);
+    let mut record = Record::new(target.name.clone(), target.namespace.as_str(), revision);
     record.chart = Some(context.setup.chart.chart().to_record());
     match rendered {
         Content::Rendered(rendered) => {

@@ -15,8 +15,8 @@ pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
 
 /// Writes the converted record. Returns whether a chunked release existed.
 pub(super) async fn convert(context: &ActContext<'_>) -> Result<bool, ActError> {
-    let (subject, store) = (context.subject, &context.access.store);
-    let chunked = store.chunked(&subject.namespace, &subject.name).await?;
+    let (target, store) = (context.target, &context.access.store);
+    let chunked = store.chunked(&target.namespace, &target.name).await?;
     let Some(newest) = chunked.last() else {
         return Ok(false);
     };

@@ -225,7 +225,7 @@ pub(super) async fn run(
     memory: &mut KnownRelease,
     upgrade: bool,
 ) -> Result<Report, ActError> {
-    let (setup, now) = (context.setup, context.subject.now);
+    let (setup, now) = (context.setup, context.target.now);
     let desired = context.desired();
     let rendered = memory.rendered.clone();
     let coalesced = desired.map(|desired| &desired.inputs.coalesced);
@@ -238,7 +238,7 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let installer = Installer::of(&context.subject.cluster, &context.subject.namespace);
+    let installer = Installer::of(&context.target.cluster, &context.target.namespace);
     let mut changed = replace || memory.pending_crds.is_some();
     if memory.pending_crds.is_none() {
         count(context, &files).await?;
@@ -292,7 +292,7 @@ pub(super) async fn run(
 
 /// Counts the memory that the files of `crds/` take while they are read, one after the other.
 async fn count(context: &ActContext<'_>, files: &[CrdFile]) -> Result<(), ActError> {
-    let counted = context.subject.share.read(largest(files)).await;
+    let counted = context.target.share.read(largest(files)).await;
     Ok(counted.map_err(DesiredError::from)?)
 }
 

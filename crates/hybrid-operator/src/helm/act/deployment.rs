@@ -73,7 +73,7 @@ async fn done(
     stored: &StoredRelease,
 ) -> Result<Report, ActError> {
     Done {
-        primary: &context.subject.primary,
+        primary: &context.target.primary,
         release: &stored.release.name,
         revision: Some(stored.release.revision),
         began: stored
@@ -125,7 +125,7 @@ async fn done(
 
 /// Returns whether an error that may be transient has come back so often that it is permanent.
 fn is_permanent(context: &ActContext<'_>, memory: &mut KnownRelease, error: &ActionError) -> bool {
-    let now = context.subject.now;
+    let now = context.target.now;
     error.is_unexplained() && memory.repetition.failed(&with_causes(error), now)
 }
 
@@ -147,7 +147,7 @@ async fn failed(
         attempts: before.attempts.saturating_add(1),
         hook: matches!(error, ActionError::Hook { .. }),
     };
-    let description = format!("{}: {told}", kind.failure_description(context.subject));
+    let description = format!("{}: {told}", kind.failure_description(context.target));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.reported = Some(stored.release.revision);
@@ -170,8 +170,8 @@ async fn failed(
 
 /// Returns when a revision that has just failed is retried.
 pub(super) fn next_attempt(context: &ActContext<'_>, delay: std::time::Duration) -> Timestamp {
-    let second = (context.subject.now + delay).as_second();
-    Timestamp::from_second(second.saturating_add(1)).unwrap_or(context.subject.now)
+    let second = (context.target.now + delay).as_second();
+    Timestamp::from_second(second.saturating_add(1)).unwrap_or(context.target.now)
 }
 
 /// Returns the deployed revision and the later ones, which may have left objects. Corrupt records

@@ -40,7 +40,7 @@ pub(super) async fn is_rendered(
         upgrade: revision != Revision::FIRST,
     };
     let (setup, subject) = (context.setup, context.subject);
-    let namespace = &subject.namespace;
+    let namespace = &context.target.namespace;
     let Some(recorded) = Content::of(&record.manifest, &record.hooks, namespace) else {
         return Ok(false);
     };

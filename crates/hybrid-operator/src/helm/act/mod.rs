@@ -45,7 +45,7 @@ use super::observe::Observation;
 use super::plan::Step;
 use super::report::{Next, Report, StepOutcome, describe};
 use super::setup::{Setup, timeout};
-use super::subject::Subject;
+use super::subject::{Subject, Target};
 use crate::action::deploy::StoredRelease;
 use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, TakeOver};
@@ -70,7 +70,7 @@ fn waiting(
     stored: &StoredRelease,
     why: String,
 ) -> Report {
-    let now = context.subject.now;
+    let now = context.target.now;
     let awaited = (stored.release.revision, why.clone());
     let known = memory.waiting.take().filter(|(known, _)| *known == awaited);
     let since = known.map_or(now, |(_, since)| since);
@@ -88,6 +88,7 @@ pub(super) struct ActContext<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) access: &'a Access,
     pub(super) subject: &'a Subject,
+    pub(super) target: &'a Target,
     pub(super) observation: &'a Observation,
     /// Desired state, or why it cannot be computed; `None` if the step does not depend on it.
     pub(super) desired: Option<&'a Result<Desired, DesiredError>>,
@@ -302,16 +303,16 @@ pub(super) fn action_context<'a>(
         ActionKind::Test => (false, false),
     };
     ActionContext {
-        cluster: &subject.cluster,
+        cluster: &subject.target.cluster,
         store: &access.store,
         registry: &access.registry,
         namespaces: &setup.namespaces,
-        primary: &subject.primary,
+        primary: &subject.target.primary,
         operator: &setup.operator,
         instance: &setup.instance,
         chart: setup.chart.chart().name(),
-        name: &subject.name,
-        namespace: &subject.namespace,
+        name: &subject.target.name,
+        namespace: &subject.target.namespace,
         policy: ApplyPolicy {
             take_over: take_over(setup, subject),
             replace,
@@ -323,7 +324,7 @@ pub(super) fn action_context<'a>(
         disable_hooks: without_hooks || policy.disable_hooks,
         crash_logs: setup.watch.crash_logs,
         foreground: is_deleted_in_foreground(&subject.object),
-        now: subject.now,
+        now: subject.target.now,
     }
 }
 
@@ -340,7 +341,7 @@ fn take_over(setup: &Setup, subject: &Subject) -> TakeOver {
         return TakeOver::Never;
     }
     TakeOver::HelmRelease {
-        name: subject.name.to_string(),
-        namespace: subject.namespace.clone(),
+        name: subject.target.name.to_string(),
+        namespace: subject.target.namespace.clone(),
     }
 }

@@ -19,13 +19,13 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
     let ActionError::Apply(error) = error else {
         return none();
     };
-    let (subject, interests) = (context.subject, &context.access.interests);
+    let interests = &context.access.interests;
     let core = |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
     let target = match error {
         // The name is taken by an object of another owner.
         ApplyError::Foreign { key, .. } => {
             let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
-            let Ok(kind) = subject.cluster.resolve(&gvk).await else {
+            let Ok(kind) = context.target.cluster.resolve(&gvk).await else {
                 return none();
             };
             let namespaced = kind.scope == Scope::Namespaced;
@@ -47,7 +47,7 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
             }
             ResourceRef {
                 resource: core("ResourceQuota"),
-                namespace: Some(subject.namespace.clone()),
+                namespace: Some(context.target.namespace.clone()),
                 name: None,
             }
         }
@@ -55,7 +55,7 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
             let epoch = Some(context.access.cluster.capabilities_epoch());
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let gvk = GroupVersionKind::gvk(group, version, kind);
-            interests.add_kind(&gvk, &subject.key());
+            interests.add_kind(&gvk, &context.target.key());
             return Obstacles {
                 objects: Vec::new(),
                 epoch,
@@ -63,7 +63,7 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
         }
         _ => return none(),
     };
-    let seen = interests.add(&target, &subject.key());
+    let seen = interests.add(&target, &context.target.key());
     Obstacles {
         objects: vec![(target, seen)],
         epoch: None,
@@ -73,7 +73,7 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
 /// Returns whether the release namespace has a quota; `false` if quotas cannot be listed.
 async fn has_quota(context: &ActContext<'_>) -> bool {
     let gvk = GroupVersionKind::gvk("", "v1", "ResourceQuota");
-    let namespace = Some(context.subject.namespace.as_str());
+    let namespace = Some(context.target.namespace.as_str());
     let list = read::list(&context.access.cluster, &gvk, namespace, None).await;
     let items = list.ok().and_then(|list| list.get("items").cloned());
     items.is_some_and(|items| items.as_array().is_some_and(|items| !items.is_empty()))

@@ -65,10 +65,10 @@ async fn places_outside(
     }
     let mut places = HashSet::default();
     for key in keys {
-        let Some(key) = locate(&access.cluster, &key, &subject.namespace).await? else {
+        let Some(key) = locate(&access.cluster, &key, &context.target.namespace).await? else {
             continue;
         };
-        if key.namespace.as_ref() != Some(&subject.namespace) {
+        if key.namespace.as_ref() != Some(&context.target.namespace) {
             let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
             places.insert((gvk, key.namespace));
         }
@@ -82,8 +82,7 @@ async fn labelled(
     gvk: &GroupVersionKind,
     namespace: Option<&str>,
 ) -> Result<Vec<ManifestObject>, ActError> {
-    let subject = context.subject;
-    let selector = cr_selector(&context.setup.operator, &subject.primary.identity());
+    let selector = cr_selector(&context.setup.operator, &context.target.primary.identity());
     // As the operator, which watches these objects: the account may be gone.
     let list = read::list(&context.access.cluster, gvk, namespace, Some(&selector)).await?;
     let items = list.get("items").and_then(Value::as_array);

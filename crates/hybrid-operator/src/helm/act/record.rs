@@ -21,11 +21,11 @@ impl ActContext<'_> {
         proven: bool,
     ) -> RecordTags {
         RecordTags {
-            cr: self.subject.primary.identity(),
+            cr: self.target.primary.identity(),
             operator: self.setup.operator.clone(),
             writer: self.setup.instance.clone(),
             digest,
-            account: self.subject.who.impersonated().cloned(),
+            account: self.target.who.impersonated().cloned(),
             failures,
             proven,
         }
@@ -42,7 +42,7 @@ impl ActContext<'_> {
         let mut history = self.observation.history.iter();
         let record = history.find(|meta| meta.revision == revision);
         record.ok_or_else(|| StoreError::Gone {
-            secret: name::secret_name(&self.subject.name, revision),
+            secret: name::secret_name(&self.target.name, revision),
         })
     }
 
@@ -68,13 +68,9 @@ impl ActContext<'_> {
     /// Reads a record and verifies its proof.
     pub(super) async fn load_record(&self, meta: &RecordMeta) -> Result<StoredRelease, ActError> {
         let content = self.access.store.load_with_proof(meta).await?;
-        let counted = self
-            .subject
-            .share
-            .read(parsed_bytes(&content.release))
-            .await;
+        let counted = self.target.share.read(parsed_bytes(&content.release)).await;
         counted.map_err(DesiredError::from)?;
-        let own = meta.cr.as_ref() == Some(&self.subject.primary.identity());
+        let own = meta.cr.as_ref() == Some(&self.target.primary.identity());
         Ok(StoredRelease {
             meta: meta.clone(),
             release: content.release,
@@ -129,9 +125,9 @@ impl ActContext<'_> {
         if !self.observation.history.is_empty() {
             return Ok(true);
         }
-        let fresh = finalizer::read(self.access, subject).await?;
+        let fresh = finalizer::read(self.access, self.target).await?;
         Ok(fresh.is_some_and(|fresh| {
-            let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
+            let same = fresh.uid().as_deref() == Some(self.target.primary.uid.as_str());
             same && fresh.metadata.deletion_timestamp.is_none() && finalizer::is_present(&fresh)
         }))
     }
@@ -184,8 +180,10 @@ impl ActContext<'_> {
 
     /// Completes an interrupted upgrade: marks all deployed records but the newest as superseded.
     pub(super) async fn supersede(&self) -> Result<(), ActError> {
-        let subject = self.subject;
-        let history = self.access.store.history(&subject.namespace, &subject.name);
+        let history = self
+            .access
+            .store
+            .history(&self.target.namespace, &self.target.name);
         let deployed = history
             .iter()
             .filter(|meta| meta.status == Status::Deployed);
@@ -202,8 +200,10 @@ impl ActContext<'_> {
     /// Deletes records beyond the history limit.
     pub(super) async fn prune_history(&self) {
         let limit = self.setup.watch.max_history.map_or(10, usize::from).max(2);
-        let subject = self.subject;
-        let history = self.access.store.history(&subject.namespace, &subject.name);
+        let history = self
+            .access
+            .store
+            .history(&self.target.namespace, &self.target.name);
         for meta in crate::release::removable(&history, limit) {
             if let Err(error) = self.access.store.delete(meta).await {
                 tracing::warn!(

@@ -30,10 +30,10 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only what the custom resource still asks for.
-    let Some(fresh) = finalizer::read(context.access, subject).await? else {
+    let Some(fresh) = finalizer::read(context.access, context.target).await? else {
         return Ok(Report::gone());
     };
-    let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str())
+    let same = fresh.uid().as_deref() == Some(context.target.primary.uid.as_str())
         && fresh.metadata.generation == subject.generation
         && fresh.metadata.deletion_timestamp.is_none();
     if !same {
@@ -46,7 +46,7 @@ pub(super) async fn run(
         .observation
         .history
         .iter()
-        .filter(|meta| subject.owns(meta))
+        .filter(|meta| context.target.owns(meta))
         .cloned()
         .collect();
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
@@ -98,7 +98,7 @@ pub(super) async fn run(
             });
         }
     }
-    tracing::info!(release = %subject.name, revision = revision.0, "uninstalled after a failed upgrade");
+    tracing::info!(release = %context.target.name, revision = revision.0, "uninstalled after a failed upgrade");
     context.notices.add(Notice::new(
         EventReason::UninstalledAfterFailure,
         "Uninstall",

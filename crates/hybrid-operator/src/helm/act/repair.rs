@@ -19,7 +19,7 @@ pub(super) async fn run(
     revision: Revision,
 ) -> Result<Report, ActError> {
     context.supersede().await?;
-    let now = context.subject.now;
+    let now = context.target.now;
     let known = memory.live.revision == Some(revision.0) && memory.live.complete;
     let returns = memory.live.is_later_than(revision.0);
     let mut due = Vec::new();
@@ -51,7 +51,7 @@ pub(super) async fn run(
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
         Done {
-            primary: &context.subject.primary,
+            primary: &context.target.primary,
             release: &stored.release.name,
             revision: Some(revision),
             began: Some(began),

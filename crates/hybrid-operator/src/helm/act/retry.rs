@@ -23,7 +23,7 @@ pub(super) async fn run(
     stored
         .release
         .set_status(kind.pending(), kind.initial_description());
-    stored.release.info.last_deployed = Some(Time::utc(context.subject.now));
+    stored.release.info.last_deployed = Some(Time::utc(context.target.now));
     // A retry does not run hooks that succeeded.
     for hook in &mut stored.release.hooks {
         if hook.last_run.phase == HookPhase::Failed {

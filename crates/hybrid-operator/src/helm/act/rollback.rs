@@ -22,7 +22,7 @@ pub(super) async fn run(
     context.abandon_pending().await?;
     let mut record = good.release;
     record.revision = context.next_revision();
-    record.info.last_deployed = Some(Time::utc(context.subject.now));
+    record.info.last_deployed = Some(Time::utc(context.target.now));
     record.info.rollback_revision = to;
     for hook in &mut record.hooks {
         hook.last_run = HookExecution::default();

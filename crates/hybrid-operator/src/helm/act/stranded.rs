@@ -36,7 +36,7 @@ pub(super) enum Deleter {
 impl Deleter {
     /// Finds the account for the records of a release, oldest first.
     pub(super) async fn of(context: &ActContext<'_>, own: &[RecordMeta]) -> Result<Self, ActError> {
-        if context.subject.who != Who::Nobody {
+        if context.target.who != Who::Nobody {
             return Ok(Self::Own);
         }
         for meta in own.iter().rev() {
@@ -47,7 +47,7 @@ impl Deleter {
                 .load_if_readable(meta)
                 .await?
                 .is_some_and(|stored| stored.proven);
-            let key = context.subject.key();
+            let key = context.target.key();
             if is_proven && let Ok(account) = context.access.account(&key, name) {
                 return Ok(Self::Recorded(account));
             }
@@ -58,7 +58,7 @@ impl Deleter {
     /// Returns the service account; `None` if it is unknown, or the operator's own.
     fn name<'a>(&'a self, context: &'a ActContext<'_>) -> Option<&'a AccountName> {
         match self {
-            Self::Own => context.subject.who.impersonated(),
+            Self::Own => context.target.who.impersonated(),
             Self::Recorded(account) => account.who.impersonated(),
             Self::Unknown => None,
         }
@@ -91,7 +91,7 @@ impl Deleter {
 /// Returns whether an error says that the account of a custom resource may not do what the uninstall
 /// takes.
 pub(super) fn is_refused(context: &ActContext<'_>, error: &ActError) -> bool {
-    context.subject.who != Who::Operator && error.is_forbidden()
+    context.target.who != Who::Operator && error.is_forbidden()
 }
 
 /// Leaves a release to its namespace, which is being deleted: deletes its records, and names the
@@ -101,7 +101,6 @@ pub(super) async fn leave(
     outside: &BTreeSet<ObjectKey>,
     deleter: &Deleter,
 ) -> Result<(), ActError> {
-    let subject = context.subject;
     let who = match deleter.name(context) {
         Some(name) => format!("service account {name} may not delete the release any more"),
         None => "the service account of the release is not known".to_owned(),
@@ -114,11 +113,11 @@ pub(super) async fn leave(
     };
     let note = format!(
         "namespace {} is being deleted with the release in it, and {who}{left}",
-        subject.namespace
+        context.target.namespace
     );
     tracing::warn!(
-        release = %subject.name,
-        namespace = subject.namespace,
+        release = %context.target.name,
+        namespace = context.target.namespace,
         account = deleter.name(context).map(ToString::to_string),
         left = outside.len(),
         "a release is left to its namespace, which is being deleted"
@@ -126,9 +125,11 @@ pub(super) async fn leave(
     let notice = Notice::new(EventReason::ObjectLeft, "Uninstall", note);
     context
         .notices
-        .add(notice.about_namespace(&subject.namespace));
+        .add(notice.about_namespace(&context.target.namespace));
     let store = &context.access.store;
-    store.delete_all(&subject.namespace, &subject.name).await?;
+    store
+        .delete_all(&context.target.namespace, &context.target.name)
+        .await?;
     Ok(())
 }
 
@@ -138,7 +139,7 @@ pub(super) async fn outside(
     context: &ActContext<'_>,
     records: &[StoredRelease],
 ) -> Result<BTreeSet<ObjectKey>, ActError> {
-    let (cluster, namespace) = (&context.access.cluster, &context.subject.namespace);
+    let (cluster, namespace) = (&context.access.cluster, &context.target.namespace);
     let mut outside = BTreeSet::new();
     for stored in records {
         let release = &stored.release;

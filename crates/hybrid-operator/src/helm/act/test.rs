@@ -54,7 +54,7 @@ pub(super) async fn run(
         .filter(|hook| hook.events.contains(&HookEvent::Test));
     let begun = tests.filter_map(|hook| hook.last_run.started_at.as_ref());
     let done = Done {
-        primary: &context.subject.primary,
+        primary: &context.target.primary,
         release: &stored.release.name,
         revision: Some(revision),
         began: begun.map(Time::instant).min(),

@@ -9,7 +9,7 @@ pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
-    let subject = context.subject;
-    unbind(&subject.cluster, &mut memory.live, &subject.primary).await?;
+    let target = context.target;
+    unbind(&target.cluster, &mut memory.live, &target.primary).await?;
     Ok(Report::replan())
 }

@@ -33,10 +33,10 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only after a read from the API server.
-    let Some(fresh) = finalizer::read(context.access, subject).await? else {
+    let Some(fresh) = finalizer::read(context.access, context.target).await? else {
         return Ok(Report::gone());
     };
-    let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
+    let same = fresh.uid().as_deref() == Some(context.target.primary.uid.as_str());
     if !same || fresh.metadata.deletion_timestamp.is_none() || !finalizer::is_present(&fresh) {
         return Ok(Report::gone());
     }
@@ -46,11 +46,11 @@ pub(super) async fn run(
         && finalizer::is_legacy(&subject.resource)
         && convert::convert(context).await?
     {
-        history = store.history(&subject.namespace, &subject.name);
+        history = store.history(&context.target.namespace, &context.target.name);
     }
     let own: Vec<RecordMeta> = history
         .into_iter()
-        .filter(|meta| subject.owns(meta))
+        .filter(|meta| context.target.owns(meta))
         .collect();
     let deleter = Deleter::of(context, &own).await?;
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
@@ -58,14 +58,14 @@ pub(super) async fn run(
         let outside = found.iter().map(|object| object.key().clone()).collect();
         let refusal = match orphans::remove(context, memory, found).await {
             Ok(()) => {
-                let identity = subject.primary.identity();
+                let identity = context.target.primary.identity();
                 store.delete_leftover_parts(&identity).await?;
                 return finish(context, &own, &fresh).await;
             }
             Err(error) if stranded::is_refused(context, &error) => error,
             Err(error) => return Err(error),
         };
-        if !store.is_ending(&subject.namespace).await? {
+        if !store.is_ending(&context.target.namespace).await? {
             return Ok(unrecorded(deleter.message(context, Some(&refusal))));
         }
         return leave(context, &outside, &deleter, &fresh).await;
@@ -97,7 +97,7 @@ pub(super) async fn run(
             Err(error) => return Err(error),
         },
     };
-    if !store.is_ending(&subject.namespace).await? {
+    if !store.is_ending(&context.target.namespace).await? {
         let message = deleter.message(context, refusal.as_ref());
         return Ok(failed(&stored, message.into()));
     }
@@ -147,8 +147,8 @@ async fn uninstall_as(
     let mut ended = uninstall(&action, live, stored, earlier, wait, description).await;
     if !action.disable_hooks && matches!(&ended, Err(error) if error.is_in_ending_namespace()) {
         tracing::warn!(
-            release = %subject.name,
-            namespace = subject.namespace,
+            release = %context.target.name,
+            namespace = context.target.namespace,
             "hooks do not run: their namespace is being deleted"
         );
         action.disable_hooks = true;
@@ -194,8 +194,8 @@ async fn finish(
     let subject = context.subject;
     let deleted = fresh.metadata.deletion_timestamp.as_ref();
     Done {
-        primary: &subject.primary,
-        release: &subject.name,
+        primary: &context.target.primary,
+        release: &context.target.name,
         revision: own.last().map(|meta| meta.revision),
         began: deleted.map(|deleted| deleted.0),
         details: Details::default(),

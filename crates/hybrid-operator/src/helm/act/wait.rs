@@ -56,12 +56,12 @@ pub(super) async fn refuse(
         }
         Refusal::Foreign => irreconcilable(format!(
             "release {}/{} exists and does not belong to this custom resource; to adopt it, annotate the custom resource with {PREFIX}adopt-release=true",
-            subject.namespace, subject.name,
+            context.target.namespace, context.target.name,
         ).into()),
         Refusal::OtherChart => irreconcilable(format!(
             "release {}/{} was not installed from chart {} and is left unchanged; rename this custom resource or uninstall that release",
-            subject.namespace,
-            subject.name,
+            context.target.namespace,
+            context.target.name,
             context.setup.chart.chart().name(),
         ).into()),
         Refusal::NoInputs => return Ok(no_inputs(context, memory)),
@@ -201,7 +201,7 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
         ActionKind::Rollback,
     ];
     let message = kinds.into_iter().find_map(|kind| {
-        let what = kind.failure_description(context.subject);
+        let what = kind.failure_description(context.target);
         description.strip_prefix(&what)?.strip_prefix(": ")
     });
     let message = message.unwrap_or(description);
@@ -220,10 +220,7 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
 async fn who_changed(context: &ActContext<'_>, drifted: &[ObjectKey]) -> String {
     let mut live = None;
     if let Some(key) = drifted.first() {
-        live = read::get(&context.subject.cluster, key)
-            .await
-            .ok()
-            .flatten();
+        live = read::get(&context.target.cluster, key).await.ok().flatten();
     }
     let entries = live
         .as_ref()

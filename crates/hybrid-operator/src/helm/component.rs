@@ -25,6 +25,7 @@ use super::finalizer::FINALIZER;
 use super::memory::Memories;
 use super::resources::Resources;
 use super::setup::Setup;
+use super::status::Status;
 use crate::cluster::{CrIdentity, Primary};
 use crate::controller::{
     Backoff, Change, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route,
@@ -33,7 +34,7 @@ use crate::controller::{
 use crate::machine;
 use crate::manager::ControllerContext;
 use crate::native::{self, Context, Readers};
-use crate::release::{RecordChange, RecordStore, Storage};
+use crate::release::{RecordChange, RecordMeta, RecordStore, Storage};
 use crate::watches::{ActionPolicy, Watch};
 
 /// Number of steps that one call takes before it lets others run.
@@ -317,8 +318,9 @@ impl Components {
             .resources
             .get(&key)
             .and_then(|component| component.data.get("status").cloned());
+        let status = Status::read(status.as_ref(), machine::timestamp(), Some(generation));
         let records = self.store.records_of(&primary.identity());
-        let release = release(&status.unwrap_or_default(), generation, records.last());
+        let release = release(&status, records.last());
         match result {
             Ok(retry) => {
                 known.pauses.lock().reset(&key);
@@ -592,32 +594,13 @@ fn of_component(owner: &Primary, name: &str) -> Primary {
     }
 }
 
-/// Reads the state of a release from the status of the made-up custom resource.
-fn release(
-    status: &Value,
-    generation: i64,
-    newest: Option<&crate::release::RecordMeta>,
-) -> Release {
-    let conditions = status.get("conditions").and_then(Value::as_array);
-    let condition = |type_: &str| {
-        let mut conditions = conditions.into_iter().flatten();
-        conditions.find(|condition| condition.get("type").and_then(Value::as_str) == Some(type_))
-    };
-    let is = |type_: &str, value: &str| {
-        condition(type_).filter(|found| found.get("status").and_then(Value::as_str) == Some(value))
-    };
-    let ready = is("Ready", "True").filter(|ready| {
-        ready.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
-    });
-    let problem = is("Irreconcilable", "True")
-        .or_else(|| is("Contested", "True"))
-        .or_else(|| condition("Ready").filter(|_| ready.is_none()))
-        .and_then(|condition| condition.get("message")?.as_str());
+/// Returns the state of a release from the status of the made-up custom resource.
+fn release(status: &Status, newest: Option<&RecordMeta>) -> Release {
     Release {
         name: newest.map_or_else(String::new, |meta| meta.name.to_string()),
         namespace: newest.map_or_else(String::new, |meta| meta.namespace.clone()),
         revision: newest.map_or(0, |meta| meta.revision.0),
-        ready: ready.is_some(),
-        message: problem.unwrap_or_default().to_owned(),
+        ready: status.is_ready(),
+        message: status.problem().unwrap_or_default().to_owned(),
     }
 }

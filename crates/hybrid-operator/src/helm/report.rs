@@ -224,7 +224,7 @@ pub(super) fn describe(stored: &StoredRelease) -> ReleaseStatus {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ObjectsState {
     /// Objects that are not ready, with the reason.
-    pub(super) unready: Vec<String>,
+    pub(super) unready: Vec<(ObjectKey, String)>,
     /// Objects that differ from what was applied and are not repaired.
     pub(super) drifted: Vec<String>,
     /// Hash of all objects; `None` if they are unknown.
@@ -245,18 +245,14 @@ impl ObjectsState {
             let mut changed = changed.iter();
             changed.any(|(changed, left)| changed == key && left.is_some())
         };
-        let unready = live
-            .unready(JobReadiness::Started)
-            .into_iter()
-            .filter(|(key, _)| !is_left_alone(key))
-            .map(|(key, why)| format!("{key}: {why}"))
-            .collect();
+        let unready = live.unready(JobReadiness::Started).into_iter();
+        let unready = unready.filter(|(key, _)| !is_left_alone(key));
         let mut drifted = Vec::new();
         if mode == DriftMode::Warn {
             drifted.extend(live.drifted().iter().map(ToString::to_string));
         }
         Self {
-            unready,
+            unready: unready.map(|(key, why)| (key.clone(), why)).collect(),
             drifted,
             baseline: live.complete.then(|| live.aggregate()),
             cause: None,

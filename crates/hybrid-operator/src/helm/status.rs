@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use helm_core::manifest::ObjectKey;
 use helm_core::release::Revision;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -224,6 +225,27 @@ impl Status {
         conditions::remove(&mut self.conditions, type_);
     }
 
+    /// Returns the condition of a type if it has this status.
+    fn find(&self, type_: ConditionType, status: ConditionStatus) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| condition.type_ == type_ && condition.status == status)
+    }
+
+    /// Returns whether the release of this generation is ready.
+    pub(super) fn is_ready(&self) -> bool {
+        let ready = self.find(ConditionType::Ready, ConditionStatus::True);
+        ready.is_some_and(|ready| ready.observed_generation == self.generation)
+    }
+
+    /// Returns what is missing until the release is ready, or what failed.
+    pub(super) fn problem(&self) -> Option<&str> {
+        let of = |type_| self.find(type_, ConditionStatus::True);
+        let problem = of(ConditionType::Irreconcilable)
+            .or_else(|| of(ConditionType::Contested))
+            .or_else(|| self.find(ConditionType::Ready, ConditionStatus::False));
+        problem.map(|condition| condition.message.as_str())
+    }
+
     /// Reports that the operator processes the custom resource.
     pub(crate) fn initialized(&mut self) {
         self.set(
@@ -268,25 +290,18 @@ impl Status {
     }
 
     fn is_deployed(&self) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.any(|condition| {
-            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
-        })
+        let deployed = self.find(ConditionType::Deployed, ConditionStatus::True);
+        deployed.is_some()
     }
 
     /// Returns whether the status already reports this revision as deployed without a failure.
     pub(crate) fn reports_deployed(&self, revision: Revision) -> bool {
-        let is = |type_: ConditionType, status: ConditionStatus| {
-            let mut conditions = self.conditions.iter();
-            conditions.any(|condition| condition.type_ == type_ && condition.status == status)
-        };
         let reported = self.release.as_ref().is_some_and(|release| {
             release.revision == revision.0
                 && release.status == helm_core::release::Status::Deployed.to_string()
         });
-        reported
-            && is(ConditionType::Deployed, ConditionStatus::True)
-            && is(ConditionType::ReleaseFailed, ConditionStatus::False)
+        let failed = self.find(ConditionType::ReleaseFailed, ConditionStatus::False);
+        reported && self.is_deployed() && failed.is_some()
     }
 
     /// Reports that the custom resource is reconciled.
@@ -384,11 +399,8 @@ impl Status {
 
     /// Returns the condition that says why a release failed.
     fn failure(&self) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| {
-            condition.type_ == ConditionType::ReleaseFailed
-                && condition.status == ConditionStatus::True
-                && !condition.message.is_empty()
-        })
+        self.find(ConditionType::ReleaseFailed, ConditionStatus::True)
+            .filter(|failed| !failed.message.is_empty())
     }
 
     /// Removes the test result, which belongs to an earlier revision.
@@ -616,10 +628,10 @@ impl Status {
         }
     }
 
-    /// Reports whether all objects are ready; `missing` lists those that are not, and `cause` is why,
-    /// if that is known.
-    pub(crate) fn ready(&mut self, missing: &[String], cause: Option<&Cause>) {
-        let Some(first) = missing.first() else {
+    /// Reports whether all objects are ready; `missing` lists those that are not, with the reason, and `cause` is
+    /// why, if that is known.
+    pub(crate) fn ready(&mut self, missing: &[(ObjectKey, String)], cause: Option<&Cause>) {
+        let Some((first, why)) = missing.first() else {
             return self.set(
                 ConditionType::Ready,
                 ConditionStatus::True,
@@ -630,24 +642,24 @@ impl Status {
         if let Some(cause) = cause {
             return self.unready(cause.reason, cause.message.as_str());
         }
-        let more = missing.len() - 1;
-        let message = if more > 0 {
-            format!("{first} (and {more} more)")
-        } else {
-            first.clone()
-        };
-        // Do not write the status for progress of the same object.
-        let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
-        let reported = self.conditions.iter().any(|condition| {
-            condition.type_ == ConditionType::Ready
-                && condition.status == ConditionStatus::False
-                && condition.reason == Reason::ObjectsNotReady
-                && condition.observed_generation == self.generation
-                && object(&condition.message) == object(&message)
-        });
-        if !reported {
-            self.unready(Reason::ObjectsNotReady, message);
+        let object = format!("{first}: ");
+        // Progress of the same object is not written.
+        let told = self.redactor.text(&object.as_str().into(), self.reader);
+        let is_reported = self
+            .find(ConditionType::Ready, ConditionStatus::False)
+            .is_some_and(|ready| {
+                ready.reason == Reason::ObjectsNotReady
+                    && ready.observed_generation == self.generation
+                    && ready.message.starts_with(&told)
+            });
+        if is_reported {
+            return;
         }
+        let message = match missing.len() - 1 {
+            0 => object + why,
+            more => format!("{object}{why} (and {more} more)"),
+        };
+        self.unready(Reason::ObjectsNotReady, message);
     }
 
     /// Reports that the release waits for something; `cause` is why it is not there yet, if that is
@@ -737,12 +749,9 @@ impl Status {
 
     /// Returns why the release is not ready, as the status says for this generation.
     pub(crate) fn cause(&self) -> Option<Cause> {
-        let ready = self.conditions.iter().find(|condition| {
-            condition.type_ == ConditionType::Ready
-                && condition.status == ConditionStatus::False
-                && condition.observed_generation == self.generation
-        })?;
-        Cause::of_condition(&ready.reason, &ready.message)
+        let ready = self.find(ConditionType::Ready, ConditionStatus::False)?;
+        (ready.observed_generation == self.generation)
+            .then(|| Cause::of_condition(&ready.reason, &ready.message))?
     }
 
     /// Leaves the manifest of the release out of the status, and removes one that is there.

@@ -5,7 +5,7 @@ mod adopt;
 mod begin;
 mod clean_up;
 mod convert;
-mod definitions;
+mod crds;
 mod deployment;
 mod discard;
 mod endorse;
@@ -16,8 +16,10 @@ mod leave;
 mod obstacle;
 mod orphans;
 mod record;
+mod refuse;
 mod remove;
 mod repair;
+mod report;
 mod resume;
 mod retry;
 mod rollback;
@@ -56,7 +58,7 @@ use crate::release::StoreError;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 
-pub(super) use definitions::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
+pub(super) use crds::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
 
 /// Shortest delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -117,7 +119,7 @@ pub(super) enum ActError {
     Discovery(#[from] DiscoveryError),
     /// A CRD of `crds/` was not installed.
     #[error(transparent)]
-    Crd(#[from] definitions::CrdError),
+    Crd(#[from] crds::CrdError),
     /// The inputs of the release cannot be computed now.
     #[error(transparent)]
     Desired(#[from] DesiredError),
@@ -241,7 +243,7 @@ async fn execute(
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
     match *step {
-        Step::Nothing => settle::run(context, memory).await,
+        Step::Settle => settle::run(context, memory).await,
         Step::Forget => Ok(Report::gone()),
         Step::Leave => Ok(leave::run(context, memory)),
         Step::Hold => hold::run(context).await,
@@ -251,22 +253,22 @@ async fn execute(
         Step::Upgrade => begin::run(context, memory, ActionKind::Upgrade).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,
         Step::Resume { revision } => resume::run(context, memory, revision).await,
-        Step::Report { revision } => wait::report(context, memory, revision).await,
+        Step::Report { revision } => report::run(context, memory, revision).await,
         Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)).await,
         Step::Repair { revision } => repair::run(context, memory, revision).await,
         Step::Inspect { revision } => inspect::run(context, memory, revision).await,
         Step::Unbind => unbind::run(context, memory).await,
         Step::Adopt { revision } => adopt::run(context, revision).await,
         Step::Convert => convert::run(context).await,
-        Step::KeepUnchanged { revision } => keep::run(context, memory, revision).await,
-        Step::InstallCrds { upgrade } => definitions::run(context, memory, upgrade).await,
+        Step::Keep { revision } => keep::run(context, memory, revision).await,
+        Step::Crds { upgrade } => crds::run(context, memory, upgrade).await,
         Step::Test { revision } => test::run(context, memory, revision).await,
         Step::CleanUp { revision } => clean_up::run(context, memory, revision).await,
         Step::Discard { revision } => discard::run(context, memory, revision).await,
         Step::Remove { revision } => remove::run(context, memory, revision).await,
         Step::Uninstall => uninstall::run(context, memory).await,
         Step::Wait { delay, until } => wait::run(context, delay, until).await,
-        Step::Refuse(refusal) => wait::refuse(context, memory, refusal).await,
+        Step::Refuse(refusal) => refuse::run(context, memory, refusal).await,
     }
 }
 

@@ -155,7 +155,7 @@ pub(crate) enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing to do.
-    Nothing,
+    Settle,
     /// Render the next revision. Its content is a fact for another plan.
     Render {
         /// Whether the next revision is an upgrade.
@@ -212,12 +212,12 @@ pub(crate) enum Step {
     /// Convert a chunked release of helm-operator-plugins to Helm's format.
     Convert,
     /// Treat the desired inputs as those of a record whose objects they would not change.
-    KeepUnchanged {
+    Keep {
         /// Revision of the record.
         revision: Revision,
     },
     /// Install the chart's CRDs, or check whether they are served.
-    InstallCrds {
+    Crds {
         /// Whether the next revision is an upgrade.
         upgrade: bool,
     },
@@ -259,7 +259,7 @@ impl Step {
     /// Names the step, for traces.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Nothing => "nothing",
+            Self::Settle => "settle",
             Self::Render { .. } => "render",
             Self::Forget => "forget",
             Self::Leave => "leave",
@@ -275,8 +275,8 @@ impl Step {
             Self::Unbind => "unbind",
             Self::Adopt { .. } => "adopt",
             Self::Convert => "convert",
-            Self::KeepUnchanged { .. } => "keep",
-            Self::InstallCrds { .. } => "crds",
+            Self::Keep { .. } => "keep",
+            Self::Crds { .. } => "crds",
             Self::Test { .. } => "test",
             Self::CleanUp { .. } => "clean-up",
             Self::Discard { .. } => "discard",
@@ -382,7 +382,7 @@ pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
 fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     match for_release(observed, desired) {
         // Applies remove the references of the objects that they change.
-        Step::Nothing | Step::Refuse(_) | Step::Wait { .. } | Step::Test { .. }
+        Step::Settle | Step::Refuse(_) | Step::Wait { .. } | Step::Test { .. }
             if observed.bound =>
         {
             Step::Unbind
@@ -397,7 +397,7 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let Some(digest) = &desired.digest else {
         if observed.awaits_crds && !observed.chunked {
             // The chart may render with its definitions.
-            return Step::InstallCrds {
+            return Step::Crds {
                 upgrade: is_upgrade(observed),
             };
         }
@@ -434,7 +434,7 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         Status::Deployed if observed.adoption == Adoption::Wanted => Step::Adopt { revision },
         Status::Deployed if same && !observed.forced => handle_drift(observed, desired, latest)
             .unwrap_or(if !desired.test || observed.tested {
-                Step::Nothing
+                Step::Settle
             } else if latest.proven {
                 Step::Test { revision }
             } else {
@@ -519,7 +519,7 @@ fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         && desired.content == Some(Content::Unchanged)
         && !observed.forced
     {
-        return Step::KeepUnchanged {
+        return Step::Keep {
             revision: deployed.revision,
         };
     }
@@ -539,7 +539,7 @@ fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     }
     let upgrade = is_upgrade(observed);
     if observed.awaits_crds {
-        Step::InstallCrds { upgrade }
+        Step::Crds { upgrade }
     } else if desired.content.is_none() {
         Step::Render { upgrade }
     } else if upgrade {

@@ -107,7 +107,7 @@ fn every_state_of_the_records_has_its_step() {
         (
             "deployed, same inputs",
             vec![record(1, Deployed, new)],
-            Step::Nothing,
+            Step::Settle,
         ),
         (
             "deployed, other inputs",
@@ -279,7 +279,7 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     };
     let empty = step(&state, |d| d.content = Some(Content::Empty));
     assert_eq!(empty, Step::Refuse(Refusal::Empty));
-    let keep = Step::KeepUnchanged {
+    let keep = Step::Keep {
         revision: revision(1),
     };
     assert_eq!(step(&state, |d| d.content = Some(Content::Unchanged)), keep);
@@ -291,9 +291,9 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
         }
     ));
     state.awaits_dependency = false;
-    assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: true });
+    assert_eq!(step(&state, |_| {}), Step::Crds { upgrade: true });
     state.history.clear();
-    assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: false });
+    assert_eq!(step(&state, |_| {}), Step::Crds { upgrade: false });
     state.awaits_crds = false;
     let unknown = step(&state, |d| d.content = None);
     assert_eq!(unknown, Step::Render { upgrade: false });
@@ -314,9 +314,9 @@ fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
     let number = revision(4);
     let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
     for (drift, repair, expected) in [
-        (Drift::None, true, Step::Nothing),
+        (Drift::None, true, Step::Settle),
         (Drift::Some, true, Step::Repair { revision: number }),
-        (Drift::Some, false, Step::Nothing),
+        (Drift::Some, false, Step::Settle),
         (Drift::Unknown, true, Step::Repair { revision: number }),
         (Drift::Unknown, false, Step::Inspect { revision: number }),
         (
@@ -324,7 +324,7 @@ fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
             true,
             Step::Refuse(Refusal::Contended { revision: number }),
         ),
-        (Drift::Exhausted, false, Step::Nothing),
+        (Drift::Exhausted, false, Step::Settle),
     ] {
         state.drift = drift;
         let wanted = DesiredFacts {
@@ -506,7 +506,7 @@ fn nothing_is_applied_from_a_record_without_a_proof() {
             "as applied",
             vec![forged(1, Deployed, new)],
             none,
-            Step::Nothing,
+            Step::Settle,
         ),
         (
             "drifted",

@@ -58,7 +58,7 @@ pub(in crate::helm) fn verdict(ended: &Ended<'_>) -> Verdict {
         _ => {}
     }
     let is_failed = matches!(ended.latest, Some((Status::Failed, _)));
-    let waits = matches!(ended.step, Step::InstallCrds { .. });
+    let waits = matches!(ended.step, Step::Crds { .. });
     let trouble = [ended.error, ended.inputs.filter(|_| !waits)];
     if is_failed || trouble.contains(&Some(Trouble::Lasting)) {
         Verdict::Failed
@@ -93,16 +93,16 @@ mod tests {
             delay,
             until: Until::Dependency,
         };
-        let definitions = Step::InstallCrds { upgrade: true };
+        let definitions = Step::Crds { upgrade: true };
         let stalled = Step::Refuse(Refusal::Stalled {
             revision,
             reason: StallReason::ReplacesRollback,
         });
         for (step, latest, expected) in [
             (Step::Upgrade, after, Verdict::Succeeded),
-            (Step::Nothing, after, Verdict::Succeeded),
+            (Step::Settle, after, Verdict::Succeeded),
             (Step::Repair { revision }, after, Verdict::Succeeded),
-            (Step::KeepUnchanged { revision }, before, Verdict::Unknown),
+            (Step::Keep { revision }, before, Verdict::Unknown),
             (dependency.clone(), before, Verdict::Unknown),
             (dependency, None, Verdict::Unknown),
             (definitions, before, Verdict::Unknown),
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn errors_that_pass_leave_the_result_open() {
         use Trouble::{Lasting, Passing};
-        let crds = Step::InstallCrds { upgrade: true };
+        let crds = Step::Crds { upgrade: true };
         let refused = Step::Refuse(Refusal::NoInputs);
         let latest = Some((Status::Deployed, false));
         for (step, inputs, error, expected) in [

@@ -94,13 +94,13 @@ async fn attempts_that_change_nothing_and_end_as_before_have_no_span() {
     let mut collected = Collected::new();
     let failed = End::Failed("InstallError");
     for (step, end, changes, expected) in [
-        ("nothing", End::Done, false, &[][..]),
+        ("settle", End::Done, false, &[][..]),
         ("install", End::Waiting, true, &["reconcile", "install"]),
         ("resume", End::Waiting, false, &["reconcile", "resume"]),
         ("resume", End::Waiting, false, &[]),
         ("resume", End::Waiting, false, &[]),
         ("resume", End::Done, true, &["wait", "reconcile", "resume"]),
-        ("nothing", End::Done, false, &[]),
+        ("settle", End::Done, false, &[]),
         ("refuse", failed, false, &["reconcile", "refuse"]),
         ("refuse", failed, false, &[]),
         ("wait", End::Idle, false, &[]),

@@ -101,7 +101,7 @@ const RULES: &[Rule] = &[
             | Step::Repair { revision: of }
             | Step::Inspect { revision: of }
             | Step::Adopt { revision: of }
-            | Step::KeepUnchanged { revision: of }
+            | Step::Keep { revision: of }
             | Step::Test { revision: of }
             | Step::CleanUp { revision: of }
             | Step::Remove { revision: of } => {
@@ -200,7 +200,7 @@ const RULES: &[Rule] = &[
             match case.step {
                 Step::Install => !upgrade,
                 Step::Upgrade => upgrade,
-                Step::InstallCrds { upgrade: announced } | Step::Render { upgrade: announced } => {
+                Step::Crds { upgrade: announced } | Step::Render { upgrade: announced } => {
                     upgrade == announced
                 }
                 _ => true,
@@ -223,7 +223,7 @@ const RULES: &[Rule] = &[
             } else {
                 matches!(
                     step,
-                    Step::InstallCrds { .. } | Step::Wait { .. } | Step::Refuse(_)
+                    Step::Crds { .. } | Step::Wait { .. } | Step::Refuse(_)
                 )
             }
         },
@@ -306,7 +306,7 @@ const RULES: &[Rule] = &[
         },
     ),
     ("only a deployed revision counts as unchanged", |case| {
-        !matches!(case.step, Step::KeepUnchanged { .. })
+        !matches!(case.step, Step::Keep { .. })
             || case.latest_is(&[Status::Deployed])
                 && case.desired.content == Some(Content::Unchanged)
                 && !case.observed.forced
@@ -333,7 +333,7 @@ const RULES: &[Rule] = &[
     (
         "a release is at rest only if the desired inputs are deployed and as applied",
         |case| {
-            !matches!(case.step, Step::Nothing)
+            !matches!(case.step, Step::Settle)
                 || case.latest_is(&[Status::Deployed])
                     && case.same()
                     && !case.observed.forced
@@ -370,7 +370,7 @@ const RULES: &[Rule] = &[
             case.desired.digest.is_some()
                 || matches!(
                     step,
-                    Step::InstallCrds { .. }
+                    Step::Crds { .. }
                         | Step::Resume { .. }
                         | Step::Report { .. }
                         | Step::Rollback { .. }

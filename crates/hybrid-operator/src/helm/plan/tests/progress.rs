@@ -236,7 +236,7 @@ impl World {
     fn outcomes(&self, step: &Step) -> Vec<Outcome> {
         let now = |worlds: Vec<Self>| worlds.into_iter().map(|world| (world, false)).collect();
         let mut outcomes = match step {
-            Step::Nothing | Step::Refuse(_) => Vec::new(),
+            Step::Settle | Step::Refuse(_) => Vec::new(),
             Step::Unbind => unreachable!("nobody annotates objects"),
             Step::Render { .. } => unreachable!("the content is known"),
             Step::Hold => now(vec![self.changed(|world| world.unheld = false)]),
@@ -305,7 +305,7 @@ impl World {
                 };
                 now(vec![converted(self.wanted), converted(None)])
             }
-            Step::KeepUnchanged { .. } => now(vec![self.changed(|world| {
+            Step::Keep { .. } => now(vec![self.changed(|world| {
                 let record = world.history.last_mut().unwrap();
                 if record.digest.is_some() {
                     world.wanted = record.digest;
@@ -313,7 +313,7 @@ impl World {
                     (record.digest, record.proven) = (world.wanted, false);
                 }
             })]),
-            Step::InstallCrds { .. } => {
+            Step::Crds { .. } => {
                 let installed = self.changed(|world| world.awaits_crds = false);
                 let renders = installed.changed(|world| world.wanted = Some("new"));
                 now(vec![renders, installed])
@@ -653,7 +653,7 @@ fn every_release_comes_to_rest_whatever_fails() {
                 "endless {step:?}: {:#?}",
                 graph.worlds[at]
             );
-            let rests = matches!(step, Step::Nothing | Step::Refuse(_));
+            let rests = matches!(step, Step::Settle | Step::Refuse(_));
             assert_eq!(graph.edges[at].is_empty(), rests, "{step:?}");
         }
         count += graph.worlds.len();

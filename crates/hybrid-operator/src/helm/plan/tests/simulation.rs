@@ -128,7 +128,7 @@ impl Simulation {
     fn execute(&mut self, n: usize, step: &Step) -> Result<Duration, Failed> {
         let now = self.now;
         match step {
-            Step::Nothing | Step::Refuse(_) => {
+            Step::Settle | Step::Refuse(_) => {
                 self.supersede(n)?;
                 return Ok(PERIOD);
             }

@@ -2,7 +2,7 @@
 //! the form of PKCS #1, and used to sign.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
-use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero, Odd, U1024, U2048};
+use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero, Odd, Resize, U1024, U2048};
 use sha2::{Digest, Sha256};
 
 use super::der::{DerReader, Malformed, integer, sequence, tag};
@@ -104,9 +104,9 @@ impl RsaKey {
         let exponent = number(&EXPONENT.to_be_bytes());
         let order = NonZero::new(order).into_option();
         let order = order.ok_or(RsaError::Invalid("invalid prime"))?;
-        // The exponent is prime, so that the inverse follows from the remainder of the order: some multiple of the
-        // order is one less than a multiple of the exponent.
-        let private = inverse_of_prime(EXPONENT, &order)?;
+        let private = exponent.clone().resize(order.bits_precision());
+        let private = private.invert_mod(&order).into_option();
+        let private = private.ok_or(RsaError::Invalid("invalid prime"))?;
         Self::checked(modulus, exponent, private, p, q, None)
     }
 
@@ -403,21 +403,6 @@ fn power(base: &BoxedUint, exponent: &BoxedUint, modulus: &Odd<BoxedUint>) -> Bo
     let params = BoxedMontyParams::new_vartime(modulus.clone());
     let base = BoxedMontyForm::new(base.rem(modulus.as_nz_ref()), &params);
     base.pow(exponent).retrieve()
-}
-
-/// Returns the inverse of a small prime modulo `order`.
-fn inverse_of_prime(prime: u32, order: &NonZero<BoxedUint>) -> Result<BoxedUint, RsaError> {
-    let divisor = NonZero::new(number(&prime.to_be_bytes())).into_option();
-    let divisor = divisor.ok_or(RsaError::Invalid("invalid exponent"))?;
-    let rest = order.rem_vartime(&divisor);
-    let rest = rest.as_words().first().copied().unwrap_or_default();
-    // The factor k with k * order = -1 modulo the prime.
-    let factor = (1..u64::from(prime)).find(|k| (k * rest + 1) % u64::from(prime) == 0);
-    let factor = factor.ok_or(RsaError::Invalid("invalid prime"))?;
-    let multiple = order.concatenating_mul(number(&factor.to_be_bytes()));
-    Ok(multiple
-        .wrapping_add(BoxedUint::one())
-        .wrapping_div_vartime(&divisor))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use bounded::Buffer;
 
+use super::{ANY, Answer, INT, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
@@ -13,13 +14,6 @@ use crate::go::time::{Location, RFC3339_NANO, Time, Zone, month_name, weekday_na
 use crate::value::{
     Field, Kind, Method, MethodFn, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value,
 };
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const ANY: Type = Type::ANY;
-const INT: Type = Type::INT;
-const STRING: Type = Type::STRING;
 
 /// Go's `time.Time`.
 pub const TIME: Type = Type::new(&TIME_INFO);

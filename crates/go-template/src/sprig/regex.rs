@@ -2,17 +2,12 @@
 
 use std::rc::Rc;
 
+use super::{Answer, INT, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::regexp::{Error, Regexp, cached, must_compile_message, quote_meta};
 use crate::value::{List, Type, Value};
 use bounded::Buffer;
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
-const INT: Type = Type::INT;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("mustRegexFind", &[STRING, STRING], must_find),

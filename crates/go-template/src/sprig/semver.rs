@@ -1,13 +1,10 @@
 //! Versions and constraints, and the methods of a version.
 
+use super::{Answer, STRING};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::semver::{Constraints, ParseVersionError, Version};
 use crate::value::{Field, Method, MethodFn, Object, Str, Type, TypeInfo, Unsigned, Value};
-
-type Answer = Result<Value, FuncError>;
-
-const STRING: Type = Type::STRING;
 
 /// Go's `semver.Version`.
 const VERSION: Type = Type::new(&VERSION_INFO);

@@ -100,6 +100,18 @@ pub struct Method {
     pub run: MethodFn,
 }
 
+impl Method {
+    /// Creates a method without a variadic parameter.
+    pub const fn new(name: &'static str, params: &'static [Type], run: MethodFn) -> Self {
+        Self {
+            name,
+            params,
+            variadic: None,
+            run,
+        }
+    }
+}
+
 /// A field of a Go struct.
 #[derive(Debug)]
 pub struct Field {
@@ -111,6 +123,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Creates a field without a JSON tag.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, json: None }
+    }
+
     /// Returns the JSON key for `value`, or `None` if encoders omit the field.
     pub fn json_key(&self, value: &Value) -> Option<&'static str> {
         let tag = self.json.unwrap_or(self.name);

@@ -39,16 +39,7 @@ const DSA_STEPS: u64 = 10_000_000;
 
 static CERTIFICATE_INFO: TypeInfo = TypeInfo::structure(
     "sprig.certificate",
-    &[
-        Field {
-            name: "Cert",
-            json: None,
-        },
-        Field {
-            name: "Key",
-            json: None,
-        },
-    ],
+    &[Field::new("Cert"), Field::new("Key")],
 );
 /// Sprig's `certificate`: a certificate with its key.
 const CERTIFICATE: Type = Type::new(&CERTIFICATE_INFO);

@@ -108,12 +108,6 @@ impl Buffer {
         }
     }
 
-    /// Returns whether something did not fit.
-    #[inline]
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     /// Removes the bytes from `length` on.
     pub fn truncate(&mut self, length: usize) {
         self.bytes.truncate(length);
@@ -167,11 +161,6 @@ impl Buffer {
         if !self.bytes.is_empty() {
             self.bytes.remove(0);
         }
-    }
-
-    /// Keeps the bytes for which `keep` returns `true`.
-    pub fn retain(&mut self, keep: impl FnMut(&u8) -> bool) {
-        self.bytes.retain(keep);
     }
 
     /// Returns the bytes. Their memory is no longer counted.

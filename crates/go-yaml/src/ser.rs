@@ -138,6 +138,14 @@ fn tagged(variant: Option<&'static str>, value: PlainValue) -> PlainValue {
     }
 }
 
+macro_rules! words {
+    ($($method:ident: $ty:ty),*) => {
+        $(fn $method(self, value: $ty) -> Result<PlainValue, Error> {
+            word(value)
+        })*
+    };
+}
+
 impl Serializer for Builder {
     type Ok = PlainValue;
     type Error = Error;
@@ -149,33 +157,11 @@ impl Serializer for Builder {
     type SerializeStruct = MapBuilder;
     type SerializeStructVariant = MapBuilder;
 
-    fn serialize_bool(self, v: bool) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_i8(self, v: i8) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_i16(self, v: i16) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_i32(self, v: i32) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_i64(self, v: i64) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_u8(self, v: u8) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_u16(self, v: u16) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_u32(self, v: u32) -> Result<PlainValue, Error> {
-        word(v)
-    }
-    fn serialize_u64(self, v: u64) -> Result<PlainValue, Error> {
-        word(v)
-    }
+    words!(
+        serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32,
+        serialize_i64: i64, serialize_u8: u8, serialize_u16: u16, serialize_u32: u32,
+        serialize_u64: u64
+    );
     fn serialize_f32(self, v: f32) -> Result<PlainValue, Error> {
         self.serialize_f64(f64::from(v))
     }

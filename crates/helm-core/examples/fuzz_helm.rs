@@ -36,101 +36,17 @@ const CHART_YAML: &str = "apiVersion: v2\nname: fuzz\nversion: 0.1.0\n";
 
 /// Functions whose result depends on nothing but their arguments, with the kinds of these: `s`tring,
 /// `i`nteger, `f`loat, `l`ist, `d`ict, `a`ny.
-const FUNCTIONS: &[(&str, &str)] = &[
-    ("abbrev", "is"),
-    ("add", "ii"),
-    ("append", "la"),
-    ("atoi", "s"),
-    ("b64dec", "s"),
-    ("b64enc", "s"),
-    ("cat", "aa"),
-    ("ceil", "f"),
-    ("coalesce", "aa"),
-    ("compact", "l"),
-    ("concat", "ll"),
-    ("contains", "ss"),
-    ("deepCopy", "a"),
-    ("deepEqual", "aa"),
-    ("default", "aa"),
-    ("dict", "sa"),
-    ("dig", "sad"),
-    ("div", "ii"),
-    ("divf", "ff"),
-    ("empty", "a"),
-    ("eq", "ii"),
-    ("first", "l"),
-    ("float64", "a"),
-    ("floor", "f"),
-    ("fromJson", "s"),
-    ("fromYaml", "s"),
-    ("get", "ds"),
-    ("has", "al"),
-    ("hasKey", "ds"),
-    ("hasPrefix", "ss"),
-    ("html", "a"),
-    ("indent", "is"),
-    ("index", "li"),
-    ("initial", "l"),
-    ("int", "a"),
-    ("int64", "a"),
-    ("join", "sl"),
-    ("kebabcase", "s"),
-    ("kindOf", "a"),
-    ("last", "l"),
-    ("len", "l"),
-    ("list", "aaa"),
-    ("lower", "s"),
-    ("lt", "ii"),
-    ("max", "ii"),
-    ("merge", "dd"),
-    ("mod", "ii"),
-    ("mul", "ii"),
-    ("nindent", "is"),
-    ("not", "a"),
-    ("omit", "ds"),
-    ("pick", "ds"),
-    ("plural", "ssi"),
-    ("prepend", "la"),
-    ("print", "aa"),
-    ("quote", "a"),
-    ("regexFindAll", "ssi"),
-    ("regexReplaceAll", "sss"),
-    ("repeat", "is"),
-    ("replace", "sss"),
-    ("rest", "l"),
-    ("reverse", "l"),
-    ("round", "fi"),
-    ("semverCompare", "ss"),
-    ("sha256sum", "s"),
-    ("slice", "lii"),
-    ("snakecase", "s"),
-    ("sortAlpha", "l"),
-    ("splitList", "ss"),
-    ("squote", "a"),
-    ("sub", "ii"),
-    ("substr", "iis"),
-    ("ternary", "aab"),
-    ("title", "s"),
-    ("toJson", "a"),
-    ("toPrettyJson", "a"),
-    ("toString", "a"),
-    ("toStrings", "l"),
-    ("toToml", "d"),
-    ("toYaml", "a"),
-    ("trim", "s"),
-    ("trimAll", "ss"),
-    ("trimSuffix", "ss"),
-    ("trunc", "is"),
-    ("typeOf", "a"),
-    ("uniq", "l"),
-    ("until", "i"),
-    ("untilStep", "iii"),
-    ("upper", "s"),
-    ("urlquery", "s"),
-    ("without", "la"),
-    ("wrap", "is"),
-    ("printf", "Fa"),
-];
+const FUNCTIONS: &str = "\
+    abbrev:is add:ii append:la atoi:s b64dec:s b64enc:s cat:aa ceil:f coalesce:aa compact:l \
+    concat:ll contains:ss deepCopy:a deepEqual:aa default:aa dict:sa dig:sad div:ii divf:ff \
+    empty:a eq:ii first:l float64:a floor:f fromJson:s fromYaml:s get:ds has:al hasKey:ds \
+    hasPrefix:ss html:a indent:is index:li initial:l int:a int64:a join:sl kebabcase:s kindOf:a \
+    last:l len:l list:aaa lower:s lt:ii max:ii merge:dd mod:ii mul:ii nindent:is not:a omit:ds \
+    pick:ds plural:ssi prepend:la print:aa quote:a regexFindAll:ssi regexReplaceAll:sss repeat:is \
+    replace:sss rest:l reverse:l round:fi semverCompare:ss sha256sum:s slice:lii snakecase:s \
+    sortAlpha:l splitList:ss squote:a sub:ii substr:iis ternary:aab title:s toJson:a \
+    toPrettyJson:a toString:a toStrings:l toToml:d toYaml:a trim:s trimAll:ss trimSuffix:ss \
+    trunc:is typeOf:a uniq:l until:i untilStep:iii upper:s urlquery:s without:la wrap:is printf:Fa";
 const STRINGS: &[&str] = &[
     "",
     "a",
@@ -262,8 +178,9 @@ impl Random {
     }
 
     fn call(&mut self, depth: usize) -> String {
-        let known = FUNCTIONS.get(self.below(FUNCTIONS.len()));
-        let (name, kinds) = known.copied().unwrap_or(("list", ""));
+        let known = FUNCTIONS.split(' ').nth(self.below(FUNCTIONS.split(' ').count()));
+        let known = known.and_then(|known| known.split_once(':'));
+        let (name, kinds) = known.unwrap_or(("list", ""));
         let mut text = name.to_owned();
         for kind in kinds.chars() {
             // Sometimes an argument of another kind.

@@ -20,9 +20,7 @@ static DIGIT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Nd}"));
 static UPPER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Lu}"));
 static LOWER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Ll}"));
 static TITLE: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Lt}"));
-static MARK: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pM"));
 static PUNCT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pP"));
-static SYMBOL: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pS"));
 
 /// Returns the members of a class that were assigned in the Unicode version of Go's tables.
 fn ranges(class: &str) -> Ranges {
@@ -40,17 +38,8 @@ fn ranges(class: &str) -> Ranges {
 }
 
 fn contains(ranges: &[(char, char)], rune: char) -> bool {
-    ranges
-        .binary_search_by(|&(low, high)| {
-            if high < rune {
-                std::cmp::Ordering::Less
-            } else if low > rune {
-                std::cmp::Ordering::Greater
-            } else {
-                std::cmp::Ordering::Equal
-            }
-        })
-        .is_ok()
+    let at = ranges.partition_point(|&(_, high)| high < rune);
+    ranges.get(at).is_some_and(|&(low, _)| low <= rune)
 }
 
 /// Returns whether Go prints the rune unescaped in quoted text: letters, marks, numbers,
@@ -124,19 +113,9 @@ pub fn is_title(rune: char) -> bool {
     !rune.is_ascii() && contains(&TITLE, rune)
 }
 
-/// Go's `unicode.IsMark`: category M.
-pub fn is_mark(rune: char) -> bool {
-    !rune.is_ascii() && contains(&MARK, rune)
-}
-
 /// Go's `unicode.IsPunct`: category P.
 pub fn is_punct(rune: char) -> bool {
     contains(&PUNCT, rune)
-}
-
-/// Go's `unicode.IsSymbol`: category S.
-pub fn is_symbol(rune: char) -> bool {
-    contains(&SYMBOL, rune)
 }
 
 /// Letters that got a counterpart of the other case in a Unicode version newer than Go's tables.

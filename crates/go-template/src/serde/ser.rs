@@ -8,7 +8,7 @@ use serde::ser::{
 };
 
 use super::ConvertError;
-use crate::value::{Map, Str, Unsigned, Value};
+use crate::value::{Map, Str, Type, Unsigned, Value};
 
 type Result<T, E = ConvertError> = std::result::Result<T, E>;
 
@@ -22,12 +22,13 @@ impl ToValue<'_> {
     }
 }
 
-/// A map with the content of a variant under the variant's name.
-fn tagged(variant: &'static str, content: Value) -> Value {
-    Value::Map(Map::from_entries(
-        crate::value::Type::MAP,
-        [(Str::from_static(variant), content)],
-    ))
+/// Returns the content of a variant in a map, under the variant's name, and other content as it is.
+fn tagged(variant: Option<&'static str>, content: Value) -> Value {
+    let Some(variant) = variant else {
+        return content;
+    };
+    let entry = (Str::from_static(variant), content);
+    Value::Map(Map::from_entries(Type::MAP, [entry]))
 }
 
 /// The elements of a sequence so far.
@@ -43,19 +44,6 @@ impl<'b> Items<'b> {
             to,
             so_far: Vec::new(),
             variant,
-        }
-    }
-
-    fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.so_far.push(self.to.nested(value)?);
-        Ok(())
-    }
-
-    fn finish(self) -> Value {
-        let list = Value::list(self.so_far);
-        match self.variant {
-            Some(variant) => tagged(variant, list),
-            None => list,
         }
     }
 }
@@ -77,19 +65,14 @@ impl<'b> Entries<'b> {
             variant,
         }
     }
+}
 
-    fn put<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
-        self.map
-            .insert(Str::from_static(key), self.to.nested(value)?);
-        Ok(())
-    }
-
-    fn finish(self) -> Value {
-        match self.variant {
-            Some(variant) => tagged(variant, Value::Map(self.map)),
-            None => Value::Map(self.map),
-        }
-    }
+macro_rules! widened {
+    ($($method:ident: $narrow:ty => $wide:ident),*) => {
+        $(fn $method(self, value: $narrow) -> Result<Value> {
+            self.$wide(value.into())
+        })*
+    };
 }
 
 impl<'b> Serializer for ToValue<'b> {
@@ -103,20 +86,18 @@ impl<'b> Serializer for ToValue<'b> {
     type SerializeStruct = Entries<'b>;
     type SerializeStructVariant = Entries<'b>;
 
+    widened!(
+        serialize_i8: i8 => serialize_i64,
+        serialize_i16: i16 => serialize_i64,
+        serialize_i32: i32 => serialize_i64,
+        serialize_u8: u8 => serialize_i64,
+        serialize_u16: u16 => serialize_i64,
+        serialize_u32: u32 => serialize_i64,
+        serialize_f32: f32 => serialize_f64
+    );
+
     fn serialize_bool(self, value: bool) -> Result<Value> {
         Ok(Value::Bool(value))
-    }
-
-    fn serialize_i8(self, value: i8) -> Result<Value> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> Result<Value> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> Result<Value> {
-        self.serialize_i64(value.into())
     }
 
     fn serialize_i64(self, value: i64) -> Result<Value> {
@@ -131,18 +112,6 @@ impl<'b> Serializer for ToValue<'b> {
         }
     }
 
-    fn serialize_u8(self, value: u8) -> Result<Value> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> Result<Value> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> Result<Value> {
-        self.serialize_i64(value.into())
-    }
-
     fn serialize_u64(self, value: u64) -> Result<Value> {
         Ok(match i64::try_from(value) {
             Ok(value) => Value::Int(value),
@@ -153,10 +122,6 @@ impl<'b> Serializer for ToValue<'b> {
     fn serialize_u128(self, value: u128) -> Result<Value> {
         let narrow = u64::try_from(value);
         self.serialize_u64(narrow.map_err(|_| ConvertError::Integer(value.to_string()))?)
-    }
-
-    fn serialize_f32(self, value: f32) -> Result<Value> {
-        self.serialize_f64(value.into())
     }
 
     fn serialize_f64(self, value: f64) -> Result<Value> {
@@ -215,7 +180,7 @@ impl<'b> Serializer for ToValue<'b> {
         variant: &'static str,
         value: &T,
     ) -> Result<Value> {
-        Ok(tagged(variant, self.nested(value)?))
+        Ok(tagged(Some(variant), self.nested(value)?))
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Items<'b>> {
@@ -259,57 +224,30 @@ impl<'b> Serializer for ToValue<'b> {
     }
 }
 
-impl SerializeSeq for Items<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
+macro_rules! items {
+    ($($name:ident $method:ident),*) => {$(
+        impl $name for Items<'_> {
+            type Ok = Value;
+            type Error = ConvertError;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+                self.so_far.push(self.to.nested(value)?);
+                Ok(())
+            }
 
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
+            fn end(self) -> Result<Value> {
+                Ok(tagged(self.variant, Value::list(self.so_far)))
+            }
+        }
+    )*};
 }
 
-impl SerializeTuple for Items<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
-
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
-}
-
-impl SerializeTupleStruct for Items<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
-
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
-}
-
-impl SerializeTupleVariant for Items<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        self.push(value)
-    }
-
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
-}
+items!(
+    SerializeSeq serialize_element,
+    SerializeTuple serialize_element,
+    SerializeTupleStruct serialize_field,
+    SerializeTupleVariant serialize_field
+);
 
 impl SerializeMap for Entries<'_> {
     type Ok = Value;
@@ -327,43 +265,34 @@ impl SerializeMap for Entries<'_> {
     }
 
     fn end(self) -> Result<Value> {
-        Ok(self.finish())
+        Ok(tagged(self.variant, Value::Map(self.map)))
     }
 }
 
-impl SerializeStruct for Entries<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
+macro_rules! fields {
+    ($($name:ident),*) => {$(
+        impl $name for Entries<'_> {
+            type Ok = Value;
+            type Error = ConvertError;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
-        self.put(key, value)
-    }
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                key: &'static str,
+                value: &T,
+            ) -> Result<()> {
+                self.map
+                    .insert(Str::from_static(key), self.to.nested(value)?);
+                Ok(())
+            }
 
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
+            fn end(self) -> Result<Value> {
+                Ok(tagged(self.variant, Value::Map(self.map)))
+            }
+        }
+    )*};
 }
 
-impl SerializeStructVariant for Entries<'_> {
-    type Ok = Value;
-    type Error = ConvertError;
-
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
-        self.put(key, value)
-    }
-
-    fn end(self) -> Result<Value> {
-        Ok(self.finish())
-    }
-}
+fields!(SerializeStruct, SerializeStructVariant);
 
 /// Creates the key of a map.
 struct ToKey;
@@ -376,16 +305,27 @@ macro_rules! scalar_keys {
     };
 }
 
+/// What is no key: a list or a map.
+type NoKey = Impossible<Str, ConvertError>;
+
+macro_rules! no_keys {
+    ($($method:ident($($ty:ty),*) -> $made:ty),*) => {
+        $(fn $method(self $(, _: $ty)*) -> Result<$made> {
+            Err(ConvertError::Key)
+        })*
+    };
+}
+
 impl Serializer for ToKey {
     type Ok = Str;
     type Error = ConvertError;
-    type SerializeSeq = Impossible<Str, ConvertError>;
-    type SerializeTuple = Impossible<Str, ConvertError>;
-    type SerializeTupleStruct = Impossible<Str, ConvertError>;
-    type SerializeTupleVariant = Impossible<Str, ConvertError>;
-    type SerializeMap = Impossible<Str, ConvertError>;
-    type SerializeStruct = Impossible<Str, ConvertError>;
-    type SerializeStructVariant = Impossible<Str, ConvertError>;
+    type SerializeSeq = NoKey;
+    type SerializeTuple = NoKey;
+    type SerializeTupleStruct = NoKey;
+    type SerializeTupleVariant = NoKey;
+    type SerializeMap = NoKey;
+    type SerializeStruct = NoKey;
+    type SerializeStructVariant = NoKey;
 
     scalar_keys!(
         serialize_bool: bool, serialize_char: char, serialize_str: &str,
@@ -394,24 +334,25 @@ impl Serializer for ToKey {
         serialize_u64: u64, serialize_u128: u128, serialize_f32: f32, serialize_f64: f64
     );
 
+    no_keys!(
+        serialize_none() -> Str,
+        serialize_unit() -> Str,
+        serialize_unit_struct(&'static str) -> Str,
+        serialize_seq(Option<usize>) -> NoKey,
+        serialize_tuple(usize) -> NoKey,
+        serialize_tuple_struct(&'static str, usize) -> NoKey,
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> NoKey,
+        serialize_map(Option<usize>) -> NoKey,
+        serialize_struct(&'static str, usize) -> NoKey,
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> NoKey
+    );
+
     fn serialize_bytes(self, value: &[u8]) -> Result<Str> {
         Ok(value.into())
     }
 
-    fn serialize_none(self) -> Result<Str> {
-        Err(ConvertError::Key)
-    }
-
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Str> {
         value.serialize(self)
-    }
-
-    fn serialize_unit(self) -> Result<Str> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_unit_struct(self, _: &'static str) -> Result<Str> {
-        Err(ConvertError::Key)
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<Str> {
@@ -433,50 +374,6 @@ impl Serializer for ToKey {
         _: &'static str,
         _: &T,
     ) -> Result<Str> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleStruct> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeTupleVariant> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeStruct> {
-        Err(ConvertError::Key)
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Self::SerializeStructVariant> {
         Err(ConvertError::Key)
     }
 }

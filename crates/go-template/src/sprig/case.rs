@@ -1,13 +1,11 @@
 //! `camelcase`, `snakecase`, `kebabcase`, with the rules of `huandu/xstrings` 1.5.
 
-use crate::error::FuncError;
+use super::Text;
 use crate::func::{Args, Call, Func};
 use crate::go::unicode;
 use crate::go::utf8::{RUNE_ERROR, push_rune, runes};
 use crate::value::Type;
 use bounded::Buffer;
-
-type Text = Result<(), FuncError>;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("camelcase", &[Type::STRING], camel_case),

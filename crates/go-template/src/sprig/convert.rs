@@ -1,13 +1,11 @@
 //! Conversions between kinds with the rules of `spf13/cast` 1.7: failed conversions return zero.
 
+use super::Answer;
 use super::date::{MONTH, WEEKDAY};
 use super::text::strval;
-use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::strconv::{parse_float, parse_int};
 use crate::value::{Type, Value};
-
-type Answer = Result<Value, FuncError>;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("float64", &[Type::ANY], float64),

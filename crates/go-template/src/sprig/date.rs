@@ -5,21 +5,13 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use bounded::Buffer;
 
+use super::{ANY, Answer, INT, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
 use crate::go::strconv::{self, parse_int, push_int, push_uint};
 use crate::go::time::{Location, RFC3339_NANO, Time, Zone, month_name, weekday_name};
-use crate::value::{
-    Field, Kind, Method, MethodFn, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value,
-};
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const ANY: Type = Type::ANY;
-const INT: Type = Type::INT;
-const STRING: Type = Type::STRING;
+use crate::value::{Field, Kind, Method, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value};
 
 /// Go's `time.Time`.
 pub const TIME: Type = Type::new(&TIME_INFO);
@@ -43,20 +35,7 @@ static TIME_INFO: TypeInfo = TypeInfo {
 };
 
 /// The fields of Go's struct, which are visible in comparisons.
-const TIME_FIELDS: &[Field] = &[
-    Field {
-        name: "wall",
-        json: None,
-    },
-    Field {
-        name: "ext",
-        json: None,
-    },
-    Field {
-        name: "loc",
-        json: None,
-    },
-];
+const TIME_FIELDS: &[Field] = &[Field::new("wall"), Field::new("ext"), Field::new("loc")];
 
 static DURATION_INFO: TypeInfo = TypeInfo {
     named: true,
@@ -67,7 +46,7 @@ static DURATION_INFO: TypeInfo = TypeInfo {
 
 static MONTH_INFO: TypeInfo = TypeInfo {
     named: true,
-    methods: &[method("String", &[], |_, month, _| {
+    methods: &[Method::new("String", &[], |_, month, _| {
         Ok(Value::from(month_name(integer(month))))
     })],
     text: Some(|month| Str::from(month_name(integer(month)))),
@@ -76,7 +55,7 @@ static MONTH_INFO: TypeInfo = TypeInfo {
 
 static WEEKDAY_INFO: TypeInfo = TypeInfo {
     named: true,
-    methods: &[method("String", &[], |_, day, _| {
+    methods: &[Method::new("String", &[], |_, day, _| {
         Ok(Value::from(weekday_name(integer(day))))
     })],
     text: Some(|day| Str::from(weekday_name(integer(day)))),
@@ -89,21 +68,12 @@ static LOCATION_INFO: TypeInfo = TypeInfo::structure("time.Location", &[]);
 const LOCATION: Type = Type::new(&LOCATION_POINTER_INFO);
 
 static LOCATION_POINTER_INFO: TypeInfo = TypeInfo {
-    methods: &[method("String", &[], |_, location, _| {
+    methods: &[Method::new("String", &[], |_, location, _| {
         Ok(Value::Str(location_name(location)))
     })],
     text: Some(location_name),
     ..TypeInfo::pointer("*time.Location", Type::new(&LOCATION_INFO))
 };
-
-const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> Method {
-    Method {
-        name,
-        params,
-        variadic: None,
-        run,
-    }
-}
 
 /// Parameter lists are statics, because they may refer to a type whose methods refer to them.
 static TIME_PARAM: [Type; 1] = [Type::new(&TIME_INFO)];
@@ -111,73 +81,73 @@ static LOCATION_PARAM: [Type; 1] = [Type::new(&LOCATION_POINTER_INFO)];
 static DURATION_PARAM: [Type; 1] = [Type::new(&DURATION_INFO)];
 
 static TIME_METHODS: &[Method] = &[
-    method("Add", &DURATION_PARAM, |_, time, args| {
+    Method::new("Add", &DURATION_PARAM, |_, time, args| {
         Ok(time_value(time_of(time).add(duration_of(args.get(0)))))
     }),
-    method("AddDate", &[INT, INT, INT], |_, time, args| {
+    Method::new("AddDate", &[INT, INT, INT], |_, time, args| {
         Ok(time_value(time_of(time).add_date(
             args.int(0),
             args.int(1),
             args.int(2),
         )))
     }),
-    method("After", &TIME_PARAM, |_, time, args| {
+    Method::new("After", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_gt)
     }),
-    method("AppendBinary", &[Type::BYTES], |_, time, args| {
+    Method::new("AppendBinary", &[Type::BYTES], |_, time, args| {
         appended(args.get(0), &binary(&time_of(time))?)
     }),
-    method("AppendFormat", &[Type::BYTES, STRING], |_, time, args| {
+    Method::new("AppendFormat", &[Type::BYTES, STRING], |_, time, args| {
         let mut text = Buffer::new();
         time_of(time).format(args.str(1).as_bytes(), &mut text);
         appended(args.get(0), &text)
     }),
-    method("AppendText", &[Type::BYTES], |_, time, args| {
+    Method::new("AppendText", &[Type::BYTES], |_, time, args| {
         let mut text = Buffer::new();
         time_of(time).format(RFC3339_NANO, &mut text);
         appended(args.get(0), &text)
     }),
-    method("Before", &TIME_PARAM, |_, time, args| {
+    Method::new("Before", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_lt)
     }),
-    method("Clock", &[], |_, _, _| {
+    Method::new("Clock", &[], |_, _, _| {
         Err(FuncError::signature(
             "function Clock has 3 return values; should be 1 or 2",
         ))
     }),
-    method("Compare", &TIME_PARAM, |_, time, args| {
+    Method::new("Compare", &TIME_PARAM, |_, time, args| {
         let order = time_of(time).compare(&time_of(args.get(0)));
         Ok(Value::Int(order as i64))
     }),
-    method("Date", &[], |_, _, _| {
+    Method::new("Date", &[], |_, _, _| {
         Err(FuncError::signature(
             "function Date has 3 return values; should be 1 or 2",
         ))
     }),
-    method("Day", &[], |_, time, _| {
+    Method::new("Day", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).day().into()))
     }),
-    method("Equal", &TIME_PARAM, |_, time, args| {
+    Method::new("Equal", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_eq)
     }),
-    method("Format", &[STRING], |_, time, args| {
+    Method::new("Format", &[STRING], |_, time, args| {
         let mut out = Buffer::new();
         time_of(time).format(args.str(0).as_bytes(), &mut out);
         Ok(Value::from(out))
     }),
-    method("GoString", &[], |_, time, _| {
+    Method::new("GoString", &[], |_, time, _| {
         Ok(Value::from(go_syntax(&time_of(time))))
     }),
-    method("GobEncode", &[], |_, time, _| {
+    Method::new("GobEncode", &[], |_, time, _| {
         Ok(Value::bytes(binary(&time_of(time))?))
     }),
-    method("Hour", &[], |_, time, _| Ok(clock(time, 0))),
-    method("ISOWeek", &[], |_, _, _| {
+    Method::new("Hour", &[], |_, time, _| Ok(clock(time, 0))),
+    Method::new("ISOWeek", &[], |_, _, _| {
         Err(FuncError::signature(
             "invalid function signature for ISOWeek: second return value should be error; is int",
         ))
     }),
-    method("In", &LOCATION_PARAM, |_, time, args| {
+    Method::new("In", &LOCATION_PARAM, |_, time, args| {
         let location = match args.get(0) {
             Value::Object(object) => object.data::<Location>().cloned(),
             _ => None,
@@ -186,79 +156,79 @@ static TIME_METHODS: &[Method] = &[
         let location = location.ok_or_else(missing)?;
         Ok(time_value(time_of(time).with_location(location)))
     }),
-    method("IsDST", &[], |_, _, _| Ok(Value::Bool(false))),
-    method("IsZero", &[], |_, time, _| {
+    Method::new("IsDST", &[], |_, _, _| Ok(Value::Bool(false))),
+    Method::new("IsZero", &[], |_, time, _| {
         Ok(Value::Bool(time_of(time).is_zero()))
     }),
-    method("Local", &[], |_, time, _| in_utc(time)),
-    method("Location", &[], |_, time, _| {
+    Method::new("Local", &[], |_, time, _| in_utc(time)),
+    Method::new("Location", &[], |_, time, _| {
         let location = time_of(time).location().clone();
         Ok(Value::Object(Object::opaque(LOCATION, location)))
     }),
-    method("MarshalBinary", &[], |_, time, _| {
+    Method::new("MarshalBinary", &[], |_, time, _| {
         Ok(Value::bytes(binary(&time_of(time))?))
     }),
-    method("MarshalJSON", &[], |_, time, _| {
+    Method::new("MarshalJSON", &[], |_, time, _| {
         let mut out = Buffer::from(&b"\""[..]);
         time_of(time).format(RFC3339_NANO, &mut out);
         out.push(b'"');
         Ok(Value::bytes(out))
     }),
-    method("MarshalText", &[], |_, time, _| {
+    Method::new("MarshalText", &[], |_, time, _| {
         let mut out = Buffer::new();
         time_of(time).format(RFC3339_NANO, &mut out);
         Ok(Value::bytes(out))
     }),
-    method("Minute", &[], |_, time, _| Ok(clock(time, 1))),
-    method("Month", &[], |_, time, _| {
+    Method::new("Minute", &[], |_, time, _| Ok(clock(time, 1))),
+    Method::new("Month", &[], |_, time, _| {
         let month = Value::Int(time_of(time).month().into());
         Ok(Value::Object(Object::scalar(MONTH, month)))
     }),
-    method("Nanosecond", &[], |_, time, _| {
+    Method::new("Nanosecond", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).nanosecond().into()))
     }),
-    method("Round", &DURATION_PARAM, |_, time, args| {
+    Method::new("Round", &DURATION_PARAM, |_, time, args| {
         Ok(time_value(time_of(time).round(duration_of(args.get(0)))))
     }),
-    method("Second", &[], |_, time, _| Ok(clock(time, 2))),
-    method("String", &[], |_, time, _| {
+    Method::new("Second", &[], |_, time, _| Ok(clock(time, 2))),
+    Method::new("String", &[], |_, time, _| {
         Ok(Value::from(time_of(time).text()))
     }),
-    method("Sub", &TIME_PARAM, |_, time, args| {
+    Method::new("Sub", &TIME_PARAM, |_, time, args| {
         Ok(duration_value(time_of(time).since(&time_of(args.get(0)))))
     }),
-    method("Truncate", &DURATION_PARAM, |_, time, args| {
+    Method::new("Truncate", &DURATION_PARAM, |_, time, args| {
         Ok(time_value(time_of(time).truncate(duration_of(args.get(0)))))
     }),
-    method("UTC", &[], |_, time, _| in_utc(time)),
-    method("Unix", &[], |_, time, _| {
+    Method::new("UTC", &[], |_, time, _| in_utc(time)),
+    Method::new("Unix", &[], |_, time, _| {
         Ok(Value::Int64(time_of(time).unix_seconds()))
     }),
-    method("UnixMicro", &[], |_, time, _| {
+    Method::new("UnixMicro", &[], |_, time, _| {
         Ok(Value::Int64(unix_units(time, 1_000_000)))
     }),
-    method("UnixMilli", &[], |_, time, _| {
+    Method::new("UnixMilli", &[], |_, time, _| {
         Ok(Value::Int64(unix_units(time, 1_000)))
     }),
-    method("UnixNano", &[], |_, time, _| {
+    Method::new("UnixNano", &[], |_, time, _| {
         Ok(Value::Int64(time_of(time).unix_nanoseconds()))
     }),
-    method("Weekday", &[], |_, time, _| {
+    Method::new("Weekday", &[], |_, time, _| {
         let day = Value::Int(time_of(time).weekday().into());
         Ok(Value::Object(Object::scalar(WEEKDAY, day)))
     }),
-    method("Year", &[], |_, time, _| {
+    Method::new("Year", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).year()))
     }),
-    method("YearDay", &[], |_, time, _| {
+    Method::new("YearDay", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).year_day().into()))
     }),
-    method("Zone", &[], |_, _, _| {
+    Method::new("Zone", &[], |_, _, _| {
         Err(FuncError::signature(
             "invalid function signature for Zone: second return value should be error; is int",
         ))
     }),
-    method("ZoneBounds", &[], |_, _, _| {
+    Method::new("ZoneBounds", &[], |_, _, _| {
         Err(FuncError::signature(
             "invalid function signature for ZoneBounds: second return value should be error; is \
              time.Time",
@@ -303,36 +273,36 @@ fn binary(time: &Time) -> Result<Vec<u8>, FuncError> {
 }
 
 static DURATION_METHODS: &[Method] = &[
-    method("Abs", &[], |_, span, _| {
+    Method::new("Abs", &[], |_, span, _| {
         Ok(duration_value(duration_of(span).abs()))
     }),
-    method("Hours", &[], |_, span, _| {
+    Method::new("Hours", &[], |_, span, _| {
         Ok(Value::Float(duration_of(span).hours()))
     }),
-    method("Microseconds", &[], |_, span, _| {
+    Method::new("Microseconds", &[], |_, span, _| {
         Ok(Value::Int64(duration_of(span).0 / 1_000))
     }),
-    method("Milliseconds", &[], |_, span, _| {
+    Method::new("Milliseconds", &[], |_, span, _| {
         Ok(Value::Int64(duration_of(span).0 / 1_000_000))
     }),
-    method("Minutes", &[], |_, span, _| {
+    Method::new("Minutes", &[], |_, span, _| {
         Ok(Value::Float(duration_of(span).minutes()))
     }),
-    method("Nanoseconds", &[], |_, span, _| {
+    Method::new("Nanoseconds", &[], |_, span, _| {
         Ok(Value::Int64(duration_of(span).0))
     }),
-    method("Round", &DURATION_PARAM, |_, span, args| {
+    Method::new("Round", &DURATION_PARAM, |_, span, args| {
         Ok(duration_value(
             duration_of(span).round(duration_of(args.get(0))),
         ))
     }),
-    method("Seconds", &[], |_, span, _| {
+    Method::new("Seconds", &[], |_, span, _| {
         Ok(Value::Float(duration_of(span).seconds()))
     }),
-    method("String", &[], |_, span, _| {
+    Method::new("String", &[], |_, span, _| {
         Ok(Value::from(duration_of(span).to_string()))
     }),
-    method("Truncate", &DURATION_PARAM, |_, span, args| {
+    Method::new("Truncate", &DURATION_PARAM, |_, span, args| {
         Ok(duration_value(
             duration_of(span).truncate(duration_of(args.get(0))),
         ))

@@ -1,12 +1,9 @@
 //! Defaults: `default`, `coalesce`, `empty`, `ternary`, `all`, `any`, and `fail`.
 
+use super::{ANY, Answer};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{Kind, Type, Value};
-
-type Answer = Result<Value, FuncError>;
-
-const ANY: Type = Type::ANY;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("all", &[], all).variadic(ANY),

@@ -3,15 +3,11 @@
 use std::collections::HashSet;
 
 use super::text::strval;
+use super::{Answer, MAP, STRING};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{List, Map, Str, Type, Value};
 use bounded::{Budget, BudgetError};
-
-type Answer = Result<Value, FuncError>;
-
-const MAP: Type = Type::MAP;
-const STRING: Type = Type::STRING;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("deepCopy", &[Type::ANY], deep_copy),

@@ -3,13 +3,8 @@
 use bounded::Buffer;
 use data_encoding::{BASE32, BASE64};
 
-use crate::error::FuncError;
+use super::{STRING, Text};
 use crate::func::{Args, Call, Func};
-use crate::value::Type;
-
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("b32dec", &[STRING], base32_decode),

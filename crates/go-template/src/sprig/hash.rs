@@ -5,14 +5,9 @@ use data_encoding::HEXLOWER;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::error::FuncError;
+use super::{STRING, Text};
 use crate::func::{Args, Call, Func};
 use crate::go::strconv::push_uint;
-use crate::value::Type;
-
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("adler32sum", &[STRING], adler32_sum),

@@ -1,18 +1,14 @@
 //! Lists: creating, splitting, searching. Functions return new lists and do not modify arguments.
 
-use super::NIL_DEREFERENCE;
 use super::convert::to_int;
 use super::default::is_empty;
 use super::reflect::deep_equal;
 use super::text::is_slice;
+use super::{ANY, Answer, NIL_DEREFERENCE};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{List, Type, Value};
 use bounded::{Budget, BudgetError};
-
-type Answer = Result<Value, FuncError>;
-
-const ANY: Type = Type::ANY;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("append", &[ANY, ANY], push),

@@ -1,17 +1,13 @@
 //! Arithmetic: on wrapping `int64`, on floats through decimals; rounding, and ranges of integers.
 
 use super::convert::{to_float, to_int};
+use super::{ANY, Answer, INT};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::decimal::{Decimal, DecimalError};
 use crate::go::strconv::push_int;
 use crate::value::{List, Type, Value};
 use bounded::Buffer;
-
-type Answer = Result<Value, FuncError>;
-
-const ANY: Type = Type::ANY;
-const INT: Type = Type::INT;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("add", &[], add).variadic(ANY),

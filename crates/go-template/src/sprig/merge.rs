@@ -2,14 +2,11 @@
 
 use super::default::is_empty;
 use super::text::is_slice;
+use super::{Answer, MAP};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
-use crate::value::{Kind, Map, Str, Type, Value};
+use crate::value::{Kind, Map, Str, Value};
 use bounded::{Budget, BudgetError};
-
-type Answer = Result<Value, FuncError>;
-
-const MAP: Type = Type::MAP;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("merge", &[MAP], merge).variadic(MAP),

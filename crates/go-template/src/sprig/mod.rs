@@ -50,7 +50,19 @@ use std::sync::LazyLock;
 
 pub use date::{DURATION, MONTH, TIME, WEEKDAY, duration_value, time_value};
 
+use crate::error::FuncError;
 use crate::func::Func;
+use crate::value::{Type, Value};
+
+/// The result of a function that returns a value.
+type Answer = Result<Value, FuncError>;
+/// The result of a function that writes a text.
+type Text = Result<(), FuncError>;
+
+const ANY: Type = Type::ANY;
+const INT: Type = Type::INT;
+const MAP: Type = Type::MAP;
+const STRING: Type = Type::STRING;
 
 /// All functions; without the feature `crypto`, all but those for keys, certificates, passwords and
 /// ciphers.

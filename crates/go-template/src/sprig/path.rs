@@ -1,12 +1,8 @@
 //! Slash-separated paths: Go's `path`, and `path/filepath` on Unix.
 
-use crate::error::FuncError;
+use super::{Answer, STRING};
 use crate::func::{Args, Call, Func};
-use crate::value::{Type, Value};
-
-type Answer = Result<Value, FuncError>;
-
-const STRING: Type = Type::STRING;
+use crate::value::Value;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("base", &[STRING], base_name),

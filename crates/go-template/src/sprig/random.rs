@@ -5,15 +5,11 @@ use data_encoding::HEXLOWER;
 
 use super::encoding::push_base64;
 use super::string::decoded;
+use super::{Answer, INT, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::utf8::push_rune;
 use crate::value::{Type, Value};
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const INT: Type = Type::INT;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("randAlpha", &[INT], |call, args, out| {

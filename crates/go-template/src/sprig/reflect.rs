@@ -1,16 +1,11 @@
 //! Names of types and kinds, and Go's `reflect.DeepEqual`.
 
-use crate::error::FuncError;
+use super::{ANY, Answer, STRING};
 use crate::func::{Args, Call, Func};
 use crate::go::semver::Version;
 use crate::go::time::Time;
-use crate::value::{Object, Type, Value};
+use crate::value::{Object, Value};
 use bounded::{Budget, BudgetError};
-
-type Answer = Result<Value, FuncError>;
-
-const ANY: Type = Type::ANY;
-const STRING: Type = Type::STRING;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("deepEqual", &[ANY, ANY], deep_equal_values),

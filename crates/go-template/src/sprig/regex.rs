@@ -2,70 +2,64 @@
 
 use std::rc::Rc;
 
+use super::{Answer, INT, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
-use crate::go::regexp::{Error, Regexp, cached, must_compile_message, quote_meta};
+use crate::go::regexp::{Regexp, cached, must_compile_message, quote_meta};
 use crate::value::{List, Type, Value};
 use bounded::Buffer;
 
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
-const INT: Type = Type::INT;
-
 pub(super) static FUNCS: &[Func] = &[
-    Func::value("mustRegexFind", &[STRING, STRING], must_find),
-    Func::value("mustRegexFindAll", &[STRING, STRING, INT], must_find_all),
+    Func::value("mustRegexFind", &[STRING, STRING], find::<MUST>),
+    Func::value("mustRegexFindAll", &[STRING, STRING, INT], find_all::<MUST>),
     Func::value("mustRegexMatch", &[STRING, STRING], must_match),
     Func::text(
         "mustRegexReplaceAll",
         &[STRING, STRING, STRING],
-        must_replace,
+        replace::<MUST>,
     ),
     Func::text(
         "mustRegexReplaceAllLiteral",
         &[STRING, STRING, STRING],
-        must_replace_literal,
+        replace_literal::<MUST>,
     ),
-    Func::value("mustRegexSplit", &[STRING, STRING, INT], must_split),
-    Func::value("regexFind", &[STRING, STRING], find),
-    Func::value("regexFindAll", &[STRING, STRING, INT], find_all),
+    Func::value("mustRegexSplit", &[STRING, STRING, INT], split::<MUST>),
+    Func::value("regexFind", &[STRING, STRING], find::<false>),
+    Func::value("regexFindAll", &[STRING, STRING, INT], find_all::<false>),
     Func::value("regexMatch", &[STRING, STRING], is_match),
     Func::text("regexQuoteMeta", &[STRING], quote),
-    Func::text("regexReplaceAll", &[STRING, STRING, STRING], replace),
+    Func::text(
+        "regexReplaceAll",
+        &[STRING, STRING, STRING],
+        replace::<false>,
+    ),
     Func::text(
         "regexReplaceAllLiteral",
         &[STRING, STRING, STRING],
-        replace_literal,
+        replace_literal::<false>,
     ),
-    Func::value("regexSplit", &[STRING, STRING, INT], split),
+    Func::value("regexSplit", &[STRING, STRING, INT], split::<false>),
 ];
 
-/// Report of an invalid pattern.
-#[derive(Clone, Copy)]
-enum OnError {
-    /// As the error of `regexp.Compile`.
-    Return,
-    /// As the panic of `regexp.MustCompile`.
-    Panic,
-}
+/// An invalid pattern is the error of `regexp.Compile`; of the other functions, the panic of `regexp.MustCompile`.
+const MUST: bool = true;
 
 /// Compiles the pattern in argument 0, after checking the budget for searching argument 1.
-fn compiled(call: &mut Call<'_>, args: &Args<'_>, how: OnError) -> Result<Rc<Regexp>, FuncError> {
+fn compiled<const IS_MUST: bool>(
+    call: &mut Call<'_>,
+    args: &Args<'_>,
+) -> Result<Rc<Regexp>, FuncError> {
     let pattern = args.str(0).as_bytes();
-    let regexp = cached(pattern, call.budget())?;
-    let regexp = regexp.map_err(|error| pattern_error(pattern, &error, how))?;
+    let regexp = cached(pattern, call.budget())?.map_err(|error| {
+        FuncError::new(if IS_MUST {
+            error.to_string()
+        } else {
+            must_compile_message(pattern, &error)
+        })
+    })?;
     call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
     Ok(regexp)
-}
-
-fn pattern_error(pattern: &[u8], error: &Error, how: OnError) -> FuncError {
-    FuncError::new(match how {
-        OnError::Return => error.to_string(),
-        OnError::Panic => must_compile_message(pattern, error),
-    })
 }
 
 fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -80,23 +74,14 @@ fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 }
 
 fn must_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Return)?;
+    let regexp = compiled::<MUST>(call, args)?;
     Ok(Value::Bool(
         regexp.is_match(args.str(1).as_bytes(), call.budget())?,
     ))
 }
 
-fn find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Panic)?;
-    Ok(Value::from(
-        regexp
-            .find(args.str(1).as_bytes(), call.budget())?
-            .unwrap_or_default(),
-    ))
-}
-
-fn must_find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Return)?;
+fn find<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled::<IS_MUST>(call, args)?;
     Ok(Value::from(
         regexp
             .find(args.str(1).as_bytes(), call.budget())?
@@ -122,20 +107,14 @@ fn strings(found: Option<Vec<&[u8]>>) -> Value {
     })
 }
 
-fn find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Panic)?;
+fn find_all<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled::<IS_MUST>(call, args)?;
     let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
     Ok(matches(found))
 }
 
-fn must_find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Return)?;
-    let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
-    Ok(matches(found))
-}
-
-fn split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Panic)?;
+fn split<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled::<IS_MUST>(call, args)?;
     Ok(strings(regexp.split(
         args.str(1).as_bytes(),
         args.int(2),
@@ -143,41 +122,22 @@ fn split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     )?))
 }
 
-fn must_split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let regexp = compiled(call, args, OnError::Return)?;
-    Ok(strings(regexp.split(
-        args.str(1).as_bytes(),
-        args.int(2),
-        call.budget(),
-    )?))
-}
-
-fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let regexp = compiled(call, args, OnError::Panic)?;
-    push_replaced(call, &regexp, args, out)
-}
-
-fn must_replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let regexp = compiled(call, args, OnError::Return)?;
-    push_replaced(call, &regexp, args, out)
-}
-
-fn push_replaced(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Buffer) -> Text {
+fn replace<const IS_MUST: bool>(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Buffer,
+) -> Text {
+    let regexp = compiled::<IS_MUST>(call, args)?;
     let (text, template) = (args.str(1).as_bytes(), args.str(2).as_bytes());
     Ok(regexp.replace_all(text, template, out, call.budget())?)
 }
 
-fn replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let regexp = compiled(call, args, OnError::Panic)?;
-    push_literal(call, &regexp, args, out)
-}
-
-fn must_replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let regexp = compiled(call, args, OnError::Return)?;
-    push_literal(call, &regexp, args, out)
-}
-
-fn push_literal(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Buffer) -> Text {
+fn replace_literal<const IS_MUST: bool>(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Buffer,
+) -> Text {
+    let regexp = compiled::<IS_MUST>(call, args)?;
     let (text, replacement) = (args.str(1).as_bytes(), args.str(2).as_bytes());
     Ok(regexp.replace_all_literal(text, replacement, out, call.budget())?)
 }

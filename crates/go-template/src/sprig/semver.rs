@@ -1,13 +1,10 @@
 //! Versions and constraints, and the methods of a version.
 
+use super::{Answer, STRING};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::semver::{Constraints, ParseVersionError, Version};
-use crate::value::{Field, Method, MethodFn, Object, Str, Type, TypeInfo, Unsigned, Value};
-
-type Answer = Result<Value, FuncError>;
-
-const STRING: Type = Type::STRING;
+use crate::value::{Field, Method, Object, Str, Type, TypeInfo, Unsigned, Value};
 
 /// Go's `semver.Version`.
 const VERSION: Type = Type::new(&VERSION_INFO);
@@ -21,36 +18,20 @@ pub(super) static FUNCS: &[Func] = &[
 
 static VERSION_INFO: TypeInfo = TypeInfo {
     methods: VERSION_METHODS,
-    text: Some(|value| {
-        Str::from(
-            version_of(value)
-                .map(Version::to_string)
-                .unwrap_or_default(),
-        )
-    }),
-    encode: Some(|value| {
-        Value::from(
-            version_of(value)
-                .map(Version::to_string)
-                .unwrap_or_default(),
-        )
-    }),
+    text: Some(|value| Str::from(shown(value))),
+    encode: Some(|value| Value::from(shown(value))),
     ..TypeInfo::structure("semver.Version", VERSION_FIELDS)
 };
 
 /// The fields of Go's struct, visible only through some verbs of `printf`.
 const VERSION_FIELDS: &[Field] = &[
-    field("major"),
-    field("minor"),
-    field("patch"),
-    field("pre"),
-    field("metadata"),
-    field("original"),
+    Field::new("major"),
+    Field::new("minor"),
+    Field::new("patch"),
+    Field::new("pre"),
+    Field::new("metadata"),
+    Field::new("original"),
 ];
-
-const fn field(name: &'static str) -> Field {
-    Field { name, json: None }
-}
 
 fn object(ty: Type, version: Version) -> Value {
     let number = |number| Value::Uint(Unsigned::Uint64, number);
@@ -67,108 +48,99 @@ fn object(ty: Type, version: Version) -> Value {
 
 static POINTER_INFO: TypeInfo = TypeInfo {
     methods: POINTER_METHODS,
-    encode: Some(|value| {
-        Value::from(
-            version_of(value)
-                .map(Version::to_string)
-                .unwrap_or_default(),
-        )
-    }),
+    encode: Some(|value| Value::from(shown(value))),
     ..TypeInfo::pointer("*semver.Version", Type::new(&VERSION_INFO))
 };
-
-const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> Method {
-    Method {
-        name,
-        params,
-        variadic: None,
-        run,
-    }
-}
 
 /// Parameter lists are statics, because they may refer to a type whose methods refer to them.
 static POINTER_PARAM: [Type; 1] = [Type::new(&POINTER_INFO)];
 
 /// The methods of a version itself.
 static VERSION_METHODS: &[Method] = &[
-    method("IncMajor", &[], |_, version, _| {
+    Method::new("IncMajor", &[], |_, version, _| {
         next(version, Version::next_major)
     }),
-    method("IncMinor", &[], |_, version, _| {
+    Method::new("IncMinor", &[], |_, version, _| {
         next(version, Version::next_minor)
     }),
-    method("IncPatch", &[], |_, version, _| {
+    Method::new("IncPatch", &[], |_, version, _| {
         next(version, Version::next_patch)
     }),
-    method("Major", &[], |_, version, _| {
+    Method::new("Major", &[], |_, version, _| {
         number(version, |version| version.major)
     }),
-    method("MarshalJSON", &[], |_, version, _| {
+    Method::new("MarshalJSON", &[], |_, version, _| {
         Ok(Value::bytes(format!("\"{}\"", required(version)?)))
     }),
-    method("MarshalText", &[], |_, version, _| {
+    Method::new("MarshalText", &[], |_, version, _| {
         Ok(Value::bytes(required(version)?.to_string()))
     }),
-    method("Metadata", &[], |_, version, _| {
+    Method::new("Metadata", &[], |_, version, _| {
         Ok(Value::from(&*required(version)?.metadata))
     }),
-    method("Minor", &[], |_, version, _| {
+    Method::new("Minor", &[], |_, version, _| {
         number(version, |version| version.minor)
     }),
-    method("Patch", &[], |_, version, _| {
+    Method::new("Patch", &[], |_, version, _| {
         number(version, |version| version.patch)
     }),
-    method("Prerelease", &[], |_, version, _| {
+    Method::new("Prerelease", &[], |_, version, _| {
         Ok(Value::from(&*required(version)?.prerelease))
     }),
-    method("SetMetadata", &[STRING], |_, version, args| {
+    Method::new("SetMetadata", &[STRING], |_, version, args| {
         let metadata = args.str(0).to_string_lossy().into_owned();
         next(version, |version| version.with_metadata(&metadata))
     }),
-    method("SetPrerelease", &[STRING], |_, version, args| {
+    Method::new("SetPrerelease", &[STRING], |_, version, args| {
         let prerelease = args.str(0).to_string_lossy().into_owned();
         next(version, |version| version.with_prerelease(&prerelease))
     }),
-    method("String", &[], |_, version, _| {
+    Method::new("String", &[], |_, version, _| {
         Ok(Value::from(required(version)?.to_string()))
     }),
-    method("Value", &[], |_, version, _| {
+    Method::new("Value", &[], |_, version, _| {
         Ok(Value::from(required(version)?.to_string()))
     }),
 ];
 
 /// The methods of a pointer to a version only.
 static POINTER_METHODS: &[Method] = &[
-    method("Compare", &POINTER_PARAM, |_, version, args| {
+    Method::new("Compare", &POINTER_PARAM, |_, version, args| {
         let order = required(version)?.compare(required(args.get(0))?);
         Ok(Value::Int(order as i64))
     }),
-    method("Equal", &POINTER_PARAM, |_, version, args| {
+    Method::new("Equal", &POINTER_PARAM, |_, version, args| {
         let other = version_of(args.get(0));
         let equal = other.is_some_and(|other| {
             version_of(version).is_some_and(|version| version.compare(other).is_eq())
         });
         Ok(Value::Bool(equal))
     }),
-    method("GreaterThan", &POINTER_PARAM, |_, version, args| {
+    Method::new("GreaterThan", &POINTER_PARAM, |_, version, args| {
         compare(version, args, std::cmp::Ordering::is_gt)
     }),
-    method("GreaterThanEqual", &POINTER_PARAM, |_, version, args| {
+    Method::new("GreaterThanEqual", &POINTER_PARAM, |_, version, args| {
         compare(version, args, std::cmp::Ordering::is_ge)
     }),
-    method("LessThan", &POINTER_PARAM, |_, version, args| {
+    Method::new("LessThan", &POINTER_PARAM, |_, version, args| {
         compare(version, args, std::cmp::Ordering::is_lt)
     }),
-    method("LessThanEqual", &POINTER_PARAM, |_, version, args| {
+    Method::new("LessThanEqual", &POINTER_PARAM, |_, version, args| {
         compare(version, args, std::cmp::Ordering::is_le)
     }),
-    method("Original", &[], |_, version, _| {
+    Method::new("Original", &[], |_, version, _| {
         Ok(Value::from(&*required(version)?.original))
     }),
 ];
 
 fn version_of(value: &Value) -> Option<&Version> {
     value.as_object()?.data()
+}
+
+/// Returns the text of a version, or an empty one for other values.
+fn shown(value: &Value) -> String {
+    let version = version_of(value);
+    version.map(Version::to_string).unwrap_or_default()
 }
 
 fn required(value: &Value) -> Result<&Version, FuncError> {

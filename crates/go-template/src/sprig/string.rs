@@ -1,6 +1,7 @@
 //! Strings: trimming, cutting, searching, repeating, quoting, indenting, joining.
 
 use super::text::{contains, is_slice, push_replaced, push_strval, split, strval};
+use super::{Answer, INT, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::strconv::{atoi as parse_atoi, push_quoted};
@@ -8,12 +9,6 @@ use crate::go::unicode;
 use crate::go::utf8::{push_rune, runes};
 use crate::value::{List, Map, Str, Type, Value};
 use bounded::{Budget, BudgetError, Buffer};
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
-const INT: Type = Type::INT;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("atoi", &[STRING], atoi),

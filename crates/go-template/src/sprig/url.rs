@@ -1,13 +1,11 @@
 //! URLs as dictionaries, and the host name lookup that Helm disables.
 
+use super::{Answer, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::url::{Url, UserInfo, parse_user_info};
 use crate::value::{Kind, Map, Type, Value};
 use bounded::Buffer;
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("getHostByName", &[Type::STRING], get_host_by_name),

@@ -1,17 +1,12 @@
 //! Wrapping and abbreviating text, initials, and the case of first letters.
 
 use super::string::decoded;
-use crate::error::FuncError;
+use super::{INT, STRING, Text};
 use crate::func::{Args, Call, Func};
 use crate::go::unicode;
 use crate::go::utf8::push_rune;
-use crate::value::{Str, Type};
+use crate::value::Str;
 use bounded::Buffer;
-
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
-const INT: Type = Type::INT;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::text("abbrev", &[INT, STRING], abbrev),

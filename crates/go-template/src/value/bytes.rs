@@ -151,41 +151,24 @@ impl From<&[u8]> for Str {
     }
 }
 
-impl From<&str> for Str {
-    fn from(source: &str) -> Self {
-        Self::from(source.as_bytes())
-    }
+macro_rules! copied {
+    ($($source:ty => $bytes:ident),*) => {
+        $(impl From<$source> for Str {
+            fn from(source: $source) -> Self {
+                Self::from(source.$bytes())
+            }
+        })*
+    };
 }
 
-impl From<String> for Str {
-    fn from(source: String) -> Self {
-        Self::from(source.as_bytes())
-    }
-}
-
-impl From<&String> for Str {
-    fn from(source: &String) -> Self {
-        Self::from(source.as_bytes())
-    }
-}
-
-impl From<bounded::Buffer> for Str {
-    fn from(source: bounded::Buffer) -> Self {
-        Self::from(source.as_slice())
-    }
-}
-
-impl From<Vec<u8>> for Str {
-    fn from(source: Vec<u8>) -> Self {
-        Self::from(source.as_slice())
-    }
-}
-
-impl From<&Vec<u8>> for Str {
-    fn from(source: &Vec<u8>) -> Self {
-        Self::from(source.as_slice())
-    }
-}
+copied!(
+    &str => as_bytes,
+    String => as_bytes,
+    &String => as_bytes,
+    Vec<u8> => as_slice,
+    &Vec<u8> => as_slice,
+    bounded::Buffer => as_slice
+);
 
 impl From<Arc<[u8]>> for Str {
     fn from(source: Arc<[u8]>) -> Self {

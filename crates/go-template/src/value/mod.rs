@@ -196,78 +196,30 @@ impl Value {
     }
 }
 
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
+macro_rules! conversions {
+    ($($source:ty => |$value:ident| $converted:expr),*) => {
+        $(impl From<$source> for Value {
+            fn from($value: $source) -> Self {
+                $converted
+            }
+        })*
+    };
 }
 
-/// A Go `int`.
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
-
-impl From<Str> for Value {
-    fn from(value: Str) -> Self {
-        Self::Str(value)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(value: &str) -> Self {
-        Self::Str(value.into())
-    }
-}
-
-impl From<String> for Value {
-    fn from(value: String) -> Self {
-        Self::Str(value.into())
-    }
-}
-
-impl From<&[u8]> for Value {
-    fn from(value: &[u8]) -> Self {
-        Self::Str(value.into())
-    }
-}
-
-impl From<bounded::Buffer> for Value {
-    fn from(value: bounded::Buffer) -> Self {
-        Self::Str(value.into())
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(value: Vec<u8>) -> Self {
-        Self::Str(value.into())
-    }
-}
-
-impl From<Map> for Value {
-    fn from(value: Map) -> Self {
-        Self::Map(value)
-    }
-}
-
-impl From<List> for Value {
-    fn from(value: List) -> Self {
-        Self::List(value)
-    }
-}
-
-impl From<Object> for Value {
-    fn from(value: Object) -> Self {
-        Self::Object(value)
-    }
-}
+conversions!(
+    bool => |value| Self::Bool(value),
+    i64 => |value| Self::Int(value),
+    f64 => |value| Self::Float(value),
+    Str => |text| Self::Str(text),
+    &str => |text| Self::Str(text.into()),
+    String => |text| Self::Str(text.into()),
+    &[u8] => |text| Self::Str(text.into()),
+    Vec<u8> => |text| Self::Str(text.into()),
+    bounded::Buffer => |text| Self::Str(text.into()),
+    Map => |map| Self::Map(map),
+    List => |list| Self::List(list),
+    Object => |object| Self::Object(object)
+);
 
 #[cfg(test)]
 mod tests {

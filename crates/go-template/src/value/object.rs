@@ -22,7 +22,7 @@ use super::{Kind, Type, Value};
 /// use go_template::{Field, Object, Type, TypeInfo, Value};
 /// static CERTIFICATE: TypeInfo = TypeInfo::structure(
 ///     "sprig.certificate",
-///     &[Field { name: "Cert", json: None }, Field { name: "Key", json: None }],
+///     &[Field::new("Cert"), Field::new("Key")],
 /// );
 /// let fields = vec![Value::from("c"), Value::from("k")];
 /// let certificate = Object::structure(Type::new(&CERTIFICATE), fields);

@@ -6,65 +6,53 @@ use super::{Name, Str, Value};
 use crate::FuncError;
 use crate::func::{Args, Call};
 
-/// The kinds of package `reflect`, in its order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "each is the Go kind of that name")]
-pub enum Kind {
-    Invalid,
-    Bool,
-    Int,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Uint,
-    Uint8,
-    Uint16,
-    Uint32,
-    Uint64,
-    Uintptr,
-    Float32,
-    Float64,
-    Complex128,
-    Func,
-    Interface,
-    Map,
-    Ptr,
-    Slice,
-    String,
-    Struct,
+macro_rules! kinds {
+    ($($variant:ident = $name:literal),*) => {
+        /// The kinds of package `reflect`, in its order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "each is the Go kind of that name")]
+        pub enum Kind {
+            $($variant),*
+        }
+
+        impl Kind {
+            /// Returns the name that Go and `kindOf` print.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),*
+                }
+            }
+        }
+    };
 }
 
-impl Kind {
-    /// Returns the name that Go and `kindOf` print.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Uint => "uint",
-            Self::Uint8 => "uint8",
-            Self::Uint16 => "uint16",
-            Self::Uint32 => "uint32",
-            Self::Uint64 => "uint64",
-            Self::Uintptr => "uintptr",
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Complex128 => "complex128",
-            Self::Func => "func",
-            Self::Interface => "interface",
-            Self::Map => "map",
-            Self::Ptr => "ptr",
-            Self::Slice => "slice",
-            Self::String => "string",
-            Self::Struct => "struct",
-        }
-    }
+kinds!(
+    Invalid = "invalid",
+    Bool = "bool",
+    Int = "int",
+    Int8 = "int8",
+    Int16 = "int16",
+    Int32 = "int32",
+    Int64 = "int64",
+    Uint = "uint",
+    Uint8 = "uint8",
+    Uint16 = "uint16",
+    Uint32 = "uint32",
+    Uint64 = "uint64",
+    Uintptr = "uintptr",
+    Float32 = "float32",
+    Float64 = "float64",
+    Complex128 = "complex128",
+    Func = "func",
+    Interface = "interface",
+    Map = "map",
+    Ptr = "ptr",
+    Slice = "slice",
+    String = "string",
+    Struct = "struct"
+);
 
+impl Kind {
     /// Returns whether the kind is a signed integer.
     pub fn is_int(self) -> bool {
         (Self::Int..=Self::Int64).contains(&self)
@@ -100,6 +88,18 @@ pub struct Method {
     pub run: MethodFn,
 }
 
+impl Method {
+    /// Creates a method without a variadic parameter.
+    pub const fn new(name: &'static str, params: &'static [Type], run: MethodFn) -> Self {
+        Self {
+            name,
+            params,
+            variadic: None,
+            run,
+        }
+    }
+}
+
 /// A field of a Go struct.
 #[derive(Debug)]
 pub struct Field {
@@ -111,6 +111,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Creates a field without a JSON tag.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, json: None }
+    }
+
     /// Returns the JSON key for `value`, or `None` if encoders omit the field.
     pub fn json_key(&self, value: &Value) -> Option<&'static str> {
         let tag = self.json.unwrap_or(self.name);

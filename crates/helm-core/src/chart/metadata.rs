@@ -5,107 +5,59 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::release::{Time, null_is_empty};
+use crate::release::{Time, is_empty, null_is_empty};
 
 /// The content of `Chart.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
     /// The name of the chart.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub name: String,
     /// URL of its home page.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub home: String,
     /// URLs of its sources.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub sources: Vec<String>,
     /// Semantic version of the chart.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub version: String,
     /// A one-sentence description.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub description: String,
     /// Keywords.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub keywords: Vec<String>,
     /// Maintainers.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub maintainers: Vec<Maintainer>,
     /// URL of an icon.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub icon: String,
     /// `v1` or `v2`.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub api_version: String,
     /// Unused by Helm.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub condition: String,
     /// Unused by Helm.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub tags: String,
     /// The version of the application that it installs.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub app_version: String,
     /// Whether it is deprecated.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "std::ops::Not::not"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub deprecated: bool,
     /// Free-form annotations.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// The Kubernetes versions that it supports, as a constraint.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub kube_version: String,
     /// The charts that it depends on.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub dependencies: Vec<Dependency>,
     /// Whether `Chart.yaml` has a list of dependencies, be it an empty one. Without one, Helm takes the
     /// charts in `charts/` as they are.
@@ -132,22 +84,13 @@ impl Metadata {
 #[serde(default)]
 pub struct Maintainer {
     /// The name.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub name: String,
     /// The e-mail address.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub email: String,
     /// A URL.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub url: String,
 }
 
@@ -159,43 +102,25 @@ pub struct Dependency {
     #[serde(deserialize_with = "null_is_empty")]
     pub name: String,
     /// The acceptable versions, as a constraint.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub version: String,
     /// The repository of the chart.
     #[serde(deserialize_with = "null_is_empty")]
     pub repository: String,
     /// Comma-separated paths of values; the first one that is a boolean enables or disables it.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub condition: String,
     /// Tags that enable or disable it.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub tags: Vec<String>,
     /// Whether it is enabled, once the values are known.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "std::ops::Not::not"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub enabled: bool,
     /// The values that the parent imports: names below its `exports`, or pairs of paths.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub import_values: Vec<Value>,
     /// An alternative name.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub alias: String,
 }
 

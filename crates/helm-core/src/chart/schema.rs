@@ -4,7 +4,6 @@ mod cost;
 mod documents;
 mod multiple;
 mod pattern;
-mod plain;
 mod references;
 mod roots;
 mod violation;
@@ -29,16 +28,14 @@ pub use web::{DocumentIndex, DocumentsError, Fetch, Fetched, IndexError};
 
 use documents::{Document, Loader, Sources, Unusable};
 use multiple::Multiples;
-use plain::{PlainSchema, Verdict};
 use violation::Violation;
 
 /// The URL of the schema of each chart, as in Helm. Relative references are resolved against it.
 const URL: &str = "file:///values.schema.json";
 
-/// A chart's schema. It is parsed on first use, and compiled only if the plain form is not enough.
+/// A chart's schema, which is compiled on first use.
 pub(crate) struct Schema {
     file: File,
-    plain: OnceLock<Option<PlainSchema>>,
     full: OnceLock<Result<FullSchema, Violation>>,
 }
 
@@ -71,7 +68,6 @@ impl Schema {
     pub(crate) fn new(file: File) -> Self {
         Self {
             file,
-            plain: OnceLock::new(),
             full: OnceLock::new(),
         }
     }
@@ -130,19 +126,6 @@ impl Schema {
         })
     }
 
-    /// Validates `values` by the schema of the last of `charts`. Errors do not contain the values themselves, which may
-    /// be secret.
-    fn check(&self, values: &Tree, charts: &[&Chart]) -> Result<(), Vec<Violation>> {
-        let plain = self
-            .plain
-            .get_or_init(|| PlainSchema::read(self.file.data()));
-        let valid = |plain: &PlainSchema| plain.check(values) == Verdict::Valid;
-        if plain.as_ref().is_some_and(valid) {
-            return Ok(());
-        }
-        self.check_fully(tree::to_json(values), charts)
-    }
-
     /// Returns the compiled schema, which is kept unless a document could not be read, which may be there next time.
     fn full(&self, charts: &[&Chart]) -> Result<&FullSchema, Violation> {
         if let Some(known) = self.full.get() {
@@ -157,7 +140,9 @@ impl Schema {
         known.as_ref().map_err(Clone::clone)
     }
 
-    fn check_fully(&self, mut values: Value, charts: &[&Chart]) -> Result<(), Vec<Violation>> {
+    /// Validates `values` by the schema of the last of `charts`. Errors do not contain the values themselves, which may
+    /// be secret.
+    fn check(&self, mut values: Value, charts: &[&Chart]) -> Result<(), Vec<Violation>> {
         let full = self.full(charts).map_err(|wrong| vec![wrong])?;
         let wrong = |message| vec![Violation::of_schema(message)];
         let cost = cost_within_limits(&full.documents, &values).map_err(wrong)?;
@@ -242,7 +227,7 @@ pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), Rejected> {
 fn check_below(charts: &[&Chart], values: &Tree, rejected: &mut Rejected) {
     let Some(chart) = charts.last() else { return };
     if let Some(schema) = chart.checker()
-        && let Err(violations) = schema.check(values, charts)
+        && let Err(violations) = schema.check(tree::to_json(values), charts)
     {
         let _ = writeln!(rejected.text, "{}:", chart.name());
         for violation in &violations {
@@ -371,7 +356,7 @@ mod tests {
 
     pub(super) fn errors(schema: &str, values: &str) -> Result<(), String> {
         let schema = Schema::new(File::new("values.schema.json", schema));
-        let found = schema.check_fully(serde_json::from_str(values).unwrap(), &[]);
+        let found = schema.check(serde_json::from_str(values).unwrap(), &[]);
         found.map_err(|found| {
             let mut rejected = Rejected::default();
             for violation in &found {
@@ -453,6 +438,57 @@ mod tests {
         let text = errors(schema, &format!("{:?}", [1; 103])).unwrap_err();
         assert_eq!(text.lines().count(), 101);
         assert!(text.ends_with("\nand 3 more errors\n"), "{text}");
+    }
+
+    #[test]
+    fn dialects_are_known_by_either_scheme() {
+        for name in [
+            "json-schema.org/schema",
+            "json-schema.org/draft-07/schema",
+            "json-schema.org/draft/2019-09/schema",
+            "json-schema.org/draft/2020-12/schema",
+        ] {
+            for url in [format!("http://{name}#"), format!("https://{name}")] {
+                let schema = format!(r#"{{"$schema":"{url}","type":"object"}}"#);
+                assert_eq!(errors(&schema, "{}"), Ok(()), "{url}");
+            }
+        }
+    }
+
+    #[test]
+    fn references_lead_to_definitions_and_to_any_other_place() {
+        let schema = r##"{
+            "definitions": {
+                "port": {"type": "integer", "maximum": 65535},
+                "more": {"odd": {"type": "string"}}
+            },
+            "$defs": {"list": {"items": {"$ref": "#/definitions/port"}}},
+            "properties": {
+                "port": {"$ref": "#/definitions/port"},
+                "ports": {"$ref": "#/$defs/list"},
+                "odd": {"$ref": "#/definitions/more/odd"},
+                "below": {"$ref": "#"},
+                "same": {"$ref": "#/properties/port"}
+            }
+        }"##;
+        let siblings = r##"{
+            "$id": "https://example.com/charts",
+            "properties": {"a": {"$ref": "#/definitions/a", "type": "string"}},
+            "definitions": {"a": {"enum": ["x", 1]}}
+        }"##;
+        for (schema, values, is_fine) in [
+            (schema, r#"{"port":1,"ports":[2],"odd":"x","same":3}"#, true),
+            (schema, r#"{"port":70000}"#, false),
+            (schema, r#"{"ports":[1,"x"]}"#, false),
+            (schema, r#"{"odd":1}"#, false),
+            (schema, r#"{"below":{"below":{"port":"x"}}}"#, false),
+            (schema, r#"{"same":"x"}"#, false),
+            (siblings, r#"{"a":"x"}"#, true),
+            (siblings, r#"{"a":1}"#, false),
+            (siblings, r#"{"a":"y"}"#, false),
+        ] {
+            assert_eq!(errors(schema, values).is_ok(), is_fine, "{values}");
+        }
     }
 
     #[test]

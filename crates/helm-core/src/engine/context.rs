@@ -15,10 +15,6 @@ use crate::capabilities::{Capabilities, HelmVersion, KubeVersion};
 use crate::chart::{Chart, Dependency, Maintainer};
 use crate::values::tree::from_json;
 
-const fn plain(name: &'static str) -> Field {
-    Field { name, json: None }
-}
-
 const fn renamed(name: &'static str, json: &'static str) -> Field {
     Field {
         name,
@@ -31,56 +27,36 @@ const fn renamed(name: &'static str, json: &'static str) -> Field {
 static CAPABILITIES: TypeInfo = TypeInfo::structure(
     "common.Capabilities",
     &[
-        plain("KubeVersion"),
-        plain("APIVersions"),
-        plain("HelmVersion"),
+        Field::new("KubeVersion"),
+        Field::new("APIVersions"),
+        Field::new("HelmVersion"),
     ],
 );
 static CAPABILITIES_POINTER: TypeInfo = TypeInfo {
-    methods: &[Method {
-        name: "Copy",
-        params: &[],
-        variadic: None,
-        run: copy,
-    }],
+    methods: &[Method::new("Copy", &[], copy)],
     ..TypeInfo::pointer("*common.Capabilities", Type::new(&CAPABILITIES))
 };
 
 static KUBE_VERSION: TypeInfo = TypeInfo {
     methods: &[
-        Method {
-            name: "GitVersion",
-            params: &[],
-            variadic: None,
-            run: git_version,
-        },
-        Method {
-            name: "String",
-            params: &[],
-            variadic: None,
-            run: kube_version_string,
-        },
+        Method::new("GitVersion", &[], git_version),
+        Method::new("String", &[], kube_version_string),
     ],
     pointer_text: Some(comparable),
     ..TypeInfo::structure(
         "common.KubeVersion",
         &[
-            plain("Version"),
-            plain("normalizedVersion"),
-            plain("Major"),
-            plain("Minor"),
+            Field::new("Version"),
+            Field::new("normalizedVersion"),
+            Field::new("Major"),
+            Field::new("Minor"),
         ],
     )
 };
 
 static VERSION_SET: TypeInfo = TypeInfo {
     named: true,
-    methods: &[Method {
-        name: "Has",
-        params: &[Type::STRING],
-        variadic: None,
-        run: has,
-    }],
+    methods: &[Method::new("Has", &[Type::STRING], has)],
     ..TypeInfo::slice("common.VersionSet", Type::STRING)
 };
 const VERSION_SET_TYPE: Type = Type::new(&VERSION_SET);

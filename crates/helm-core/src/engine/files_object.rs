@@ -19,42 +19,12 @@ static INFO: TypeInfo = TypeInfo {
 const TYPE: Type = Type::new(&INFO);
 
 static METHODS: &[Method] = &[
-    Method {
-        name: "Get",
-        params: &[Type::STRING],
-        variadic: None,
-        run: get,
-    },
-    Method {
-        name: "GetBytes",
-        params: &[Type::STRING],
-        variadic: None,
-        run: get_bytes,
-    },
-    Method {
-        name: "Glob",
-        params: &[Type::STRING],
-        variadic: None,
-        run: glob,
-    },
-    Method {
-        name: "AsConfig",
-        params: &[],
-        variadic: None,
-        run: as_config,
-    },
-    Method {
-        name: "AsSecrets",
-        params: &[],
-        variadic: None,
-        run: as_secrets,
-    },
-    Method {
-        name: "Lines",
-        params: &[Type::STRING],
-        variadic: None,
-        run: lines,
-    },
+    Method::new("Get", &[Type::STRING], get),
+    Method::new("GetBytes", &[Type::STRING], get_bytes),
+    Method::new("Glob", &[Type::STRING], glob),
+    Method::new("AsConfig", &[], as_config),
+    Method::new("AsSecrets", &[], as_secrets),
+    Method::new("Lines", &[Type::STRING], lines),
 ];
 
 /// Returns the files of a chart by path.

@@ -9,36 +9,11 @@ use super::funcs_yaml;
 static VALUES: TypeInfo = TypeInfo {
     named: true,
     methods: &[
-        Method {
-            name: "YAML",
-            params: &[],
-            variadic: None,
-            run: yaml,
-        },
-        Method {
-            name: "Table",
-            params: &[Type::STRING],
-            variadic: None,
-            run: table,
-        },
-        Method {
-            name: "AsMap",
-            params: &[],
-            variadic: None,
-            run: as_map,
-        },
-        Method {
-            name: "Encode",
-            params: &[Type::new(&WRITER)],
-            variadic: None,
-            run: encode,
-        },
-        Method {
-            name: "PathValue",
-            params: &[Type::STRING],
-            variadic: None,
-            run: path_value,
-        },
+        Method::new("YAML", &[], yaml),
+        Method::new("Table", &[Type::STRING], table),
+        Method::new("AsMap", &[], as_map),
+        Method::new("Encode", &WRITER_PARAM, encode),
+        Method::new("PathValue", &[Type::STRING], path_value),
     ],
     ..TypeInfo::map("common.Values", Type::ANY)
 };
@@ -51,6 +26,7 @@ static WRITER: TypeInfo = TypeInfo {
     named: true,
     ..TypeInfo::new("io.Writer", go_template::Kind::Interface)
 };
+static WRITER_PARAM: [Type; 1] = [Type::new(&WRITER)];
 
 fn yaml(call: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
     let mut out = Buffer::new();

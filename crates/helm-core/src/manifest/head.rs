@@ -9,6 +9,7 @@ use go_yaml::Selection;
 use serde_json::{Map, Value};
 
 use crate::place::Place;
+use crate::values::type_name;
 use crate::yaml;
 
 /// The fields of a document that decide how it is sorted.
@@ -140,14 +141,7 @@ fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Mism
 }
 
 fn type_mismatch(value: &Value, name: &str, wanted: &str) -> Mismatch {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    };
+    let found = type_name(value);
     let keys = name.split('.').filter(|key| *key != DOCUMENT);
     Mismatch {
         path: keys.map(str::to_owned).collect(),

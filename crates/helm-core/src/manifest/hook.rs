@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::release::{Revision, Time};
+use crate::release::{Revision, Time, is_empty, null_is_empty, time};
 
 /// Annotation that makes an object a hook: a comma-separated list of events.
 pub const ANNOTATION: &str = "helm.sh/hook";
@@ -151,23 +151,15 @@ impl HookEvent {
 
 /// The last run of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HookExecution {
     /// Time at which the run started.
-    #[serde(
-        default,
-        deserialize_with = "crate::release::time::lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time::lenient", skip_serializing_if = "is_empty")]
     pub started_at: Option<Time>,
     /// Time at which the run succeeded or failed.
-    #[serde(
-        default,
-        deserialize_with = "crate::release::time::lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time::lenient", skip_serializing_if = "is_empty")]
     pub completed_at: Option<Time>,
     /// State of the run.
-    #[serde(default)]
     pub phase: HookPhase,
 }
 
@@ -194,51 +186,34 @@ pub struct EventRun {
 #[serde(default)]
 pub struct Hook {
     /// The name of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub name: String,
     /// The kind of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub kind: String,
     /// The template that it comes from, prefixed with the chart's name.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub path: String,
     /// The document.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub manifest: String,
     /// The events at which it runs.
-    #[serde(
-        deserialize_with = "crate::release::null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub events: Vec<HookEvent>,
     /// The last run at any event.
     pub last_run: HookExecution,
     /// Hooks of one event run in order of weight.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub weight: i64,
     /// Policies for deleting the object; an empty list means [`DeletePolicy::BeforeHookCreation`].
-    #[serde(
-        deserialize_with = "crate::release::null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub delete_policies: Vec<DeletePolicy>,
     /// Policies for the output of the logs.
-    #[serde(
-        deserialize_with = "crate::release::null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub output_log_policies: Vec<OutputLogPolicy>,
     /// The last run at each event; see [`EventRun`].
-    #[serde(
-        deserialize_with = "crate::release::null_is_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub event_runs: Vec<EventRun>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 impl Hook {

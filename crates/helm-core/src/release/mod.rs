@@ -34,3 +34,8 @@ where
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
+
+/// Returns whether a field is left out of JSON, as Go leaves out the empty values of its types.
+pub(crate) fn is_empty<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ReleaseName, Revision, Status, Time, null_is_empty, time};
+use super::{ReleaseName, Revision, Status, Time, is_empty, null_is_empty, time};
 use crate::chart::{Lock, Metadata};
 use crate::manifest::Hook;
 use crate::values::Values;
@@ -60,7 +60,7 @@ pub struct Release {
     )]
     pub hooks: Vec<Hook>,
     /// The revision.
-    #[serde(default, rename = "version", skip_serializing_if = "is_zero")]
+    #[serde(default, rename = "version", skip_serializing_if = "is_empty")]
     pub revision: Revision,
     /// The namespace of the release.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -83,11 +83,6 @@ pub struct Release {
         skip_serializing_if = "Option::is_none"
     )]
     pub values_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(revision: &Revision) -> bool {
-    revision.0 == 0
 }
 
 fn apply_method<'de, D: serde::Deserializer<'de>>(
@@ -147,39 +142,24 @@ impl Release {
 #[serde(default)]
 pub struct Info {
     /// Time at which the first revision was deployed.
-    #[serde(
-        deserialize_with = "time::lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time::lenient", skip_serializing_if = "is_empty")]
     pub first_deployed: Option<Time>,
     /// Time at which this revision was deployed.
-    #[serde(
-        deserialize_with = "time::lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time::lenient", skip_serializing_if = "is_empty")]
     pub last_deployed: Option<Time>,
     /// Time at which the release was uninstalled.
-    #[serde(
-        deserialize_with = "time::lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "time::lenient", skip_serializing_if = "is_empty")]
     pub deleted: Option<Time>,
     /// Human-readable description of the last action.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub description: String,
     /// The state.
     pub status: Status,
     /// The revision that this one rolled back to; 0 if none.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub rollback_revision: Revision,
     /// The rendered notes.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_empty")]
     pub notes: String,
 }
 

@@ -198,7 +198,8 @@ fn documents(text: &str) -> Result<Vec<(usize, Cow<'_, str>)>, ValuesError> {
     Ok(documents)
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// Returns the type of a value in words, with an article.
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -82,7 +82,8 @@ fn prime_above_multiple(q: &U2048) -> Result<Option<U2048>, FuncError> {
         let candidate = random_number::<U2048>()? | highest;
         let multiple = candidate.wrapping_sub(&candidate.rem_vartime(&step));
         let p = multiple.wrapping_add(&U2048::ONE);
-        if p >= highest && !prime::has_small_factor(&p) && is_prime(Flavor::Any, &p) {
+        let is_candidate = || prime::without_small_factors(p).next() == Some(p);
+        if p >= highest && is_candidate() && is_prime(Flavor::Any, &p) {
             return Ok(Some(p));
         }
     }

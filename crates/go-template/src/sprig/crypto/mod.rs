@@ -24,15 +24,12 @@ use rsa_key::KeySize;
 use super::date::current_time;
 use super::encoding::base64_decode;
 use super::text::strval;
+use super::{Answer, INT, STRING};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{Field, Object, Str, Type, TypeInfo, Value};
 
-type Answer = Result<Value, FuncError>;
-
-const INT: Type = Type::INT;
 const LIST: Type = Type::LIST;
-const STRING: Type = Type::STRING;
 
 /// The cost of keys, in steps of the budget; a step is about 100 ns.
 const SMALL_KEY_STEPS: u64 = 1_000;
@@ -42,16 +39,7 @@ const DSA_STEPS: u64 = 10_000_000;
 
 static CERTIFICATE_INFO: TypeInfo = TypeInfo::structure(
     "sprig.certificate",
-    &[
-        Field {
-            name: "Cert",
-            json: None,
-        },
-        Field {
-            name: "Key",
-            json: None,
-        },
-    ],
+    &[Field::new("Cert"), Field::new("Key")],
 );
 /// Sprig's `certificate`: a certificate with its key.
 const CERTIFICATE: Type = Type::new(&CERTIFICATE_INFO);

@@ -11,11 +11,8 @@ use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::sprig::encoding::{base64_decode, push_base64};
 use crate::sprig::random::fill;
+use crate::sprig::{STRING, Text};
 use crate::value::{Str, Type};
-
-type Text = Result<(), FuncError>;
-
-const STRING: Type = Type::STRING;
 
 /// The cost of slow functions, in steps of the budget.
 const HASH_STEPS: u64 = 200_000;

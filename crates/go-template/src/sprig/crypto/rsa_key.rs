@@ -2,7 +2,7 @@
 //! the form of PKCS #1, and used to sign.
 
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
-use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero, Odd, U1024, U2048};
+use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero, Odd, Resize, U1024, U2048};
 use sha2::{Digest, Sha256};
 
 use super::der::{DerReader, Malformed, integer, sequence, tag};
@@ -15,8 +15,7 @@ const SHA256_PREFIX: &[u8] =
 
 /// Keys with fewer bits do not sign, as in Go.
 const MIN_BITS: u32 = 1024;
-/// Larger keys are refused: the time of a signature grows with the third power of the bits, and is four times as
-/// long with more than two primes.
+/// Larger keys are refused: the time of a signature grows with the third power of the bits.
 const MAX_BITS: u32 = 16_384;
 const EXPONENT: u32 = 65_537;
 
@@ -37,8 +36,9 @@ pub(super) enum RsaError {
     Version,
     #[error("x509: private key contains zero or negative value")]
     NotPositive,
-    #[error("x509: private key contains zero or negative prime")]
-    PrimeNotPositive,
+    /// Go reads such keys, but advises against them.
+    #[error("crypto/rsa: keys of more than two primes are not supported")]
+    ManyPrimes,
     #[error("crypto/rsa: {0}-bit keys are larger than the limit of {MAX_BITS} bits")]
     TooLong(u32),
     #[error(
@@ -59,18 +59,6 @@ pub(super) struct RsaKey {
     /// The private exponent modulo each prime less one.
     exponents: [BoxedUint; 2],
     /// The inverse of the second prime modulo the first.
-    coefficient: BoxedUint,
-    /// The primes after the second, which are written but not computed with, as in Go.
-    others: Vec<OtherPrime>,
-}
-
-/// A third or later prime of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct OtherPrime {
-    prime: Odd<BoxedUint>,
-    /// The private exponent modulo the prime less one.
-    exponent: BoxedUint,
-    /// The inverse of the product of all primes before, modulo this one.
     coefficient: BoxedUint,
 }
 
@@ -104,9 +92,9 @@ impl RsaKey {
         let exponent = number(&EXPONENT.to_be_bytes());
         let order = NonZero::new(order).into_option();
         let order = order.ok_or(RsaError::Invalid("invalid prime"))?;
-        // The exponent is prime, so that the inverse follows from the remainder of the order: some multiple of the
-        // order is one less than a multiple of the exponent.
-        let private = inverse_of_prime(EXPONENT, &order)?;
+        let private = exponent.clone().resize(order.bits_precision());
+        let private = private.invert_mod(&order).into_option();
+        let private = private.ok_or(RsaError::Invalid("invalid prime"))?;
         Self::checked(modulus, exponent, private, p, q, None)
     }
 
@@ -127,17 +115,8 @@ impl RsaKey {
         while computed.len() < 3 && fields.peek() == Some(tag::INTEGER) {
             computed.push(positive(fields.expect(tag::INTEGER)?)?);
         }
-        let mut others = Vec::new();
-        if fields.peek() == Some(tag::SEQUENCE) {
-            let mut list = fields.sequence()?;
-            while !list.is_empty() {
-                let prime = positive(list.sequence()?.expect(tag::INTEGER)?);
-                others.push(prime.map_err(|_| RsaError::PrimeNotPositive)?);
-            }
-        }
-        // The number of primes decides, not the version.
-        if !others.is_empty() {
-            return Self::of_many_primes(modulus, public, private, [p, q], others);
+        if fields.peek() == Some(tag::SEQUENCE) && !fields.sequence()?.is_empty() {
+            return Err(RsaError::ManyPrimes);
         }
         let computed = match <[_; 3]>::try_from(computed) {
             Ok([p_exponent, q_exponent, coefficient]) => {
@@ -146,49 +125,6 @@ impl RsaKey {
             Err(_) => None,
         };
         Self::checked(modulus, public, private, p, q, computed)
-    }
-
-    /// Makes a key of more than two primes, of which Go checks no more than this.
-    fn of_many_primes(
-        modulus: BoxedUint,
-        public_exponent: BoxedUint,
-        private_exponent: BoxedUint,
-        first: [BoxedUint; 2],
-        others: Vec<BoxedUint>,
-    ) -> Result<Self, RsaError> {
-        let modulus = checked_modulus(modulus, &public_exponent, &private_exponent)?;
-        let mut product = BoxedUint::one();
-        let mut read = Vec::new();
-        for prime in first.into_iter().chain(others) {
-            let bits = product.bits_vartime().saturating_add(prime.bits_vartime());
-            if bits > MAX_BITS + 1 {
-                return Err(RsaError::TooLong(bits));
-            }
-            let order = NonZero::new(less_one(&prime)).into_option();
-            let order = order.ok_or(RsaError::Invalid("prime factor is <= 1"))?;
-            let prime = Odd::new(prime).into_option();
-            let prime = prime.ok_or(RsaError::Invalid("invalid prime"))?;
-            let coefficient = inverse(&product, &prime)?;
-            product = product.concatenating_mul(&*prime);
-            read.push(OtherPrime {
-                exponent: private_exponent.rem_vartime(&order),
-                prime,
-                coefficient,
-            });
-        }
-        let mut rest = read.into_iter();
-        let (Some(p), Some(q)) = (rest.next(), rest.next()) else {
-            return Err(RsaError::Invalid("missing primes"));
-        };
-        Ok(Self {
-            modulus,
-            public_exponent,
-            private_exponent,
-            coefficient: inverse(&q.prime, &p.prime)?,
-            primes: [p.prime, q.prime],
-            exponents: [p.exponent, q.exponent],
-            others: rest.collect(),
-        })
     }
 
     /// Makes a key of numbers that are checked as Go checks them. The numbers that speed up a signature, the
@@ -203,8 +139,24 @@ impl RsaKey {
     ) -> Result<Self, RsaError> {
         use RsaError::Invalid;
 
-        let modulus = checked_modulus(modulus, &public_exponent, &private_exponent)?;
         let bits = modulus.bits_vartime();
+        if bits > MAX_BITS {
+            return Err(RsaError::TooLong(bits));
+        }
+        if private_exponent >= modulus {
+            return Err(Invalid("invalid private exponent"));
+        }
+        let even = "public modulus is even";
+        let modulus = Odd::new(modulus).into_option().ok_or(Invalid(even))?;
+        if public_exponent < number(&[2]) {
+            return Err(Invalid("public exponent too small or negative"));
+        }
+        if !public_exponent.bit_vartime(0) {
+            return Err(Invalid("public exponent is even"));
+        }
+        if public_exponent.bits_vartime() > 31 {
+            return Err(Invalid("public exponent too large"));
+        }
         if p >= *modulus || q >= *modulus {
             return Err(Invalid("invalid prime"));
         }
@@ -257,7 +209,6 @@ impl RsaKey {
             primes: [p, q],
             exponents: [p_exponent, q_exponent],
             coefficient,
-            others: Vec::new(),
         })
     }
 
@@ -270,7 +221,6 @@ impl RsaKey {
             primes: [p, q],
             exponents: [p_exponent, q_exponent],
             coefficient,
-            others,
         } = self;
         let numbers = [
             modulus,
@@ -282,17 +232,8 @@ impl RsaKey {
             q_exponent,
             coefficient,
         ];
-        let encoded = |number: &BoxedUint| integer(&number.to_be_bytes());
-        let numbers = numbers.map(encoded).concat();
-        if others.is_empty() {
-            return sequence(&[&integer(&[0]), &numbers]);
-        }
-        let others = others.iter().map(|other| {
-            let numbers = [&*other.prime, &other.exponent, &other.coefficient];
-            sequence(&[&numbers.map(encoded).concat()])
-        });
-        let others = sequence(&[&others.collect::<Vec<_>>().concat()]);
-        sequence(&[&integer(&[1]), &numbers, &others])
+        let numbers = numbers.map(|number| integer(&number.to_be_bytes()));
+        sequence(&[&integer(&[0]), &numbers.concat()])
     }
 
     /// Encodes the public key in the form of PKCS #1.
@@ -314,12 +255,8 @@ impl RsaKey {
         let padded = [&[0, 1], padding.as_slice(), &[0], &hash].concat();
         let padded = number(&padded);
 
-        let signature = if self.others.is_empty() {
-            self.private_power(&padded)
-        } else {
-            power(&padded, &self.private_exponent, &self.modulus)
-        };
-        // A fault while computing would reveal the primes. The exponents of many primes may not fit together.
+        let signature = self.private_power(&padded);
+        // A fault while computing would reveal the primes.
         if power(&signature, &self.public_exponent, &self.modulus) != padded {
             return Err(RsaError::Invalid("decryption error"));
         }
@@ -329,7 +266,7 @@ impl RsaKey {
         Ok([&zeros, significant.unwrap_or_default()].concat())
     }
 
-    /// Raises a number to the private exponent, with two primes.
+    /// Raises a number to the private exponent.
     fn private_power(&self, number: &BoxedUint) -> BoxedUint {
         let [p, q] = &self.primes;
         let [p_exponent, q_exponent] = &self.exponents;
@@ -359,35 +296,6 @@ fn positive(bytes: &[u8]) -> Result<BoxedUint, RsaError> {
     Ok(number)
 }
 
-/// Checks the numbers that keys of two and of more primes have.
-fn checked_modulus(
-    modulus: BoxedUint,
-    public_exponent: &BoxedUint,
-    private_exponent: &BoxedUint,
-) -> Result<Odd<BoxedUint>, RsaError> {
-    use RsaError::Invalid;
-
-    let bits = modulus.bits_vartime();
-    if bits > MAX_BITS {
-        return Err(RsaError::TooLong(bits));
-    }
-    if *private_exponent >= modulus {
-        return Err(Invalid("invalid private exponent"));
-    }
-    let even = "public modulus is even";
-    let modulus = Odd::new(modulus).into_option().ok_or(Invalid(even))?;
-    if *public_exponent < number(&[2]) {
-        return Err(Invalid("public exponent too small or negative"));
-    }
-    if !public_exponent.bit_vartime(0) {
-        return Err(Invalid("public exponent is even"));
-    }
-    if public_exponent.bits_vartime() > 31 {
-        return Err(Invalid("public exponent too large"));
-    }
-    Ok(modulus)
-}
-
 /// Returns the inverse of a number modulo a prime.
 fn inverse(number: &BoxedUint, prime: &Odd<BoxedUint>) -> Result<BoxedUint, RsaError> {
     let inverse = number.rem_vartime(prime.as_nz_ref()).invert_odd_mod(prime);
@@ -403,21 +311,6 @@ fn power(base: &BoxedUint, exponent: &BoxedUint, modulus: &Odd<BoxedUint>) -> Bo
     let params = BoxedMontyParams::new_vartime(modulus.clone());
     let base = BoxedMontyForm::new(base.rem(modulus.as_nz_ref()), &params);
     base.pow(exponent).retrieve()
-}
-
-/// Returns the inverse of a small prime modulo `order`.
-fn inverse_of_prime(prime: u32, order: &NonZero<BoxedUint>) -> Result<BoxedUint, RsaError> {
-    let divisor = NonZero::new(number(&prime.to_be_bytes())).into_option();
-    let divisor = divisor.ok_or(RsaError::Invalid("invalid exponent"))?;
-    let rest = order.rem_vartime(&divisor);
-    let rest = rest.as_words().first().copied().unwrap_or_default();
-    // The factor k with k * order = -1 modulo the prime.
-    let factor = (1..u64::from(prime)).find(|k| (k * rest + 1) % u64::from(prime) == 0);
-    let factor = factor.ok_or(RsaError::Invalid("invalid prime"))?;
-    let multiple = order.concatenating_mul(number(&factor.to_be_bytes()));
-    Ok(multiple
-        .wrapping_add(BoxedUint::one())
-        .wrapping_div_vartime(&divisor))
 }
 
 #[cfg(test)]

@@ -18,16 +18,11 @@ mod write;
 pub use read::{DecodeError, Decoded, MAX_DEPTH, decode, decode_within};
 pub use write::{EncodeError, Style, encode, push_float, push_string};
 
+use super::{ANY, Answer, STRING, Text};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
-use crate::value::{Type, Value};
+use crate::value::Value;
 use bounded::Buffer;
-
-type Answer = Result<Value, FuncError>;
-type Text = Result<(), FuncError>;
-
-const ANY: Type = Type::ANY;
-const STRING: Type = Type::STRING;
 
 pub(super) static FUNCS: &[Func] = &[
     Func::value("fromJson", &[STRING], from_json),

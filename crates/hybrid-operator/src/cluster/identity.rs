@@ -191,6 +191,18 @@ impl Primary {
         }
     }
 
+    /// The custom resource `one` in the namespace `prod`.
+    #[cfg(test)]
+    pub(crate) fn fixture() -> Self {
+        Self {
+            gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
+            namespace: Some("prod".to_owned()),
+            name: "one".to_owned(),
+            uid: "cr-uid".to_owned(),
+            component: None,
+        }
+    }
+
     /// Returns the controller reference to this custom resource.
     #[cfg(test)]
     pub(crate) fn owner_reference(&self) -> OwnerReference {

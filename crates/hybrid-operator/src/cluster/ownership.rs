@@ -228,6 +228,18 @@ pub(crate) struct Claimant<'a> {
     pub release_namespace: &'a str,
 }
 
+#[cfg(test)]
+impl<'a> Claimant<'a> {
+    /// The release `one` in the namespace `prod`.
+    pub(crate) fn fixture(primary: &'a Primary) -> Self {
+        Self {
+            primary,
+            release_name: "one",
+            release_namespace: "prod",
+        }
+    }
+}
+
 /// The ownership of an existing object, from the view of a [`Claimant`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
@@ -526,15 +538,11 @@ fn refers_to(reference: &Value, primary: &Primary) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::GroupVersionKind;
 
     fn primary(namespace: Option<&str>) -> Primary {
         Primary {
-            gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
             namespace: namespace.map(str::to_owned),
-            name: "one".to_owned(),
-            uid: "uid-1".to_owned(),
-            component: None,
+            ..Primary::fixture()
         }
     }
 
@@ -634,14 +642,14 @@ mod tests {
 
     #[test]
     fn owner_reference_of_a_recorded_manifest_is_replaced() {
-        for uid in ["uid-1", "uid-of-an-earlier-one"] {
+        for uid in ["cr-uid", "uid-of-an-earlier-one"] {
             let object = json!({"metadata": {"ownerReferences": [
                 {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "name": "one",
                     "uid": uid, "controller": true, "blockOwnerDeletion": true}]}});
             let object = marked(object, &primary(Some("prod")), Scope::Namespaced);
             let references = meta(&object).owner_references.unwrap();
             let uids: Vec<&str> = references.iter().map(|owner| &*owner.uid).collect();
-            assert_eq!(uids, ["uid-1"]);
+            assert_eq!(uids, ["cr-uid"]);
             assert_eq!(references[0].controller, Some(true));
         }
     }
@@ -727,14 +735,10 @@ mod tests {
                 Ownership::Foreign(ForeignOwner::Nobody),
             ),
         ];
-        let claimant = Claimant {
-            primary: &primary,
-            release_name: "one",
-            release_namespace: "prod",
-        };
         for (name, metadata, expected) in table {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            assert_eq!(ownership(&metadata, &claimant), expected, "{name}");
+            let found = ownership(&metadata, &Claimant::fixture(&primary));
+            assert_eq!(found, expected, "{name}");
         }
     }
 }

@@ -269,42 +269,29 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one table of all failures")]
 async fn an_upgrade_stops_where_it_fails() {
     let rest = &[
         "read configmaps/gone",
         "delete configmaps/gone",
         "record 2 deployed",
     ][..];
+    let forbidden = Err(("Forbidden", false));
+    let unavailable = Err(("Unavailable", true));
+    let immutable = Err(("ImmutableField", false));
     for (lines, rest, recreate, expected) in [
         // A missing permission: later kinds are not applied, and nothing is pruned.
-        (
-            &["apply configmaps/c: 403"][..],
-            &[][..],
-            "",
-            Err(("Forbidden", false)),
-        ),
+        (&["apply configmaps/c: 403"][..], &[][..], "", forbidden),
         // Kinds are applied one after the other.
         (
             &["apply configmaps/c", "create services/s: 403"],
             &[],
             "",
-            Err(("Forbidden", false)),
+            forbidden,
         ),
-        (
-            &["apply configmaps/c: 500"],
-            &[],
-            "",
-            Err(("Unavailable", true)),
-        ),
+        (&["apply configmaps/c: 500"], &[], "", unavailable),
         // An immutable field: the object is deleted and created again only if its kind is
         // configured so.
-        (
-            &["apply configmaps/c: 422"],
-            &[],
-            "Service",
-            Err(("ImmutableField", false)),
-        ),
+        (&["apply configmaps/c: 422"], &[], "Service", immutable),
         (
             &[
                 "apply configmaps/c: 422",
@@ -358,7 +345,7 @@ async fn an_upgrade_stops_where_it_fails() {
             ],
             &[],
             "",
-            Err(("Forbidden", false)),
+            forbidden,
         ),
         // Somebody else has changed the record.
         (

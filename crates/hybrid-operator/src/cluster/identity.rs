@@ -154,13 +154,10 @@ display_text!(OperatorId, InstanceId, CrIdentity);
 /// The custom resource that a release belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Primary {
-    /// Group, version and kind.
     pub gvk: GroupVersionKind,
     /// Namespace; `None` for a cluster-scoped custom resource.
     pub namespace: Option<String>,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
     /// Name of the component of the custom resource that the release is; `None` if there is one release
     /// for the whole custom resource.

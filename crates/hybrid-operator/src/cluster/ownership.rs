@@ -42,13 +42,10 @@ pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 /// The input of [`mark`].
 #[derive(Clone, Debug)]
 pub(crate) struct Marks<'a> {
-    /// The custom resource.
     pub primary: &'a Primary,
-    /// The operator.
     pub operator: &'a OperatorId,
     /// Name of the chart.
     pub chart: &'a str,
-    /// Name of the release.
     pub release_name: &'a str,
     /// Namespace of the release, and of objects without a namespace.
     pub release_namespace: &'a str,
@@ -220,11 +217,8 @@ pub(crate) fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
 /// A custom resource and its release, for judging whether they own an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
-    /// The custom resource.
     pub primary: &'a Primary,
-    /// Name of its release.
     pub release_name: &'a str,
-    /// Namespace of its release.
     pub release_namespace: &'a str,
 }
 

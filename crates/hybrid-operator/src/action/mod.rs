@@ -53,9 +53,7 @@ pub(crate) struct ActionContext<'a> {
     pub registry: &'a Registry,
     /// Namespaces that the operator watches; all when empty.
     pub namespaces: &'a [String],
-    /// The custom resource.
     pub primary: &'a Primary,
-    /// The operator.
     pub operator: &'a OperatorId,
     /// This operator process.
     pub instance: &'a InstanceId,

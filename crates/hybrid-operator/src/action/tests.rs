@@ -163,10 +163,62 @@ impl Fixture {
         let mut stored = stored(1, Status::PendingInstall, objects, Vec::new());
         let mut lines: Vec<String> = objects.iter().map(|o| format!("create {o}")).collect();
         lines.push("record 1 deployed".to_owned());
-        self.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-        let done = deploy(&self.context(), live, deployment(&mut stored)).await;
-        assert_eq!(done.unwrap(), ActionProgress::Done);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        self.deploys(live, deployment(&mut stored), &lines).await;
         stored
+    }
+
+    /// Deploys with exactly these requests.
+    async fn deploy(
+        &self,
+        live: &mut Live,
+        deployment: Deployment<'_>,
+        lines: &[&str],
+    ) -> Result<ActionProgress, ActionError> {
+        self.expect(lines);
+        let ended = Box::pin(deploy(&self.context(), live, deployment)).await;
+        self.assert_sent(lines);
+        ended
+    }
+
+    /// Deploys to the end with exactly these requests.
+    async fn deploys(&self, live: &mut Live, deployment: Deployment<'_>, lines: &[&str]) {
+        let done = self.deploy(live, deployment, lines).await;
+        assert_eq!(done.unwrap(), ActionProgress::Done);
+    }
+
+    /// Uninstalls with exactly these requests.
+    async fn uninstall(
+        &self,
+        live: &mut Live,
+        stored: &mut StoredRelease,
+        lines: &[&str],
+    ) -> Result<ActionProgress, ActionError> {
+        self.expect(lines);
+        let ended = Box::pin(uninstall(&self.context(), live, stored, &[], false, "")).await;
+        self.assert_sent(lines);
+        ended
+    }
+
+    /// Uninstalls to the end with exactly these requests.
+    async fn uninstalls(&self, live: &mut Live, stored: &mut StoredRelease, lines: &[&str]) {
+        let done = self.uninstall(live, stored, lines).await;
+        assert_eq!(done.unwrap(), ActionProgress::Done);
+    }
+
+    /// Runs the hooks of an event with exactly these requests.
+    async fn hooks(
+        &self,
+        live: &mut Live,
+        stored: &mut StoredRelease,
+        event: &HookEvent,
+        lines: &[&str],
+    ) -> Result<ActionProgress, ActionError> {
+        let (context, fresh) = (self.context(), Interrupted::default());
+        self.expect(lines);
+        let ended = run_hooks(&context, live, stored, event, &fresh).await;
+        self.assert_sent(lines);
+        ended
     }
 }
 
@@ -300,6 +352,14 @@ fn deployment(stored: &mut StoredRelease) -> Deployment<'_> {
         wait: false,
         wait_for_jobs: false,
         description: String::new(),
+    }
+}
+
+/// A deployment after this revision.
+fn after(previous: StoredRelease, stored: &mut StoredRelease) -> Deployment<'_> {
+    Deployment {
+        previous: Some(previous),
+        ..deployment(stored)
     }
 }
 

@@ -55,7 +55,6 @@ pub(crate) enum Deletion {
 /// Objects of a release that are deleted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Which {
-    /// All.
     #[default]
     All,
     /// Those that the release no longer has. An object that a hook has created under the name of a

@@ -254,25 +254,25 @@ pub(crate) fn has_cause(status: &Status, reason: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_target_names_verb_resource_and_object() {
-        let target = |namespace: Option<&str>, name: Option<&str>| Target {
+    fn target(namespace: Option<&str>, name: Option<&str>) -> Target {
+        Target {
             verb: "patch",
             resource: "deployments.apps".to_owned(),
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),
-        };
+        }
+    }
+
+    #[test]
+    fn a_target_names_verb_resource_and_object() {
         for (namespace, name, expected) in [
-            (Some("prod"), Some("web"), "patch deployments.apps prod/web"),
-            (
-                Some("prod"),
-                None,
-                "patch deployments.apps in namespace prod",
-            ),
-            (None, Some("web"), "patch deployments.apps web"),
-            (None, None, "patch deployments.apps"),
+            (Some("prod"), Some("web"), " prod/web"),
+            (Some("prod"), None, " in namespace prod"),
+            (None, Some("web"), " web"),
+            (None, None, ""),
         ] {
-            assert_eq!(target(namespace, name).to_string(), expected);
+            let text = target(namespace, name).to_string();
+            assert_eq!(text, format!("patch deployments.apps{expected}"));
         }
     }
 
@@ -296,18 +296,10 @@ mod tests {
             (503, "Unavailable", true),
             (0, "Unavailable", true),
         ] {
-            let target = Target {
-                verb: "get",
-                resource: "pods".to_owned(),
-                namespace: None,
-                name: None,
-            };
-            let error = ApiError::of_status(target, Status::failure("m", "R").with_code(code));
-            assert_eq!(
-                (error.reason(), error.is_transient()),
-                (reason, transient),
-                "{code}"
-            );
+            let status = Status::failure("m", "R").with_code(code);
+            let error = ApiError::of_status(target(None, None), status);
+            assert_eq!(error.reason(), reason, "{code}");
+            assert_eq!(error.is_transient(), transient, "{code}");
         }
     }
 
@@ -322,22 +314,13 @@ mod tests {
             (502, "", false, false),
             (422, "", false, false),
         ] {
-            let target = Target {
-                verb: "patch",
-                resource: "pods".to_owned(),
-                namespace: None,
-                name: None,
-            };
             let mut status = Status::failure("m", reason).with_code(code);
             if details {
                 status.details = serde_json::from_str("{}").unwrap();
             }
-            let error = ApiError::of_status(target, status);
-            assert_eq!(
-                error.is_unexplained(),
-                unexplained,
-                "{code} {reason} {details}"
-            );
+            let error = ApiError::of_status(target(None, None), status);
+            let found = error.is_unexplained();
+            assert_eq!(found, unexplained, "{code} {reason} {details}");
             assert!(!unexplained || error.is_transient());
         }
     }

@@ -367,76 +367,35 @@ mod tests {
 
     #[test]
     fn other_failures_are_classified() {
-        let none = Value::Null;
+        let none = || Value::Null;
         let definition = "create not allowed while custom resource definition is terminating";
         let terminating = cause("NamespaceTerminating", "m", "metadata.namespace");
         let missing = json!({"kind": "namespaces", "name": "n"});
-        let bad = cause(
-            "FieldValueInvalid",
-            "Invalid value: \"X\": lower case",
-            "metadata.name",
-        );
-        for (error, reason, transient) in [
-            (failed(422, "Invalid", "m", &bad), "InvalidObject", false),
-            (
-                failed(400, "BadRequest", "m", &none),
-                "InvalidObject",
-                false,
-            ),
-            (failed(400, "", "m", &none), "UnexplainedFailure", true),
-            (
-                failed(500, "", "failed to create typed patch object", &none),
-                "UnexplainedFailure",
-                true,
-            ),
-            (
-                failed(500, "InternalError", "m", &json!({})),
-                "Unavailable",
-                true,
-            ),
-            (
-                failed(403, "Forbidden", "m", &terminating),
-                "NamespaceTerminating",
-                false,
-            ),
-            (
-                failed(403, "Forbidden", definition, &json!({})),
-                "ObjectTerminating",
-                true,
-            ),
-            (
-                failed(405, "MethodNotAllowed", definition, &json!({})),
-                "ObjectTerminating",
-                true,
-            ),
-            (
-                failed(403, "Forbidden", "exceeded quota", &json!({})),
-                "Forbidden",
-                false,
-            ),
-            (
-                failed(404, "NotFound", "m", &missing),
-                "NamespaceMissing",
-                false,
-            ),
-            (
-                failed(404, "", "404 page not found", &none),
-                "NotFound",
-                false,
-            ),
-            (
-                failed(429, "TooManyRequests", "m", &none),
-                "Unavailable",
-                true,
-            ),
+        let message = "Invalid value: \"X\": lower case";
+        let bad = cause("FieldValueInvalid", message, "metadata.name");
+        let (namespace, object) = ("NamespaceTerminating", "ObjectTerminating");
+        let quota = "exceeded quota";
+        let unserved = "404 page not found";
+        let typed = "failed to create typed patch object";
+        for (code, status, message, details, reason, transient) in [
+            (422, "Invalid", "m", bad, "InvalidObject", false),
+            (400, "BadRequest", "m", none(), "InvalidObject", false),
+            (400, "", "m", none(), "UnexplainedFailure", true),
+            (500, "", typed, none(), "UnexplainedFailure", true),
+            (500, "InternalError", "m", json!({}), "Unavailable", true),
+            (403, "Forbidden", "m", terminating, namespace, false),
+            (403, "Forbidden", definition, json!({}), object, true),
+            (405, "MethodNotAllowed", definition, json!({}), object, true),
+            (403, "Forbidden", quota, json!({}), "Forbidden", false),
+            (404, "NotFound", "m", missing, "NamespaceMissing", false),
+            (404, "", unserved, none(), "NotFound", false),
+            (429, "TooManyRequests", "m", none(), "Unavailable", true),
         ] {
+            let error = failed(code, status, message, &details);
             let text = format!("{error:?}");
             let error = classify(&key("X"), &Value::Null, error);
-            assert_eq!(
-                (error.reason(), error.is_transient()),
-                (reason, transient),
-                "{text}"
-            );
+            assert_eq!(error.reason(), reason, "{text}");
+            assert_eq!(error.is_transient(), transient, "{text}");
         }
     }
 
@@ -444,35 +403,18 @@ mod tests {
     fn messages_about_secrets_say_why_and_quote_no_content() {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
                             "stringData": {"password": "s3cret"}});
-        let details = cause(
-            "FieldValueInvalid",
-            "Invalid value: s3cret",
-            "data.password",
-        );
+        let invalid = "Invalid value: s3cret";
+        let details = cause("FieldValueInvalid", invalid, "data.password");
         let why = "data.password: expected string, got s3cret";
-        for (code, reason, details, expected) in [
-            (
-                422,
-                "Invalid",
-                details,
-                "Secret a: data.password: expected string, got [redacted]",
-            ),
-            (
-                500,
-                "",
-                Value::Null,
-                "Secret a: data.password: expected string, got [redacted]",
-            ),
-            (
-                403,
-                "Forbidden",
-                Value::Null,
-                "cannot patch x: data.password: expected string, got [redacted]",
-            ),
+        let told = "data.password: expected string, got [redacted]";
+        for (code, reason, details, who) in [
+            (422, "Invalid", details, "Secret a"),
+            (500, "", Value::Null, "Secret a"),
+            (403, "Forbidden", Value::Null, "cannot patch x"),
         ] {
             let error = failed(code, reason, why, &details);
             let error = classify(&key("Secret"), &secret, error);
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(error.to_string(), format!("{who}: {told}"));
             assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
         }
     }
@@ -482,20 +424,16 @@ mod tests {
         let fields = cause("FieldManagerConflict", "conflict with x", ".spec.replicas");
         let uid = cause("FieldValueInvalid", "field is immutable", "metadata.uid");
         let quota = json!({"kind": "resourcequotas"});
-        for (error, expected) in [
-            (
-                failed(409, "Conflict", "m", &fields),
-                Some(Conflict::Fields),
-            ),
-            (
-                failed(409, "Conflict", "m", &json!({"kind": "configmaps"})),
-                Some(Conflict::Object),
-            ),
-            (failed(422, "Invalid", "m", &uid), Some(Conflict::Object)),
-            (failed(409, "Conflict", "m", &quota), None),
-            (failed(422, "Invalid", "m", &Value::Null), None),
-            (failed(503, "", "m", &Value::Null), None),
+        let object = json!({"kind": "configmaps"});
+        for (code, reason, details, expected) in [
+            (409, "Conflict", fields, Some(Conflict::Fields)),
+            (409, "Conflict", object, Some(Conflict::Object)),
+            (422, "Invalid", uid, Some(Conflict::Object)),
+            (409, "Conflict", quota, None),
+            (422, "Invalid", Value::Null, None),
+            (503, "", Value::Null, None),
         ] {
+            let error = failed(code, reason, "m", &details);
             assert_eq!(conflict(&error), expected, "{error:?}");
         }
     }

@@ -154,13 +154,10 @@ display_text!(OperatorId, InstanceId, CrIdentity);
 /// The custom resource that a release belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Primary {
-    /// Group, version and kind.
     pub gvk: GroupVersionKind,
     /// Namespace; `None` for a cluster-scoped custom resource.
     pub namespace: Option<String>,
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
     /// Name of the component of the custom resource that the release is; `None` if there is one release
     /// for the whole custom resource.
@@ -188,6 +185,18 @@ impl Primary {
         match &self.namespace {
             None => true,
             Some(own) => scope == Scope::Namespaced && namespace == Some(own),
+        }
+    }
+
+    /// The custom resource `one` in the namespace `prod`.
+    #[cfg(test)]
+    pub(crate) fn fixture() -> Self {
+        Self {
+            gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
+            namespace: Some("prod".to_owned()),
+            name: "one".to_owned(),
+            uid: "cr-uid".to_owned(),
+            component: None,
         }
     }
 

@@ -42,13 +42,10 @@ pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 /// The input of [`mark`].
 #[derive(Clone, Debug)]
 pub(crate) struct Marks<'a> {
-    /// The custom resource.
     pub primary: &'a Primary,
-    /// The operator.
     pub operator: &'a OperatorId,
     /// Name of the chart.
     pub chart: &'a str,
-    /// Name of the release.
     pub release_name: &'a str,
     /// Namespace of the release, and of objects without a namespace.
     pub release_namespace: &'a str,
@@ -220,12 +217,21 @@ pub(crate) fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
 /// A custom resource and its release, for judging whether they own an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
-    /// The custom resource.
     pub primary: &'a Primary,
-    /// Name of its release.
     pub release_name: &'a str,
-    /// Namespace of its release.
     pub release_namespace: &'a str,
+}
+
+#[cfg(test)]
+impl<'a> Claimant<'a> {
+    /// The release `one` in the namespace `prod`.
+    pub(crate) fn fixture(primary: &'a Primary) -> Self {
+        Self {
+            primary,
+            release_name: "one",
+            release_namespace: "prod",
+        }
+    }
 }
 
 /// The ownership of an existing object, from the view of a [`Claimant`].
@@ -526,15 +532,11 @@ fn refers_to(reference: &Value, primary: &Primary) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::GroupVersionKind;
 
     fn primary(namespace: Option<&str>) -> Primary {
         Primary {
-            gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
             namespace: namespace.map(str::to_owned),
-            name: "one".to_owned(),
-            uid: "uid-1".to_owned(),
-            component: None,
+            ..Primary::fixture()
         }
     }
 
@@ -634,14 +636,14 @@ mod tests {
 
     #[test]
     fn owner_reference_of_a_recorded_manifest_is_replaced() {
-        for uid in ["uid-1", "uid-of-an-earlier-one"] {
+        for uid in ["cr-uid", "uid-of-an-earlier-one"] {
             let object = json!({"metadata": {"ownerReferences": [
                 {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "name": "one",
                     "uid": uid, "controller": true, "blockOwnerDeletion": true}]}});
             let object = marked(object, &primary(Some("prod")), Scope::Namespaced);
             let references = meta(&object).owner_references.unwrap();
             let uids: Vec<&str> = references.iter().map(|owner| &*owner.uid).collect();
-            assert_eq!(uids, ["uid-1"]);
+            assert_eq!(uids, ["cr-uid"]);
             assert_eq!(references[0].controller, Some(true));
         }
     }
@@ -727,14 +729,10 @@ mod tests {
                 Ownership::Foreign(ForeignOwner::Nobody),
             ),
         ];
-        let claimant = Claimant {
-            primary: &primary,
-            release_name: "one",
-            release_namespace: "prod",
-        };
         for (name, metadata, expected) in table {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            assert_eq!(ownership(&metadata, &claimant), expected, "{name}");
+            let found = ownership(&metadata, &Claimant::fixture(&primary));
+            assert_eq!(found, expected, "{name}");
         }
     }
 }

@@ -198,10 +198,7 @@ struct Undecodable {
 
 fn decode<O: TypedObject>(mut object: DynamicObject) -> Result<O, Undecodable> {
     object.metadata.managed_fields = None;
-    let key = Key::new(
-        object.metadata.namespace.as_deref(),
-        object.metadata.name.as_deref().unwrap_or_default(),
-    );
+    let key = Key::of(&object);
     let whole = match left_out(&object) {
         Some(problem) => Err(problem),
         None => object.try_parse().map_err(|error| error.to_string()),

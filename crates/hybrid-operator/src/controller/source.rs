@@ -128,7 +128,7 @@ impl Source {
     /// object that is older than the cached one is ignored. If it contains changes of others, which
     /// the reconcile in progress has not seen, the watch still triggers the controller.
     pub(crate) fn put(&self, object: DynamicObject) {
-        let key = key_of(&object);
+        let key = Key::of(&object);
         let mut objects = self.0.objects.write();
         if let Some(entry) = objects.known.get_mut(&key)
             && entry.object.uid() == object.uid()
@@ -184,7 +184,7 @@ impl SourceInner {
     /// Stores an object that the watch shows, unless a request has returned a newer state of it, and returns
     /// what has changed.
     fn store(&self, object: DynamicObject) -> Change {
-        let key = key_of(&object);
+        let key = Key::of(&object);
         let reported = TriggerState::of(&object);
         let mut objects = self.objects.write();
         let known = objects.known.get(&key).map(|entry| &entry.object);
@@ -266,13 +266,6 @@ impl TriggerState {
 fn stripped(mut object: DynamicObject) -> Arc<DynamicObject> {
     object.metadata.managed_fields = None;
     Arc::new(object)
-}
-
-fn key_of(object: &DynamicObject) -> Key {
-    Key::new(
-        object.metadata.namespace.as_deref(),
-        object.metadata.name.as_deref().unwrap_or_default(),
-    )
 }
 
 /// Returns where the objects of a kind are watched: in each namespace, or everywhere.
@@ -402,13 +395,30 @@ impl SourceFollower {
             .cloned()
             .collect();
         for key in gone {
-            self.inner.remove(&key);
-            self.queue.reset_backoff(&key);
-            self.queue.add(key, Priority::Event);
+            self.remove(key);
         }
         if std::mem::take(&mut self.first) {
             self.inner.synced.send_modify(|done| *done += 1);
         }
+    }
+
+    /// Stores an object, and queues its key if what has changed triggers the controller.
+    fn store(&self, object: DynamicObject, priority: Priority) -> Key {
+        let key = Key::of(&object);
+        let change = self.inner.store(object);
+        if change == Change::Generation {
+            self.queue.reset_backoff(&key);
+        }
+        if change != Change::None {
+            self.queue.add(key.clone(), priority);
+        }
+        key
+    }
+
+    fn remove(&self, key: Key) {
+        self.inner.remove(&key);
+        self.queue.reset_backoff(&key);
+        self.queue.add(key, Priority::Event);
     }
 }
 
@@ -419,35 +429,12 @@ impl Follower for SourceFollower {
         match event {
             watcher::Event::Init => self.listed.clear(),
             watcher::Event::InitApply(object) => {
-                let key = key_of(&object);
-                self.listed.insert(key.clone());
-                match self.inner.store(object) {
-                    Change::None => {}
-                    Change::Metadata => self.queue.add(key, Priority::Background),
-                    Change::Generation => {
-                        self.queue.reset_backoff(&key);
-                        self.queue.add(key, Priority::Background);
-                    }
-                }
+                let key = self.store(object, Priority::Background);
+                self.listed.insert(key);
             }
             watcher::Event::InitDone => self.listed(),
-            watcher::Event::Apply(object) => {
-                let key = key_of(&object);
-                match self.inner.store(object) {
-                    Change::None => {}
-                    Change::Metadata => self.queue.add(key, Priority::Event),
-                    Change::Generation => {
-                        self.queue.reset_backoff(&key);
-                        self.queue.add(key, Priority::Event);
-                    }
-                }
-            }
-            watcher::Event::Delete(object) => {
-                let key = key_of(&object);
-                self.inner.remove(&key);
-                self.queue.reset_backoff(&key);
-                self.queue.add(key, Priority::Event);
-            }
+            watcher::Event::Apply(object) => drop(self.store(object, Priority::Event)),
+            watcher::Event::Delete(object) => self.remove(Key::of(&object)),
         }
     }
 
@@ -478,7 +465,7 @@ mod tests {
     use parking_lot::RwLock;
     use serde_json::{Value, json};
 
-    use super::{Change, Source, SourceInner, key_of};
+    use super::{Change, Source, SourceInner};
     use crate::controller::Key;
 
     fn source() -> Source {
@@ -504,7 +491,7 @@ mod tests {
     fn another_object_of_the_same_name_is_as_new_and_found_by_its_identity_while_it_exists() {
         let source = source();
         let first = widget(1, 1, &json!({}));
-        let key = key_of(&first);
+        let key = Key::of(&first);
         let identity = source.0.identity(&key);
         assert_eq!(source.key_of(&identity), None);
         assert_eq!(source.0.store(first), Change::Generation);
@@ -533,7 +520,7 @@ mod tests {
             let source = source();
             assert_eq!(source.0.store(widget(1, 1, &json!({}))), Change::Generation);
             let answer = widget(3, generation, &metadata);
-            let key = key_of(&answer);
+            let key = Key::of(&answer);
             source.put(answer.clone());
             let is_newest = || {
                 let known = source.get(&key).unwrap();

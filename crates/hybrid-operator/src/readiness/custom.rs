@@ -72,12 +72,12 @@ pub(super) fn api_service(status: &StatusView) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readiness::readiness_of;
+    use crate::readiness::assert_readiness;
     use serde_json::{Value, json};
 
-    fn readiness_with_status(group: &str, kind: &str, status: &Value) -> Readiness {
+    fn assert_with_status(group: &str, kind: &str, status: &Value, expected: &Readiness) {
         let object = json!({"metadata": {"generation": 2}, "status": status});
-        readiness_of(&GroupVersionKind::gvk(group, "v1", kind), &object)
+        assert_readiness(group, kind, &object, expected);
     }
 
     fn condition(kind: &str, status: &str) -> Value {
@@ -106,11 +106,7 @@ mod tests {
             (condition("Ready", "Unknown"), Readiness::in_progress("m")),
             (condition("Other", "False"), Readiness::Ready),
         ] {
-            assert_eq!(
-                readiness_with_status("example.com", "Thing", &status),
-                expected,
-                "{status}"
-            );
+            assert_with_status("example.com", "Thing", &status, &expected);
         }
     }
 
@@ -126,11 +122,7 @@ mod tests {
             (installing, Readiness::in_progress("Install in progress")),
             (condition("NamesAccepted", "False"), Readiness::failed("m")),
         ] {
-            assert_eq!(
-                readiness_with_status("apiextensions.k8s.io", kind, &status),
-                expected,
-                "{status}"
-            );
+            assert_with_status("apiextensions.k8s.io", kind, &status, &expected);
         }
     }
 
@@ -144,10 +136,7 @@ mod tests {
             (condition("Available", "True"), Readiness::Ready),
             (condition("Available", "False"), Readiness::in_progress("m")),
         ] {
-            assert_eq!(
-                readiness_with_status("apiregistration.k8s.io", "APIService", &status),
-                expected
-            );
+            assert_with_status("apiregistration.k8s.io", "APIService", &status, &expected);
         }
     }
 }

@@ -132,6 +132,12 @@ pub(crate) fn readiness_of(gvk: &GroupVersionKind, object: &Value) -> Readiness 
     readiness(gvk, &View::of(object))
 }
 
+#[cfg(test)]
+fn assert_readiness(group: &str, kind: &str, object: &Value, expected: &Readiness) {
+    let found = readiness_of(&GroupVersionKind::gvk(group, "v1", kind), object);
+    assert_eq!(found, *expected, "{kind} {object}");
+}
+
 /// Returns whether an API group is built into Kubernetes.
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || (group.ends_with(".k8s.io") && !CUSTOM_RESOURCE_GROUPS.contains(&group))
@@ -158,10 +164,7 @@ mod tests {
     #[test]
     fn object_with_deletion_timestamp_is_terminating() {
         let object = json!({"metadata": {"deletionTimestamp": "2025-01-01T00:00:00Z"}});
-        assert_eq!(
-            readiness_of(&gvk("", "ConfigMap"), &object),
-            Readiness::Terminating
-        );
+        assert_readiness("", "ConfigMap", &object, &Readiness::Terminating);
     }
 
     #[test]
@@ -174,11 +177,7 @@ mod tests {
             ("rbac.authorization.k8s.io", "Role"),
             ("networking.k8s.io", "Ingress"),
         ] {
-            assert_eq!(
-                readiness_of(&gvk(group, kind), &json!({})),
-                Readiness::Ready,
-                "{kind}"
-            );
+            assert_readiness(group, kind, &json!({}), &Readiness::Ready);
             assert!(!depends_on_status(&gvk(group, kind)), "{kind}");
         }
     }

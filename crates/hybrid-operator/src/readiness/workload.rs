@@ -196,16 +196,18 @@ fn terminating(number: i64) -> Readiness {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Readiness, readiness_of};
-    use kube::core::GroupVersionKind;
+    use super::super::{Readiness, assert_readiness};
     use serde_json::{Value, json};
-
-    fn readiness_in_group(group: &str, kind: &str, object: &Value) -> Readiness {
-        readiness_of(&GroupVersionKind::gvk(group, "v1", kind), object)
-    }
 
     fn waits(message: &str) -> Readiness {
         Readiness::InProgress(message.to_owned())
+    }
+
+    /// Returns a status with another value of a field.
+    fn changed(status: &Value, field: &str, value: Value) -> Value {
+        let mut status = status.clone();
+        status[field] = value;
+        status
     }
 
     #[test]
@@ -214,18 +216,12 @@ mod tests {
             "availableReplicas": 2, "observedGeneration": 3, "conditions": [
                 {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
                 {"type": "Available", "status": "True"}]});
-        let with = |field: &str, value: Value| {
-            let mut status = good.clone();
-            status[field] = value;
-            status
-        };
+        let with = |field: &str, value| changed(&good, field, value);
         let conditions = |progressing: &str, available: &str| {
-            with(
-                "conditions",
-                json!([
+            let conditions = json!([
                 {"type": "Progressing", "status": "True", "reason": progressing},
-                {"type": "Available", "status": available}]),
-            )
+                {"type": "Available", "status": available}]);
+            with("conditions", conditions)
         };
         for (status, expected) in [
             (good.clone(), Readiness::Ready),
@@ -254,11 +250,7 @@ mod tests {
         ] {
             let object = json!({"metadata": {"generation": 3}, "status": status,
                 "spec": {"replicas": 2, "progressDeadlineSeconds": 600}});
-            assert_eq!(
-                readiness_in_group("apps", "Deployment", &object),
-                expected,
-                "{status}"
-            );
+            assert_readiness("apps", "Deployment", &object, &expected);
         }
     }
 
@@ -266,62 +258,35 @@ mod tests {
     fn deployment_without_deadline_needs_no_progressing_condition() {
         let object = json!({"spec": {"replicas": 0}, "status": {"conditions": [
             {"type": "Available", "status": "True"}]}});
-        assert_eq!(
-            readiness_in_group("apps", "Deployment", &object),
-            Readiness::Ready
-        );
+        assert_readiness("apps", "Deployment", &object, &Readiness::Ready);
     }
 
     #[test]
     fn stateful_set_is_ready_when_all_replicas_have_one_revision() {
         let good = json!({"replicas": 3, "readyReplicas": 3, "currentReplicas": 3,
             "updatedReplicas": 3, "currentRevision": "a", "updateRevision": "a"});
-        let with = |field: &str, value: Value| {
-            let mut status = good.clone();
-            status[field] = value;
-            status
-        };
+        let with = |field: &str, value| changed(&good, field, value);
         let all = json!({"replicas": 3});
         let partition = json!({"replicas": 3, "updateStrategy":
             {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}});
         let manual = json!({"replicas": 3, "updateStrategy": {"type": "OnDelete"}});
+        let two_revisions = with("updateRevision", json!("b"));
+        let (current, updated) = (waits("Current: 2/3"), waits("Updated: 0/1"));
+        let mixed = waits("Waiting for updated revision to match current");
+        let terminating = waits("Pending termination: 1");
         for (spec, status, expected) in [
             (&all, good.clone(), Readiness::Ready),
             (&all, json!({}), waits("Replicas: 0/3")),
             (&all, with("readyReplicas", json!(2)), waits("Ready: 2/3")),
-            (
-                &all,
-                with("replicas", json!(4)),
-                waits("Pending termination: 1"),
-            ),
-            (
-                &all,
-                with("currentReplicas", json!(2)),
-                waits("Current: 2/3"),
-            ),
-            (
-                &all,
-                with("updateRevision", json!("b")),
-                waits("Waiting for updated revision to match current"),
-            ),
-            (
-                &partition,
-                with("updatedReplicas", json!(0)),
-                waits("Updated: 0/1"),
-            ),
-            (
-                &partition,
-                with("updateRevision", json!("b")),
-                Readiness::Ready,
-            ),
+            (&all, with("replicas", json!(4)), terminating),
+            (&all, with("currentReplicas", json!(2)), current),
+            (&all, two_revisions.clone(), mixed),
+            (&partition, with("updatedReplicas", json!(0)), updated),
+            (&partition, two_revisions, Readiness::Ready),
             (&manual, json!({}), Readiness::Ready),
         ] {
             let object = json!({"spec": spec, "status": status});
-            assert_eq!(
-                readiness_in_group("apps", "StatefulSet", &object),
-                expected,
-                "{object}"
-            );
+            assert_readiness("apps", "StatefulSet", &object, &expected);
         }
     }
 
@@ -330,11 +295,7 @@ mod tests {
         let good = json!({"observedGeneration": 1, "desiredNumberScheduled": 2,
             "currentNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2,
             "numberReady": 2});
-        let with = |field: &str, value: Value| {
-            let mut status = good.clone();
-            status[field] = value;
-            status
-        };
+        let with = |field: &str, value| changed(&good, field, value);
         for (status, expected) in [
             (good.clone(), Readiness::Ready),
             (json!({}), waits("DaemonSet not observed yet")),
@@ -355,11 +316,7 @@ mod tests {
             (with("desiredNumberScheduled", json!(0)), Readiness::Ready),
         ] {
             let object = json!({"metadata": {"generation": 1}, "status": status});
-            assert_eq!(
-                readiness_in_group("apps", "DaemonSet", &object),
-                expected,
-                "{status}"
-            );
+            assert_readiness("apps", "DaemonSet", &object, &expected);
         }
     }
 
@@ -387,10 +344,8 @@ mod tests {
                 waits("Replica Failure condition. Check Pods"),
             ),
         ] {
-            assert_eq!(
-                readiness_in_group("apps", "ReplicaSet", &json!({"status": status})),
-                expected
-            );
+            let object = json!({"status": status});
+            assert_readiness("apps", "ReplicaSet", &object, &expected);
         }
     }
 
@@ -425,11 +380,7 @@ mod tests {
             (json!({}), waits("Pod phase not available")),
             (json!({"phase": "Odd"}), Readiness::Unknown),
         ] {
-            assert_eq!(
-                readiness_in_group("", "Pod", &json!({"status": status})),
-                expected,
-                "{status}"
-            );
+            assert_readiness("", "Pod", &json!({"status": status}), &expected);
         }
     }
 
@@ -447,11 +398,7 @@ mod tests {
                 waits("ClusterIP not set. Service type: LoadBalancer"),
             ),
         ] {
-            assert_eq!(
-                readiness_in_group("", "Service", &json!({"spec": spec})),
-                expected,
-                "{spec}"
-            );
+            assert_readiness("", "Service", &json!({"spec": spec}), &expected);
         }
     }
 }

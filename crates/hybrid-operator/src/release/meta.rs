@@ -446,92 +446,48 @@ mod tests {
 
     #[test]
     fn record_changed_by_another_client_has_no_writer() {
-        let labels = |names: &[&str]| {
-            let names: BTreeMap<String, Value> = names
-                .iter()
-                .map(|name| (format!("f:{name}"), json!({})))
-                .collect();
-            json!({ "f:labels": names })
+        // A manager and what it wrote: labels, and the content or not.
+        let wrote = |manager, labels: &[&str], content: bool| {
+            let names = labels.iter().map(|name| (format!("f:{name}"), json!({})));
+            let names: BTreeMap<String, Value> = names.collect();
+            let mut fields = json!({"f:metadata": {"f:labels": names}});
+            if content {
+                fields["f:data"] = json!({"f:release": {}});
+            }
+            (manager, fields)
         };
-        let content = json!({"f:release": {}});
+        let ours = |labels: &[&str], content| wrote("hybrid-operator", labels, content);
+        let helm = |labels: &[&str], content| wrote("Helm", labels, content);
+        let kubectl = |verb: &'static str, label| wrote(verb, &[label], false);
+        let (status, version) = (&["status"][..], &["version"][..]);
         let table = [
-            (
-                "unchanged",
-                vec![(
-                    "hybrid-operator",
-                    json!({"f:metadata": labels(&["status", "version"]), "f:data": content}),
-                )],
-                true,
-            ),
+            ("unchanged", vec![ours(&["status", "version"], true)], true),
             (
                 "superseded or being uninstalled by Helm",
-                vec![
-                    (
-                        "hybrid-operator",
-                        json!({"f:metadata": labels(&["version"])}),
-                    ),
-                    (
-                        "Helm",
-                        json!({"f:metadata": labels(&["status", "modifiedAt"]), "f:data": content}),
-                    ),
-                ],
+                vec![ours(version, false), helm(&["status", "modifiedAt"], true)],
                 false,
             ),
             (
                 "tested by Helm, which keeps the status",
-                vec![
-                    (
-                        "hybrid-operator",
-                        json!({"f:metadata": labels(&["status"])}),
-                    ),
-                    (
-                        "Helm",
-                        json!({"f:metadata": labels(&["modifiedAt"]), "f:data": content}),
-                    ),
-                ],
+                vec![ours(status, false), helm(&["modifiedAt"], true)],
                 false,
             ),
             (
                 "status changed with kubectl",
-                vec![
-                    (
-                        "hybrid-operator",
-                        json!({"f:metadata": labels(&[]), "f:data": content}),
-                    ),
-                    ("kubectl-patch", json!({"f:metadata": labels(&["status"])})),
-                ],
+                vec![ours(&[], true), kubectl("kubectl-patch", "status")],
                 false,
             ),
             (
                 "label added with kubectl",
-                vec![
-                    (
-                        "hybrid-operator",
-                        json!({"f:metadata": labels(&["status"]), "f:data": content}),
-                    ),
-                    ("kubectl-label", json!({"f:metadata": labels(&["team"])})),
-                ],
+                vec![ours(status, true), kubectl("kubectl-label", "team")],
                 true,
             ),
             (
                 "adopted from Helm: the operator only wrote labels",
-                vec![
-                    (
-                        "hybrid-operator",
-                        json!({"f:metadata": labels(&["writer"])}),
-                    ),
-                    (
-                        "Helm",
-                        json!({"f:metadata": labels(&["status"]), "f:data": content}),
-                    ),
-                ],
+                vec![ours(&["writer"], false), helm(status, true)],
                 false,
             ),
-            (
-                "restored from a backup without managed fields",
-                vec![],
-                false,
-            ),
+            ("restored from a backup without fields", vec![], false),
         ];
         for (what, managers, ours) in table {
             let metadata = managed(1, tags().labels(Revision(1)), &managers);

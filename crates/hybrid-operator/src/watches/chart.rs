@@ -7,7 +7,7 @@ use chart_source::verify::{Policy, VerifyError};
 use chart_source::{ChartReference, Digest, Location, check_version};
 use go_yaml::tree::Node;
 
-use super::fields::{Fields, boolean, name};
+use super::fields::{Fields, name};
 use super::lock::LockedChart;
 use super::verify::{self, Verify};
 use crate::naming;
@@ -158,10 +158,8 @@ fn remote(fields: &mut Fields<'_>, base: &Path) -> Option<RemoteChart> {
     let version = fields.optional("version", version);
     let digest = fields.optional("digest", digest);
     let ca_file = fields.optional("caFile", name);
-    let plain_http = fields.optional("plainHttp", boolean).unwrap_or(false);
-    let insecure_skip_tls_verify = fields
-        .optional("insecureSkipTlsVerify", boolean)
-        .unwrap_or(false);
+    let plain_http = fields.flag("plainHttp");
+    let insecure_skip_tls_verify = fields.flag("insecureSkipTlsVerify");
     let credentials_secret = fields.optional("credentialsSecret", secret);
     let verify = verify::read(fields, base);
     let forms = "give either `url` (https://HOST/NAME-VERSION.tgz or oci://HOST/PATH), or `repo` and `name`";

@@ -123,6 +123,29 @@ impl<'a> Fields<'a> {
             .ok()
     }
 
+    /// Returns the field's value, or the default if it is absent or invalid.
+    pub(super) fn or_default<T: Default>(
+        &mut self,
+        field: &'static str,
+        read: impl Fn(&Node) -> Result<T, String>,
+    ) -> T {
+        self.optional(field, read).unwrap_or_default()
+    }
+
+    /// Returns whether the field is true.
+    pub(super) fn flag(&mut self, field: &'static str) -> bool {
+        self.or_default(field, boolean)
+    }
+
+    /// Returns the choice that the field names, if it names one.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        field: &'static str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        self.optional(field, |node| choice(node, choices))
+    }
+
     /// Returns the field's value if it is valid. Reports an absent field.
     pub(super) fn required<T>(
         &mut self,

@@ -66,7 +66,7 @@ pub fn parse(text: &[u8], base: &Path) -> (Vec<Entry>, Vec<Problem>) {
 
 /// Reads one entry; `None` when a required field is missing or wrong.
 fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Option<Entry> {
-    let group = fields.optional("group", string).unwrap_or_default();
+    let group = fields.or_default("group", string);
     let version = fields.required("version", name);
     let kind = fields.required("kind", name);
     let chart_position = fields.position("chart");
@@ -81,26 +81,22 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.watch_dependent_resources = fields
         .optional("watchDependentResources", boolean)
         .unwrap_or(true);
-    watch.override_values = fields
-        .optional("overrideValues", override_values)
-        .unwrap_or_default();
+    watch.override_values = fields.or_default("overrideValues", override_values);
     fields.check_strings("overrideValues", template::check_override);
+    let types = &[
+        ("typed", OverrideValuesType::Typed),
+        ("string", OverrideValuesType::String),
+    ];
     watch.override_values_type = fields
-        .optional("overrideValuesType", override_values_type)
+        .choice("overrideValuesType", types)
         .unwrap_or_default();
     watch.reconcile_period = fields.optional("reconcilePeriod", go_duration);
     watch.max_concurrent_reconciles = fields.optional("maxConcurrentReconciles", positive);
     watch.selector = fields.optional("selector", selector);
-    watch.lookup_is_input = fields
-        .optional("dryRunOption", |node| {
-            choice(node, &[("server", true), ("client", false)])
-        })
-        .unwrap_or(false);
-    watch.lookup_is_trusted = fields
-        .optional("lookup", |node| {
-            choice(node, &[("confined", false), ("trusted", true)])
-        })
-        .unwrap_or(false);
+    let is_input = fields.choice("dryRunOption", &[("server", true), ("client", false)]);
+    watch.lookup_is_input = is_input.unwrap_or(false);
+    let is_trusted = fields.choice("lookup", &[("confined", false), ("trusted", true)]);
+    watch.lookup_is_trusted = is_trusted.unwrap_or(false);
     watch.values = fields.optional("values", |node| match decode(node)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(expected("a map of values", node)),
@@ -125,9 +121,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.release_name = fields.optional("releaseName", template_text);
     watch.release_namespace = fields.optional("releaseNamespace", namespace);
     watch.pause_annotation = fields.optional("pauseAnnotation", annotation);
-    watch.allow_operator_accounts = fields
-        .optional("allowOperatorAccounts", boolean)
-        .unwrap_or(false);
+    watch.allow_operator_accounts = fields.flag("allowOperatorAccounts");
     watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
     watch.limits = fields
         .section("limits", |f| ChartLimits {
@@ -135,24 +129,15 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             time: f.optional("time", go_duration),
         })
         .unwrap_or_default();
-    watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
-    watch.crds = fields
-        .optional("crds", |node| {
-            choice(
-                node,
-                &[
-                    ("skip", CrdPolicy::Skip),
-                    ("create", CrdPolicy::Create),
-                    ("createReplace", CrdPolicy::CreateReplace),
-                ],
-            )
-        })
-        .unwrap_or_default();
-    watch.skip_schema = fields
-        .optional("schema", |node| {
-            choice(node, &[("check", false), ("skip", true)])
-        })
-        .unwrap_or(false);
+    watch.allow_empty = fields.flag("allowEmpty");
+    let policies = &[
+        ("skip", CrdPolicy::Skip),
+        ("create", CrdPolicy::Create),
+        ("createReplace", CrdPolicy::CreateReplace),
+    ];
+    watch.crds = fields.choice("crds", policies).unwrap_or_default();
+    let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
+    watch.skip_schema = skip_schema.unwrap_or(false);
     // Only now, so that the mistakes in all fields are reported.
     let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;
@@ -167,33 +152,19 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     })
 }
 
-fn override_values_type(node: &Node) -> Result<OverrideValuesType, String> {
-    choice(
-        node,
-        &[
-            ("typed", OverrideValuesType::Typed),
-            ("string", OverrideValuesType::String),
-        ],
-    )
-}
-
 fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
-    let kind = fields.required("kind", |node| {
-        choice(
-            node,
-            &[
-                ("Secret", ReferenceKind::Secret),
-                ("ConfigMap", ReferenceKind::ConfigMap),
-            ],
-        )
-    });
+    let kinds = &[
+        ("Secret", ReferenceKind::Secret),
+        ("ConfigMap", ReferenceKind::ConfigMap),
+    ];
+    let kind = fields.required("kind", |node| choice(node, kinds));
     let reference = fields.required("name", template_text);
     let namespace = fields.optional("namespace", namespace);
     let key = fields
         .optional("key", data_key)
         .unwrap_or_else(|| "values.yaml".to_owned());
     let target_path = fields.optional("targetPath", dotted_path);
-    let optional = fields.optional("optional", boolean).unwrap_or(false);
+    let optional = fields.flag("optional");
     Some(ValuesFrom {
         kind: kind?,
         name: reference?,
@@ -209,13 +180,7 @@ fn install(fields: &mut Fields<'_>) -> ActionPolicy {
         ("uninstall", RemediationStrategy::Uninstall),
         ("none", RemediationStrategy::None),
     ];
-    let common = rollback(fields);
-    ActionPolicy {
-        remediation: fields
-            .section("remediation", |f| remediation(f, strategies))
-            .unwrap_or_default(),
-        ..common
-    }
+    remediated(fields, strategies)
 }
 
 fn upgrade(fields: &mut Fields<'_>) -> ActionPolicy {
@@ -224,12 +189,18 @@ fn upgrade(fields: &mut Fields<'_>) -> ActionPolicy {
         ("uninstall", RemediationStrategy::Uninstall),
         ("none", RemediationStrategy::None),
     ];
-    let common = rollback(fields);
+    let common = remediated(fields, strategies);
     ActionPolicy {
-        remediation: fields
-            .section("remediation", |f| remediation(f, strategies))
-            .unwrap_or_default(),
         recreate: fields.optional("recreate", recreated_kinds),
+        ..common
+    }
+}
+
+fn remediated(fields: &mut Fields<'_>, strategies: &[(&str, RemediationStrategy)]) -> ActionPolicy {
+    let common = rollback(fields);
+    let remediation = fields.section("remediation", |f| remediation(f, strategies));
+    ActionPolicy {
+        remediation: remediation.unwrap_or_default(),
         ..common
     }
 }
@@ -237,7 +208,7 @@ fn upgrade(fields: &mut Fields<'_>) -> ActionPolicy {
 fn rollback(fields: &mut Fields<'_>) -> ActionPolicy {
     let common = uninstall(fields);
     ActionPolicy {
-        wait_for_jobs: fields.optional("waitForJobs", boolean).unwrap_or(false),
+        wait_for_jobs: fields.flag("waitForJobs"),
         ..common
     }
 }
@@ -246,8 +217,8 @@ fn rollback(fields: &mut Fields<'_>) -> ActionPolicy {
 fn uninstall(fields: &mut Fields<'_>) -> ActionPolicy {
     ActionPolicy {
         timeout: fields.optional("timeout", go_duration),
-        wait: fields.optional("wait", boolean).unwrap_or(false),
-        disable_hooks: fields.optional("disableHooks", boolean).unwrap_or(false),
+        wait: fields.flag("wait"),
+        disable_hooks: fields.flag("disableHooks"),
         ..ActionPolicy::default()
     }
 }
@@ -259,24 +230,18 @@ fn remediation(fields: &mut Fields<'_>, strategies: &[(&str, RemediationStrategy
                 .and_then(|n| u32::try_from(n).ok())
                 .ok_or_else(|| expected("a count of at least 0", node))
         }),
-        strategy: fields.optional("strategy", |node| choice(node, strategies)),
+        strategy: fields.choice("strategy", strategies),
     }
 }
 
 fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
+    let modes = &[
+        ("repair", DriftMode::Repair),
+        ("warn", DriftMode::Warn),
+        ("off", DriftMode::Off),
+    ];
     DriftDetection {
-        mode: fields
-            .optional("mode", |node| {
-                choice(
-                    node,
-                    &[
-                        ("repair", DriftMode::Repair),
-                        ("warn", DriftMode::Warn),
-                        ("off", DriftMode::Off),
-                    ],
-                )
-            })
-            .unwrap_or_default(),
+        mode: fields.choice("mode", modes).unwrap_or_default(),
         ignore: fields.list("ignore", |f| {
             let target = f.section("target", target).unwrap_or_default();
             let paths = f.required("paths", pointers);

@@ -203,6 +203,26 @@ impl WatchFixture {
         self.feed.send("jobs", event, &shown);
     }
 
+    /// Repairs a release whose only changed object, this one, is gone.
+    async fn created_again(
+        &self,
+        object: &str,
+        live: &mut Live,
+        stored: &StoredRelease,
+    ) -> Repaired {
+        let lines = [
+            format!("apply {object}: 409"),
+            format!("read {object}: 404"),
+            format!("create {object}"),
+        ];
+        let lines = lines.each_ref().map(String::as_str);
+        self.fixture.expect(&lines);
+        let context = self.fixture.context();
+        let repaired = Box::pin(repair(&context, live, &stored.release, &all)).await;
+        self.fixture.assert_sent(&lines);
+        repaired.unwrap()
+    }
+
     /// Acquires the watch of a kind.
     fn watch(&self, plural: &str, kind: &str) -> WatchGuard {
         let gvk = GroupVersionKind::gvk("", "v1", kind);
@@ -373,17 +393,12 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
     let mut live = Live::default();
     let objects = ["configmaps/c", "services/s"];
     let mut stored = stored(1, Status::PendingInstall, &objects, Vec::new());
-    setup
-        .fixture
-        .expect(&["create configmaps/c", "create services/s"]);
-    let context = setup.fixture.context();
-    let progress = deploy(&context, &mut live, waiting_deployment(&mut stored))
-        .await
-        .unwrap();
-    assert!(
-        matches!(progress, ActionProgress::Waiting { .. }),
-        "{progress:?}"
-    );
+    let fixture = &setup.fixture;
+    let lines = ["create configmaps/c", "create services/s"];
+    let install = waiting_deployment(&mut stored);
+    let progress = fixture.deploy(&mut live, install, &lines).await.unwrap();
+    let waits = matches!(progress, ActionProgress::Waiting { .. });
+    assert!(waits, "{progress:?}");
     for object in objects {
         setup.show(object, "ADDED", 7, &json!([]));
     }
@@ -395,13 +410,8 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
         "read services/s: 404",
         "create services/s",
     ];
-    setup.fixture.expect(&lines);
-    drop(
-        deploy(&context, &mut live, waiting_deployment(&mut stored))
-            .await
-            .unwrap(),
-    );
-    setup.fixture.assert_sent(&lines);
+    let install = waiting_deployment(&mut stored);
+    drop(fixture.deploy(&mut live, install, &lines).await.unwrap());
 }
 
 #[tokio::test]
@@ -416,59 +426,28 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
             "Job.batch prod/{job} failed: Job failed (1 of 1): Limit: too many restarts"
         ))
     };
+    let done = || Ok(ActionProgress::Done);
+    let started = || json!({"startTime": "t"});
+    let not_started = waits("Job.batch prod/j: Job not started");
+    let not_complete = waits("Job.batch prod/j: not complete");
     for (wait_for_jobs, job, status, deleted, expected) in [
-        (
-            true,
-            "j",
-            json!({}),
-            false,
-            waits("Job.batch prod/j: Job not started"),
-        ),
-        (
-            true,
-            "j",
-            json!({"startTime": "t"}),
-            false,
-            waits("Job.batch prod/j: not complete"),
-        ),
-        (
-            true,
-            "j",
-            ended("Complete"),
-            false,
-            Ok(ActionProgress::Done),
-        ),
+        (true, "j", json!({}), false, not_started),
+        (true, "j", started(), false, not_complete),
+        (true, "j", ended("Complete"), false, done()),
         (true, "j", ended("Failed"), false, fails("j")),
-        (
-            true,
-            "expiring",
-            ended("Complete"),
-            true,
-            Ok(ActionProgress::Done),
-        ),
+        (true, "expiring", ended("Complete"), true, done()),
         (true, "expiring", ended("Failed"), true, fails("expiring")),
-        (false, "j", json!({}), false, Ok(ActionProgress::Done)),
-        (
-            false,
-            "j",
-            json!({"startTime": "t"}),
-            false,
-            Ok(ActionProgress::Done),
-        ),
-        (false, "j", ended("Failed"), false, Ok(ActionProgress::Done)),
+        (false, "j", json!({}), false, done()),
+        (false, "j", started(), false, done()),
+        (false, "j", ended("Failed"), false, done()),
     ] {
         let setup = WatchFixture::new();
         let mut live = Live::default();
         let object = format!("jobs/{job}");
-        let mut stored = stored(
-            1,
-            Status::PendingInstall,
-            &["services/s", &object],
-            Vec::new(),
-        );
-        setup
-            .fixture
-            .expect(&["create services/s", &format!("create {object}")]);
+        let objects = ["services/s", object.as_str()];
+        let mut stored = stored(1, Status::PendingInstall, &objects, Vec::new());
+        let create = format!("create {object}");
+        setup.fixture.expect(&["create services/s", &create]);
         let context = setup.fixture.context();
         let mut advance = async |live: &mut Live| {
             let wanted = Deployment {
@@ -515,16 +494,11 @@ async fn an_object_that_could_not_be_deleted_stays_tracked() {
         "read configmaps/gone",
         "delete configmaps/gone: 403",
     ];
-    fixture.expect(&lines);
     let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
-    let upgrade = Deployment {
-        previous: Some(previous),
-        ..deployment(&mut stored)
-    };
-    let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+    let upgrade = after(previous, &mut stored);
+    let ended = fixture.deploy(&mut live, upgrade, &lines).await;
     assert_eq!(action_result(ended), Err(("Forbidden", false)));
     assert_eq!(live.uid(&key("configmaps/gone")), Some("uid-of-gone"));
-    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -582,25 +556,12 @@ async fn unwatched_objects_are_read() {
     setup.fixture.script.finish();
 
     // The object is gone, and created again.
-    drop(
-        setup
-            .fixture
-            .script
-            .clone()
-            .on(&get, 404, failure_status(404)),
-    );
-    read_unwatched(&setup.fixture.cluster, &mut live)
-        .await
-        .unwrap();
-    let lines = [
-        "apply configmaps/c: 409",
-        "read configmaps/c: 404",
-        "create configmaps/c",
-    ];
-    setup.fixture.expect(&lines);
-    let repaired = repair(&setup.fixture.context(), &mut live, &stored.release, &all).await;
-    assert!(repaired.unwrap().drifted.is_empty());
-    setup.fixture.assert_sent(&lines);
+    let script = &setup.fixture.script;
+    script.expect(&get, 404, failure_status(404));
+    let read = read_unwatched(&setup.fixture.cluster, &mut live).await;
+    read.unwrap();
+    let repaired = setup.created_again("configmaps/c", &mut live, &stored);
+    assert!(repaired.await.drifted.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -636,16 +597,8 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
         assert_eq!(live.drifted() == keys(&["configmaps/c"]), gone);
         assert_eq!(live.is_clean(&key("configmaps/c")), !gone);
         if gone {
-            let lines = [
-                "apply configmaps/c: 409",
-                "read configmaps/c: 404",
-                "create configmaps/c",
-            ];
-            setup.fixture.expect(&lines);
-            let context = setup.fixture.context();
-            let repaired = repair(&context, &mut live, &stored.release, &all).await;
-            assert_eq!(repaired.unwrap().applied, keys(&["configmaps/c"]));
-            setup.fixture.assert_sent(&lines);
+            let repaired = setup.created_again("configmaps/c", &mut live, &stored);
+            assert_eq!(repaired.await.applied, keys(&["configmaps/c"]));
         }
     }
 }
@@ -845,9 +798,9 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         fixture.expect(&["apply configmaps/c: 422"]);
         let get = format!("GET {}", path("configmaps/c"));
         fixture.script.expect(&get, 200, answer(&fixture));
-        fixture.expect(rest);
         let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
-        let ended = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+        let upgrade = deployment(&mut stored);
+        let ended = fixture.deploy(&mut live, upgrade, rest).await;
         if let Err(error) = &ended {
             let text = error.to_string();
             assert!(
@@ -856,7 +809,6 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
             );
         }
         assert_eq!(action_result(ended), expected, "{message}");
-        fixture.script.finish();
     }
 }
 
@@ -879,10 +831,7 @@ async fn a_forced_rollback_replaces_unchanged_objects() {
         .release
         .manifest
         .clone_from(&previous.release.manifest);
-    let rollback = Deployment {
-        previous: Some(previous),
-        ..deployment(&mut stored)
-    };
+    let rollback = after(previous, &mut stored);
     let mut context = setup.fixture.context();
     context.policy.replace = true;
     let done = deploy(&context, &mut live, rollback).await;
@@ -940,18 +889,10 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
     );
     fixture.expect(&["apply configmaps/c", "create configmaps/new: 409"]);
     let get = format!("GET {}", path("configmaps/new"));
-    drop(
-        fixture
-            .script
-            .clone()
-            .on(&get, 200, by_reference(&fixture, "new"))
-            .in_any_order(),
-    );
-    let upgrade = Deployment {
-        previous: Some(adopted),
-        ..deployment(&mut next)
-    };
-    let ended = deploy(&context, &mut live, upgrade).await;
+    let answer = by_reference(&fixture, "new");
+    fixture.script.expect(&get, 200, answer);
+    drop(fixture.script.clone().in_any_order());
+    let ended = deploy(&context, &mut live, after(adopted, &mut next)).await;
     assert_eq!(action_result(ended), Err(("ForeignObject", false)));
     fixture.script.finish();
 }

@@ -7,9 +7,10 @@ use crate::cluster::ownership::operator_selector;
 use crate::controller::{WatchGuard, WatchKey, WatchState};
 
 const ONCE: DeletePolicy = DeletePolicy::BeforeHookCreation;
+const SUCCEEDED: DeletePolicy = DeletePolicy::HookSucceeded;
 
 /// A hook at these events.
-fn at(object: &str, events: &[HookEvent], policies: &[DeletePolicy]) -> Hook {
+fn at(object: &str, events: &[&HookEvent], policies: &[DeletePolicy]) -> Hook {
     let (plural, name) = object.split_once('/').unwrap();
     let manifest = if plural == "jobs" {
         format!(
@@ -22,7 +23,7 @@ fn at(object: &str, events: &[HookEvent], policies: &[DeletePolicy]) -> Hook {
         name: name.to_owned(),
         kind: "unused".to_owned(),
         manifest,
-        events: events.to_vec(),
+        events: events.iter().copied().cloned().collect(),
         delete_policies: policies.to_vec(),
         ..Hook::default()
     }
@@ -52,27 +53,6 @@ impl Fixture {
             let list = json!({"metadata": {}, "items": []});
             self.script.expect(&get, 200, list);
         }
-    }
-
-    /// Runs the hooks of an event, expecting exactly these requests.
-    async fn hooks(
-        &self,
-        live: &mut Live,
-        stored: &mut StoredRelease,
-        event: &HookEvent,
-        lines: &[&str],
-    ) -> Result<ActionProgress, ActionError> {
-        self.expect(lines);
-        let ended = run_hooks(
-            &self.context(),
-            live,
-            stored,
-            event,
-            &Interrupted::default(),
-        )
-        .await;
-        self.script.finish();
-        ended
     }
 
     /// Starts the only hook of an install, the Job `j`.
@@ -156,7 +136,7 @@ fn with_hooks(hooks: Vec<Hook>) -> StoredRelease {
 async fn a_hook_of_two_events_runs_at_both() {
     let fixture = Fixture::new();
     let mut live = Live::default();
-    let events = [HookEvent::PreInstall, HookEvent::PostInstall];
+    let events = [&HookEvent::PreInstall, &HookEvent::PostInstall];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
     let lines = [
         "record 1 pending-install",
@@ -168,30 +148,27 @@ async fn a_hook_of_two_events_runs_at_both() {
         "read configmaps/h @1-pre-install-1",
         "delete configmaps/h",
     ];
-    fixture.expect(&lines);
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), waiting("post-install hook h"));
-    fixture.assert_sent(&lines);
+    let install = deployment(&mut stored);
+    let ended = fixture.deploy(&mut live, install, &lines).await;
+    assert_eq!(ended.unwrap(), waiting("post-install hook h"));
     let lines = [
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 pending-install",
         "record 1 deployed",
     ];
-    fixture.expect(&lines);
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    let install = deployment(&mut stored);
+    fixture.deploys(&mut live, install, &lines).await;
 }
 
 #[tokio::test]
 async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
     let fixture = Fixture::new();
-    let events = [HookEvent::PreInstall, HookEvent::PostInstall];
-    let policies = [ONCE, DeletePolicy::HookSucceeded];
+    let events = [&HookEvent::PreInstall, &HookEvent::PostInstall];
+    let policies = [ONCE, SUCCEEDED];
     let mut stored = with_hooks(vec![
         at("configmaps/h", &events, &policies),
-        at("jobs/j", &[HookEvent::PostInstall], &policies),
+        at("jobs/j", &[&HookEvent::PostInstall], &policies),
     ]);
     let lines = [
         "record 1 pending-install",
@@ -208,52 +185,49 @@ async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    fixture.expect(&lines);
     let mut live = Live::default();
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), waiting("post-install hook j"));
-    fixture.assert_sent(&lines);
+    let install = deployment(&mut stored);
+    let ended = fixture.deploy(&mut live, install, &lines).await;
+    assert_eq!(ended.unwrap(), waiting("post-install hook j"));
     // A new process must not delete the object of the second event as that of the first.
     fixture.expect(&["read configmaps/h @1-post-install-1"]);
     fixture.expect_job("j", "1-post-install-1", "Complete");
-    fixture.expect(&[
+    let lines = [
         "record 1 pending-install",
         "read jobs/j @1-post-install-1",
         "delete jobs/j",
         "read configmaps/h @1-post-install-1",
         "delete configmaps/h",
         "record 1 deployed",
-    ]);
+    ];
     let mut live = Live::default();
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.script.finish();
+    let install = deployment(&mut stored);
+    fixture.deploys(&mut live, install, &lines).await;
 }
 
 #[tokio::test]
 async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
     let fixture = Fixture::new();
     let mut live = Live::default();
-    let events = [HookEvent::PostInstall, HookEvent::PreDelete];
+    let events = [&HookEvent::PostInstall, &HookEvent::PreDelete];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
-    let install = [
+    let lines = [
         "record 1 pending-install",
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 pending-install",
         "record 1 deployed",
     ];
-    fixture.expect(&install);
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.expect(&[
+    let install = deployment(&mut stored);
+    fixture.deploys(&mut live, install, &lines).await;
+    let lines = [
         "record 1 deployed",
         "read configmaps/h @1-post-install-1",
         "delete configmaps/h",
-    ]);
-    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    ];
+    let ended = fixture.uninstall(&mut live, &mut stored, &lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook h"));
-    fixture.expect(&[
+    let lines = [
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 deployed",
@@ -261,10 +235,8 @@ async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
         "read configmaps/h @1-pre-delete-1",
         "delete configmaps/h",
         "forget 1",
-    ]);
-    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), ActionProgress::Done);
-    fixture.script.finish();
+    ];
+    fixture.uninstalls(&mut live, &mut stored, &lines).await;
 }
 
 #[tokio::test]
@@ -272,19 +244,11 @@ async fn a_failed_deletion_hook_runs_again_when_the_deletion_is_retried() {
     let fixture = Fixture::new();
     let mut live = Live::default();
     let event = HookEvent::PreDelete;
-    let mut stored = stored(
-        1,
-        Status::Deployed,
-        &[],
-        vec![
-            at(
-                "configmaps/h",
-                std::slice::from_ref(&event),
-                &[DeletePolicy::HookSucceeded],
-            ),
-            at("jobs/j", std::slice::from_ref(&event), &[ONCE]),
-        ],
-    );
+    let hooks = vec![
+        at("configmaps/h", &[&event], &[SUCCEEDED]),
+        at("jobs/j", &[&event], &[ONCE]),
+    ];
+    let mut stored = stored(1, Status::Deployed, &[], hooks);
     let lines = [
         "record 1 deployed",
         "read configmaps/h: 404",
@@ -343,12 +307,8 @@ async fn cluster_scoped_hooks_are_deleted_after_the_event_and_with_the_release()
     let mut live = Live::default();
     let event = HookEvent::PreInstall;
     let mut stored = with_hooks(vec![
-        at(
-            "clusterroles/gone",
-            std::slice::from_ref(&event),
-            &[DeletePolicy::HookSucceeded],
-        ),
-        at("clusterroles/stays", std::slice::from_ref(&event), &[ONCE]),
+        at("clusterroles/gone", &[&event], &[SUCCEEDED]),
+        at("clusterroles/stays", &[&event], &[ONCE]),
     ]);
     let lines = [
         "record 1 pending-install",
@@ -364,16 +324,14 @@ async fn cluster_scoped_hooks_are_deleted_after_the_event_and_with_the_release()
     ];
     let done = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.expect(&[
+    let lines = [
         "record 1 uninstalling",
         "read clusterroles/gone: 404",
         "read clusterroles/stays",
         "delete clusterroles/stays",
         "forget 1",
-    ]);
-    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), ActionProgress::Done);
-    fixture.script.finish();
+    ];
+    fixture.uninstalls(&mut live, &mut stored, &lines).await;
 }
 
 /// The body of the last request to a Job.
@@ -386,20 +344,15 @@ fn last_job(fixture: &Fixture, method: &str) -> Value {
 #[tokio::test]
 async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
     let event = HookEvent::PreInstall;
-    for policy in [ONCE, DeletePolicy::HookSucceeded] {
+    for policies in [[ONCE], [SUCCEEDED]] {
         let fixture = Fixture::new();
         let mut live = Live::default();
-        let hook = at(
-            "jobs/j",
-            std::slice::from_ref(&event),
-            std::slice::from_ref(&policy),
-        );
-        let mut stored = with_hooks(vec![hook]);
+        let mut stored = with_hooks(vec![at("jobs/j", &[&event], &policies)]);
         fixture.starts(&mut live, &mut stored, &event).await;
         let made = last_job(&fixture, "PATCH");
         assert_eq!(made["spec"]["ttlSecondsAfterFinished"], 86_400);
         fixture.expect_job("j", "1-pre-install-1", "Complete");
-        let lines: &[&str] = if policy == ONCE {
+        let lines: &[&str] = if policies == [ONCE] {
             &["record 1 pending-install", "apply jobs/j"]
         } else {
             // Its delete policy removes the Job anyway.
@@ -411,8 +364,7 @@ async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
         };
         let done = fixture.hooks(&mut live, &mut stored, &event, lines).await;
         assert_eq!(done.unwrap(), ActionProgress::Done);
-        fixture.assert_sent(lines);
-        if policy == ONCE {
+        if policies == [ONCE] {
             let patch = json!({"metadata": {"uid": "uid-of-j"},
                 "spec": {"ttlSecondsAfterFinished": 0}});
             assert_eq!(last_job(&fixture, "PATCH"), patch);
@@ -437,8 +389,7 @@ async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
             .await
             .unwrap();
         let mut live = Live::default();
-        let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
-        let mut stored = with_hooks(vec![hook]);
+        let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
         let lines = ["record 1 pending-install", "create jobs/j"];
         let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
         assert_eq!(started.unwrap(), waiting("pre-install hook j"));
@@ -463,8 +414,7 @@ async fn a_job_deleted_before_completion_fails_the_hook_and_is_not_recreated() {
     assert!(matches!(watch.settled().await, WatchState::Forbidden(_)));
     let event = HookEvent::PreInstall;
     let mut live = Live::default();
-    let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
-    let mut stored = with_hooks(vec![hook]);
+    let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
     fixture.starts(&mut live, &mut stored, &event).await;
     let lines = [
         "read jobs/j: 404",
@@ -483,8 +433,7 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
         let fixture = Fixture::new();
         let event = HookEvent::PreInstall;
         let mut live = Live::default();
-        let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
-        let mut stored = with_hooks(vec![hook]);
+        let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
         fixture.starts(&mut live, &mut stored, &event).await;
 
         fixture.expect_job("j", "1-pre-install-1", "Failed");
@@ -528,8 +477,7 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
 async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
     let mut fixture = Fixture::new();
     let event = HookEvent::PreInstall;
-    let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
-    let mut stored = with_hooks(vec![hook]);
+    let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
     let lines = [
         "record 1 pending-install",
         "read jobs/j: 404",
@@ -564,8 +512,7 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
 async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
     let mut fixture = Fixture::new();
     let event = HookEvent::PreInstall;
-    let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
-    let mut stored = with_hooks(vec![hook]);
+    let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
     fixture.now = Timestamp::from_second(1_000).unwrap();
     let lines = ["record 1 pending-install", "read jobs/j: 500"];
     let died = fixture
@@ -595,14 +542,12 @@ async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
 async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
     let mut fixture = Fixture::new();
     let mut live = Live::default();
-    let events = [HookEvent::PreInstall, HookEvent::PostInstall];
-    let mut stored = with_hooks(vec![at("jobs/j", &events, &[ONCE])]);
-    fixture.starts(&mut live, &mut stored, &events[0]).await;
+    let (before, after) = (&HookEvent::PreInstall, &HookEvent::PostInstall);
+    let mut stored = with_hooks(vec![at("jobs/j", &[before, after], &[ONCE])]);
+    fixture.starts(&mut live, &mut stored, before).await;
     fixture.expect_job("j", "1-pre-install-1", "Complete");
     let lines = ["record 1 pending-install", "apply jobs/j"];
-    let ended = fixture
-        .hooks(&mut live, &mut stored, &events[0], &lines)
-        .await;
+    let ended = fixture.hooks(&mut live, &mut stored, before, &lines).await;
     assert_eq!(ended.unwrap(), ActionProgress::Done);
     // After an hour of waiting for the objects.
     fixture.now = Timestamp::from_second(3_600).unwrap();
@@ -611,12 +556,10 @@ async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    let started = fixture
-        .hooks(&mut live, &mut stored, &events[1], &lines)
-        .await;
+    let started = fixture.hooks(&mut live, &mut stored, after, &lines).await;
     assert_eq!(started.unwrap(), waiting("post-install hook j"));
     fixture.expect_job("j", "1-post-install-1", "Suspended");
-    let still = fixture.hooks(&mut live, &mut stored, &events[1], &[]).await;
+    let still = fixture.hooks(&mut live, &mut stored, after, &[]).await;
     assert_eq!(still.unwrap(), waiting("post-install hook j"));
 }
 
@@ -626,16 +569,12 @@ async fn an_object_left_by_the_helm_command_is_found_without_a_watch() {
     let watch = fixture.watch_of_jobs();
     assert_eq!(watch.settled().await, WatchState::Synced);
     let event = HookEvent::PreUpgrade;
-    let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
+    let hook = at("jobs/j", &[&event], &[ONCE]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
     fixture.expect(&["record 1 pending-upgrade", "create jobs/j: 409"]);
     let get = format!("GET {}", path("jobs/j"));
-    drop(
-        fixture
-            .script
-            .clone()
-            .on(&get, 200, labelled("j", &json!({}))),
-    );
+    let theirs = labelled("j", &json!({}));
+    fixture.script.expect(&get, 200, theirs);
     let mut live = Live::default();
     let lines = ["delete jobs/j"];
     let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
@@ -646,11 +585,7 @@ async fn an_object_left_by_the_helm_command_is_found_without_a_watch() {
 async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
     let fixture = Fixture::new();
     let event = HookEvent::PreUpgrade;
-    let hook = at(
-        "jobs/j",
-        std::slice::from_ref(&event),
-        &[DeletePolicy::HookSucceeded],
-    );
+    let hook = at("jobs/j", &[&event], &[SUCCEEDED]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
     let mut live = Live::default();
     for (deleting, expected) in [(true, Ok(())), (false, Err("before-hook-creation"))] {
@@ -678,7 +613,6 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
 #[tokio::test]
 async fn what_an_interrupted_hook_has_left_goes_with_the_record_of_its_revision() {
     let mut live = Live::default();
-    let event = [HookEvent::PreUpgrade];
     for (phase, requests) in [
         (
             HookPhase::Running,
@@ -689,12 +623,11 @@ async fn what_an_interrupted_hook_has_left_goes_with_the_record_of_its_revision(
         (HookPhase::Failed, &[]),
     ] {
         let fixture = Fixture::new();
-        let mut hook = at("jobs/j", &event, &[DeletePolicy::HookSucceeded]);
+        let mut hook = at("jobs/j", &[&HookEvent::PreUpgrade], &[SUCCEEDED]);
         hook.last_run.phase = phase;
         let stored = stored(2, Status::Failed, &[], vec![hook]);
         fixture.expect(requests);
-        let removed =
-            crate::action::prune_leftover(&fixture.context(), &mut live, &stored, &[]).await;
+        let removed = prune_leftover(&fixture.context(), &mut live, &stored, &[]).await;
         removed.unwrap();
         fixture.script.finish();
     }

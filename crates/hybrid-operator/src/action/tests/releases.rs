@@ -25,14 +25,13 @@ async fn an_install_runs_hooks_by_weight_and_applies_objects_in_order() {
         "delete configmaps/after",
         "record 1 deployed",
     ];
-    fixture.expect(&lines);
     let objects = ["configmaps/c", "services/s", "deployments/d"];
     let hooks = hooks(&HookEvent::PreInstall, &HookEvent::PostInstall);
     let mut stored = stored(1, Status::PendingInstall, &objects, hooks);
     let mut live = Live::default();
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    fixture
+        .deploys(&mut live, deployment(&mut stored), &lines)
+        .await;
 }
 
 #[tokio::test]
@@ -58,16 +57,10 @@ async fn an_upgrade_prunes_removed_objects_and_then_supersedes() {
         "record 2 deployed",
         "record 1 superseded",
     ];
-    fixture.expect(&lines);
-    let after = ["configmaps/c", "services/s", "deployments/d"];
-    let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
-    let upgrade = Deployment {
-        previous: Some(previous),
-        ..deployment(&mut stored)
-    };
-    let done = deploy(&fixture.context(), &mut live, upgrade).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    let objects = ["configmaps/c", "services/s", "deployments/d"];
+    let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
+    let upgrade = after(previous, &mut stored);
+    fixture.deploys(&mut live, upgrade, &lines).await;
 }
 
 #[tokio::test]
@@ -98,18 +91,14 @@ async fn a_rollback_removes_objects_of_the_failed_revision() {
         "record 3 deployed",
         "record 1 superseded",
     ];
-    fixture.expect(&lines);
     let failed = stored(2, Status::Failed, &["services/s"], Vec::new());
     let hooks = hooks(&HookEvent::PreRollback, &HookEvent::PostRollback);
     let mut stored = stored(3, Status::PendingRollback, &good, hooks);
     let rollback = Deployment {
-        previous: Some(previous),
         leftovers: vec![failed],
-        ..deployment(&mut stored)
+        ..after(previous, &mut stored)
     };
-    let done = deploy(&fixture.context(), &mut live, rollback).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    fixture.deploys(&mut live, rollback, &lines).await;
 }
 
 #[tokio::test]
@@ -156,10 +145,7 @@ async fn an_uninstall_keeps_annotated_objects_and_deletes_the_record_last() {
         "read configmaps/after: 404",
         "forget 1",
     ];
-    fixture.expect(&lines);
-    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    fixture.uninstalls(&mut live, &mut stored, &lines).await;
 }
 
 #[tokio::test]
@@ -178,35 +164,18 @@ async fn test_hooks_run_by_weight_and_touch_nothing_else() {
         "read configmaps/late",
         "delete configmaps/late",
     ];
-    fixture.expect(&lines);
-    let waiting = run_hooks(
-        &fixture.context(),
-        &mut live,
-        &mut stored,
-        &HookEvent::Test,
-        &Interrupted::default(),
-    )
-    .await;
+    let event = HookEvent::Test;
+    let waiting = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     let why = "test hook late".to_owned();
     assert_eq!(waiting.unwrap(), ActionProgress::Waiting { why });
-    fixture.assert_sent(&lines);
 
     let lines = [
         "read configmaps/late: 404",
         "create configmaps/late",
         "record 1 deployed",
     ];
-    fixture.expect(&lines);
-    let done = run_hooks(
-        &fixture.context(),
-        &mut live,
-        &mut stored,
-        &HookEvent::Test,
-        &Interrupted::default(),
-    )
-    .await;
+    let done = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -227,16 +196,8 @@ async fn a_test_hook_that_the_api_server_refuses_has_failed() {
         if failed {
             lines.push("record 1 deployed");
         }
-        fixture.expect(&lines);
         let mut live = Live::default();
-        let ended = run_hooks(
-            &fixture.context(),
-            &mut live,
-            &mut stored,
-            &event,
-            &Interrupted::default(),
-        )
-        .await;
+        let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
         let error = ended.unwrap_err();
         assert_eq!(error.reason() == "HookFailed", failed, "{line}: {error}");
         let phase = &stored.release.hooks[0].last_run.phase;
@@ -246,7 +207,6 @@ async fn a_test_hook_that_the_api_server_refuses_has_failed() {
             assert!(message.starts_with("test hook h failed: "), "{message}");
             assert!(message.contains("prod/h"), "{message}");
         }
-        fixture.assert_sent(&lines);
     }
 }
 
@@ -261,27 +221,15 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
         let hooks = vec![hook("h", HookEvent::Test, 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
         fixture.expect(&["record 1 deployed"]);
-        let path = path("configmaps/h");
-        let answer = labelled("h", labels);
-        drop(
-            fixture
-                .script
-                .clone()
-                .on(&format!("GET {path}"), 200, answer),
-        );
-        fixture.expect(&[if deleted {
+        let get = format!("GET {}", path("configmaps/h"));
+        fixture.script.expect(&get, 200, labelled("h", labels));
+        let line = if deleted {
             "delete configmaps/h"
         } else {
             "record 1 deployed"
-        }]);
-        let ended = run_hooks(
-            &fixture.context(),
-            &mut live,
-            &mut stored,
-            &HookEvent::Test,
-            &Interrupted::default(),
-        )
-        .await;
+        };
+        let event = HookEvent::Test;
+        let ended = fixture.hooks(&mut live, &mut stored, &event, &[line]).await;
         match ended {
             Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {
@@ -292,7 +240,6 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
                 );
             }
         }
-        fixture.script.finish();
     }
 }
 
@@ -318,49 +265,33 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
         "delete configmaps/ours",
         "forget 1",
     ];
-    fixture.expect(&lines);
-    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&lines);
+    fixture.uninstalls(&mut live, &mut stored, &lines).await;
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one table of all failures")]
 async fn an_upgrade_stops_where_it_fails() {
     let rest = &[
         "read configmaps/gone",
         "delete configmaps/gone",
         "record 2 deployed",
     ][..];
+    let forbidden = Err(("Forbidden", false));
+    let unavailable = Err(("Unavailable", true));
+    let immutable = Err(("ImmutableField", false));
     for (lines, rest, recreate, expected) in [
         // A missing permission: later kinds are not applied, and nothing is pruned.
-        (
-            &["apply configmaps/c: 403"][..],
-            &[][..],
-            "",
-            Err(("Forbidden", false)),
-        ),
+        (&["apply configmaps/c: 403"][..], &[][..], "", forbidden),
         // Kinds are applied one after the other.
         (
             &["apply configmaps/c", "create services/s: 403"],
             &[],
             "",
-            Err(("Forbidden", false)),
+            forbidden,
         ),
-        (
-            &["apply configmaps/c: 500"],
-            &[],
-            "",
-            Err(("Unavailable", true)),
-        ),
+        (&["apply configmaps/c: 500"], &[], "", unavailable),
         // An immutable field: the object is deleted and created again only if its kind is
         // configured so.
-        (
-            &["apply configmaps/c: 422"],
-            &[],
-            "Service",
-            Err(("ImmutableField", false)),
-        ),
+        (&["apply configmaps/c: 422"], &[], "Service", immutable),
         (
             &[
                 "apply configmaps/c: 422",
@@ -414,7 +345,7 @@ async fn an_upgrade_stops_where_it_fails() {
             ],
             &[],
             "",
-            Err(("Forbidden", false)),
+            forbidden,
         ),
         // Somebody else has changed the record.
         (
@@ -437,16 +368,11 @@ async fn an_upgrade_stops_where_it_fails() {
         drop(fixture.install(&mut live, &before).await);
         let superseded = stored(1, Status::Superseded, &before, Vec::new());
         let lines = [lines, rest].concat();
-        fixture.expect(&lines);
-        let after = ["configmaps/c", "services/s"];
-        let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
-        let upgrade = Deployment {
-            previous: Some(superseded),
-            ..deployment(&mut stored)
-        };
-        let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+        let objects = ["configmaps/c", "services/s"];
+        let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
+        let upgrade = after(superseded, &mut stored);
+        let ended = fixture.deploy(&mut live, upgrade, &lines).await;
         assert_eq!(action_result(ended), expected, "{lines:?}");
-        fixture.assert_sent(&lines);
     }
 }
 
@@ -458,15 +384,10 @@ async fn kinds_that_hold_other_objects_are_never_recreated() {
     let objects = ["namespaces/made"];
     let previous = fixture.install(&mut live, &objects).await;
     let lines = ["apply namespaces/made: 422"];
-    fixture.expect(&lines);
     let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
-    let upgrade = Deployment {
-        previous: Some(previous),
-        ..deployment(&mut stored)
-    };
-    let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+    let upgrade = after(previous, &mut stored);
+    let ended = fixture.deploy(&mut live, upgrade, &lines).await;
     assert_eq!(action_result(ended), Err(("ImmutableField", false)));
-    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -501,10 +422,8 @@ async fn a_failed_uninstall_keeps_the_records() {
         let mut live = Live::default();
         let objects = ["configmaps/c", "deployments/d"];
         let mut stored = fixture.install(&mut live, &objects).await;
-        fixture.expect(lines);
-        let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+        let ended = fixture.uninstall(&mut live, &mut stored, lines).await;
         assert_eq!(action_result(ended), Err(expected), "{lines:?}");
-        fixture.assert_sent(lines);
     }
 }
 
@@ -523,29 +442,20 @@ async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
         let previous = fixture.install(&mut live, &[object]).await;
         let apply = format!("apply {object}");
         let lines = [apply.as_str(), "record 2 deployed", "record 1 superseded"];
-        fixture.expect(&lines);
         let upgrade = stored(2, Status::PendingUpgrade, &[object], Vec::new());
         let mut upgrade = in_namespace(upgrade, "b");
-        let deployment = Deployment {
-            previous: Some(previous),
-            ..deployment(&mut upgrade)
-        };
-        let done = deploy(&fixture.context(), &mut live, deployment).await;
-        assert_eq!(done.unwrap(), ActionProgress::Done);
-        fixture.assert_sent(&lines);
+        let upgrade = after(previous, &mut upgrade);
+        fixture.deploys(&mut live, upgrade, &lines).await;
 
         // What a failed upgrade has applied is pruned by the rollback.
         let lines = [apply.as_str(), "record 4 deployed"];
-        fixture.expect(&lines);
         let failed = stored(3, Status::Failed, &[object], Vec::new());
         let mut rollback = stored(4, Status::PendingRollback, &[object], Vec::new());
-        let deployment = Deployment {
+        let rollback = Deployment {
             leftovers: vec![in_namespace(failed, "c")],
-            ..self::deployment(&mut rollback)
+            ..deployment(&mut rollback)
         };
-        let done = deploy(&fixture.context(), &mut live, deployment).await;
-        assert_eq!(done.unwrap(), ActionProgress::Done);
-        fixture.assert_sent(&lines);
+        fixture.deploys(&mut live, rollback, &lines).await;
     }
 }
 
@@ -569,15 +479,9 @@ async fn an_object_that_two_groups_serve_is_not_pruned() {
         "record 2 deployed",
         "record 1 superseded",
     ];
-    fixture.expect(&rest);
     let mut upgrade = stored(2, Status::PendingUpgrade, &["deployments/d"], Vec::new());
-    let deployment = Deployment {
-        previous: Some(previous),
-        ..deployment(&mut upgrade)
-    };
-    let done = deploy(&fixture.context(), &mut live, deployment).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
-    fixture.assert_sent(&rest);
+    let upgrade = after(previous, &mut upgrade);
+    fixture.deploys(&mut live, upgrade, &rest).await;
 }
 
 #[tokio::test]
@@ -601,10 +505,9 @@ async fn an_uninstall_and_a_pruning_wait_until_it_is_known_what_the_cluster_serv
 
         faults.clear_faults();
         let lines = ["read configmaps/c", "delete configmaps/c", "forget 1"];
-        fixture.expect(&lines);
-        let ended = uninstall(&context, &mut live, &mut uninstalling, &[], false, "").await;
-        assert_eq!(ended.unwrap(), ActionProgress::Done);
-        fixture.assert_sent(&lines);
+        fixture
+            .uninstalls(&mut live, &mut uninstalling, &lines)
+            .await;
     }
 }
 
@@ -622,14 +525,12 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
         "create clusterroles/r",
         "record 1 deployed",
     ];
-    fixture.expect(&lines);
-    let done = deploy(&fixture.context(), &mut live, deployment(&mut twice)).await;
-    assert_eq!(done.unwrap(), ActionProgress::Done);
+    let deployment = deployment(&mut twice);
+    fixture.deploys(&mut live, deployment, &lines).await;
     let sent = fixture.script.finish();
     for request in &sent[..2] {
         assert_eq!(request.json()["metadata"]["annotations"]["mark"], "last");
     }
-    fixture.assert_sent(&lines);
     let remarks = live.take_remarks();
     assert_eq!(remarks.len(), 2, "{remarks:?}");
     assert!(

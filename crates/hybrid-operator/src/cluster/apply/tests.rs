@@ -1,7 +1,6 @@
 //! Tests apply against a scripted API server.
 
 use hybrid_operator_test::scripted::{Script, failure};
-use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,42 +8,30 @@ use crate::cluster::{CrIdentity, Marks, OperatorId, Primary, Scope, ownership::m
 
 const PATH: &str = "/apis/apps/v1/namespaces/prod/deployments/web";
 const PATCH: &str = "PATCH /apis/apps/v1/namespaces/prod/deployments/web";
+const PUT: &str = "PUT /apis/apps/v1/namespaces/prod/deployments/web";
 const GET: &str = "GET /apis/apps/v1/namespaces/prod/deployments/web";
 
-fn primary() -> Primary {
-    Primary {
-        gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
-        namespace: Some("prod".to_owned()),
-        name: "one".to_owned(),
-        uid: "cr-uid".to_owned(),
-        component: None,
-    }
-}
-
-fn claimant(primary: &Primary) -> Claimant<'_> {
-    Claimant {
-        primary,
-        release_name: "one",
-        release_namespace: "prod",
-    }
-}
-
-fn deployment() -> Value {
-    let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "web"}, "spec": {"replicas": 3, "paused": null}, "status": {}});
-    let (primary, operator) = (primary(), OperatorId::new("op"));
+/// Returns an object of the release, or of a run of one of its hooks.
+fn marked(mut object: Value, run: Option<&str>) -> Value {
+    let (primary, operator) = (Primary::fixture(), OperatorId::new("op"));
     let marks = Marks {
         primary: &primary,
         operator: &operator,
         chart: "memcached",
         release_name: "one",
         release_namespace: "prod",
-        run: None,
-        hook: false,
+        run,
+        hook: run.is_some(),
         unowned: false,
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object
+}
+
+fn deployment() -> Value {
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web"}, "spec": {"replicas": 3, "paused": null}, "status": {}});
+    marked(object, None)
 }
 
 /// Returns a live object with this metadata.
@@ -69,12 +56,19 @@ fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> V
 }
 
 fn modified() -> Value {
-    failure(
-        409,
-        "Conflict",
-        "the object has been modified",
-        &json!({"kind": "deployments"}),
-    )
+    let kind = json!({"kind": "deployments"});
+    failure(409, "Conflict", "the object has been modified", &kind)
+}
+
+fn not_found() -> Value {
+    failure(404, "NotFound", "", &json!({"kind": "deployments"}))
+}
+
+/// An object with this metadata exists where one is created.
+fn exists(metadata: Value) -> Script {
+    Script::default()
+        .on(PATCH, 409, modified())
+        .on(GET, 200, live("u1", metadata))
 }
 
 fn field_conflict() -> Value {
@@ -83,25 +77,55 @@ fn field_conflict() -> Value {
     failure(409, "Conflict", "Apply failed", &json!({"causes": [cause]}))
 }
 
+/// A field conflicts with an object that has this entry, and the next apply succeeds.
+fn conflicts_with(entry: &Value) -> Script {
+    Script::default()
+        .on(PATCH, 409, field_conflict())
+        .on(GET, 200, live("u1", json!({"managedFields": [entry]})))
+        .on(PATCH, 200, live("u1", json!({})))
+}
+
 fn other_uid() -> Value {
     let cause = json!({"reason": "FieldValueInvalid", "field": "metadata.uid",
         "message": "Invalid value: \"old\": field is immutable"});
     failure(422, "Invalid", "invalid", &json!({"causes": [cause]}))
 }
 
-async fn run(script: &Script, claim: Claim, policy: &ApplyPolicy) -> Result<Applied, ApplyError> {
-    let primary = primary();
-    let claimant = claimant(&primary);
-    apply(
-        &Cluster::scripted(script),
-        Apply {
-            object: deployment(),
-            claim,
-            claimant,
-            policy,
-        },
-    )
-    .await
+/// Applies an object with this policy.
+async fn apply_one(
+    script: &Script,
+    object: Value,
+    claim: Claim,
+    policy: &ApplyPolicy,
+) -> Result<Applied, ApplyError> {
+    let primary = Primary::fixture();
+    let request = Apply {
+        object,
+        claim,
+        claimant: Claimant::fixture(&primary),
+        policy,
+    };
+    apply(&Cluster::scripted(script), request).await
+}
+
+async fn run_with(
+    script: &Script,
+    claim: Claim,
+    policy: &ApplyPolicy,
+) -> Result<Applied, ApplyError> {
+    apply_one(script, deployment(), claim, policy).await
+}
+
+/// Applies the Deployment with the default policy.
+async fn run(script: &Script, claim: Claim) -> Result<Applied, ApplyError> {
+    run_with(script, claim, &ApplyPolicy::default()).await
+}
+
+fn replacing() -> ApplyPolicy {
+    ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    }
 }
 
 fn known(uid: &str) -> Claim {
@@ -113,9 +137,7 @@ fn known(uid: &str) -> Claim {
 #[tokio::test]
 async fn an_unproven_object_is_created_in_one_request() {
     let script = Script::default().on(PATCH, 201, live("u1", json!({})));
-    let applied = run(&script, Claim::Unproven, &ApplyPolicy::default())
-        .await
-        .unwrap();
+    let applied = run(&script, Claim::Unproven).await.unwrap();
     assert!(applied.created);
     assert_eq!((&*applied.uid, applied.generation), ("u1", Some(1)));
     let [request] = &script.finish()[..] else {
@@ -146,9 +168,7 @@ async fn a_known_object_is_updated_in_one_request_with_its_uid() {
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("helm", "Apply", "", &fields)]});
     let script = Script::default().on(PATCH, 200, live("u1", entries));
-    let applied = run(&script, known("u1"), &ApplyPolicy::default())
-        .await
-        .unwrap();
+    let applied = run(&script, known("u1")).await.unwrap();
     assert!(!applied.created);
     assert_ne!(applied.ours, 0);
     let [request] = &script.finish()[..] else {
@@ -167,17 +187,12 @@ async fn a_foreign_object_is_left_untouched() {
         (by_other_cr, "it belongs to another custom resource"),
         // Another controller of the same custom resource may have created it.
         (
-            json!({"ownerReferences": [primary().owner_reference()]}),
+            json!({"ownerReferences": [Primary::fixture().owner_reference()]}),
             "it was not created",
         ),
     ] {
-        let script =
-            Script::default()
-                .on(PATCH, 409, modified())
-                .on(GET, 200, live("u1", metadata));
-        let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
-            .await
-            .unwrap_err();
+        let script = exists(metadata);
+        let error = run(&script, Claim::Unproven).await.unwrap_err();
         assert_eq!(
             (error.reason(), error.is_transient()),
             ("ForeignObject", false)
@@ -189,15 +204,10 @@ async fn a_foreign_object_is_left_untouched() {
 
 #[tokio::test]
 async fn an_object_of_the_release_is_taken_over() {
-    let ours = json!({"labels": {ownership::CR_LABEL: primary().identity().as_str()}});
+    let ours = json!({"labels": {ownership::CR_LABEL: Primary::fixture().identity().as_str()}});
     for metadata in [of_release("one"), ours] {
-        let script = Script::default()
-            .on(PATCH, 409, modified())
-            .on(GET, 200, live("u1", metadata))
-            .on(PATCH, 200, live("u1", json!({})));
-        run(&script, Claim::Unproven, &ApplyPolicy::default())
-            .await
-            .unwrap();
+        let script = exists(metadata).on(PATCH, 200, live("u1", json!({})));
+        run(&script, Claim::Unproven).await.unwrap();
         let requests = script.finish();
         assert_eq!(requests[2].json()["metadata"]["uid"], "u1");
         assert_eq!(requests[2].query["force"], "true");
@@ -205,104 +215,36 @@ async fn an_object_of_the_release_is_taken_over() {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 async fn an_adoption_takes_over_only_recorded_objects_without_contradicting_metadata() {
-    let release = |name: &str| TakeOver::HelmRelease {
-        name: name.to_owned(),
-        namespace: "prod".to_owned(),
-    };
-    let by_reference = json!({"ownerReferences": [primary().owner_reference()]});
+    let by_cr = json!({"ownerReferences": [Primary::fixture().owner_reference()]});
     let by_other = json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
         "name": "x", "uid": "x", "controller": true}]});
-    let of_other_cr = {
-        let mut metadata = of_release("one");
-        metadata["labels"][ownership::CR_LABEL] = "other".into();
-        metadata
-    };
+    let (one, two, old) = (of_release("one"), of_release("two"), of_release("old"));
+    let mut theirs = one.clone();
+    theirs["labels"][ownership::CR_LABEL] = "other".into();
+    let (adopted, unproven) = (&Claim::Adopted, &Claim::Unproven);
     for (what, take_over, claim, metadata, taken) in [
-        (
-            "of the release, by Helm",
-            release("one"),
-            Claim::Adopted,
-            of_release("one"),
-            true,
-        ),
-        (
-            "of the release, by a Go operator",
-            release("one"),
-            Claim::Adopted,
-            by_reference.clone(),
-            true,
-        ),
-        (
-            "of the release under its former name",
-            release("old"),
-            Claim::Adopted,
-            of_release("old"),
-            true,
-        ),
-        (
-            "without an adoption",
-            TakeOver::Never,
-            Claim::Adopted,
-            by_reference.clone(),
-            false,
-        ),
-        (
-            "without an adoption, another name",
-            TakeOver::Never,
-            Claim::Adopted,
-            of_release("old"),
-            false,
-        ),
-        (
-            "not recorded",
-            release("one"),
-            Claim::Unproven,
-            by_reference,
-            false,
-        ),
-        (
-            "not recorded, another name",
-            release("old"),
-            Claim::Unproven,
-            of_release("old"),
-            false,
-        ),
-        (
-            "of another release",
-            release("one"),
-            Claim::Adopted,
-            of_release("two"),
-            false,
-        ),
-        (
-            "of nobody",
-            release("one"),
-            Claim::Adopted,
-            json!({}),
-            false,
-        ),
-        (
-            "of another controller",
-            release("one"),
-            Claim::Adopted,
-            by_other,
-            false,
-        ),
-        (
-            "of another custom resource",
-            release("one"),
-            Claim::Adopted,
-            of_other_cr,
-            false,
-        ),
+        ("by Helm", Some("one"), adopted, &one, true),
+        ("by a Go operator", Some("one"), adopted, &by_cr, true),
+        ("under its former name", Some("old"), adopted, &old, true),
+        ("without an adoption", None, adopted, &by_cr, false),
+        ("without it, another name", None, adopted, &old, false),
+        ("not recorded", Some("one"), unproven, &by_cr, false),
+        ("not recorded, renamed", Some("old"), unproven, &old, false),
+        ("of another release", Some("one"), adopted, &two, false),
+        ("of nobody", Some("one"), adopted, &json!({}), false),
+        ("of a controller", Some("one"), adopted, &by_other, false),
+        ("of another resource", Some("one"), adopted, &theirs, false),
     ] {
+        let take_over = take_over.map_or(TakeOver::Never, |name| TakeOver::HelmRelease {
+            name: name.to_owned(),
+            namespace: "prod".to_owned(),
+        });
         let mut script = Script::default();
-        if claim == Claim::Unproven {
+        if claim == unproven {
             script = script.on(PATCH, 409, modified());
         }
-        script = script.on(GET, 200, live("u1", metadata));
+        script = script.on(GET, 200, live("u1", metadata.clone()));
         if taken {
             script = script.on(PATCH, 200, live("u1", json!({})));
         }
@@ -310,10 +252,8 @@ async fn an_adoption_takes_over_only_recorded_objects_without_contradicting_meta
             take_over,
             ..ApplyPolicy::default()
         };
-        let reason = run(&script, claim, &policy)
-            .await
-            .err()
-            .map(|error| error.reason());
+        let ended = run_with(&script, claim.clone(), &policy).await;
+        let reason = ended.err().map(|error| error.reason());
         assert_eq!(reason, (!taken).then_some("ForeignObject"), "{what}");
         script.finish();
     }
@@ -323,12 +263,8 @@ async fn an_adoption_takes_over_only_recorded_objects_without_contradicting_meta
 async fn an_object_that_is_being_deleted_is_waited_for() {
     let mut metadata = of_release("one");
     metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    let script = Script::default()
-        .on(PATCH, 409, modified())
-        .on(GET, 200, live("u1", metadata));
-    let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
-        .await
-        .unwrap_err();
+    let script = exists(metadata);
+    let error = run(&script, Claim::Unproven).await.unwrap_err();
     assert_eq!(
         (error.reason(), error.is_transient()),
         ("ObjectTerminating", true)
@@ -340,18 +276,9 @@ async fn an_object_that_is_being_deleted_is_waited_for() {
 async fn an_object_that_is_deleted_while_it_is_judged_is_created() {
     let script = Script::default()
         .on(PATCH, 409, modified())
-        .on(
-            GET,
-            404,
-            failure(404, "NotFound", "", &json!({"kind": "deployments"})),
-        )
+        .on(GET, 404, not_found())
         .on(PATCH, 201, live("u2", json!({})));
-    assert!(
-        run(&script, Claim::Unproven, &ApplyPolicy::default())
-            .await
-            .unwrap()
-            .created
-    );
+    assert!(run(&script, Claim::Unproven).await.unwrap().created);
     script.finish();
 }
 
@@ -359,15 +286,9 @@ async fn an_object_that_is_deleted_while_it_is_judged_is_created() {
 async fn a_known_object_that_is_gone_is_created_again() {
     let script = Script::default()
         .on(PATCH, 409, modified())
-        .on(
-            GET,
-            404,
-            failure(404, "NotFound", "", &json!({"kind": "deployments"})),
-        )
+        .on(GET, 404, not_found())
         .on(PATCH, 201, live("u2", json!({})));
-    let applied = run(&script, known("u1"), &ApplyPolicy::default())
-        .await
-        .unwrap();
+    let applied = run(&script, known("u1")).await.unwrap();
     assert_eq!((&*applied.uid, applied.created), ("u2", true));
     assert_eq!(
         script.finish()[2].json()["metadata"]["resourceVersion"],
@@ -380,9 +301,7 @@ async fn a_known_object_that_somebody_recreated_is_judged() {
     let script = Script::default()
         .on(PATCH, 422, other_uid())
         .on(GET, 200, live("u2", json!({})));
-    let error = run(&script, known("u1"), &ApplyPolicy::default())
-        .await
-        .unwrap_err();
+    let error = run(&script, known("u1")).await.unwrap_err();
     assert_eq!(error.reason(), "ForeignObject");
     script.finish();
 
@@ -390,28 +309,16 @@ async fn a_known_object_that_somebody_recreated_is_judged() {
         .on(PATCH, 422, other_uid())
         .on(GET, 200, live("u2", of_release("one")))
         .on(PATCH, 200, live("u2", json!({})));
-    assert_eq!(
-        run(&script, known("u1"), &ApplyPolicy::default())
-            .await
-            .unwrap()
-            .uid,
-        "u2"
-    );
+    assert_eq!(run(&script, known("u1")).await.unwrap().uid, "u2");
     script.finish();
 }
 
 #[tokio::test]
 async fn replicas_are_left_to_an_autoscaler() {
     let scale = json!({"f:spec": {"f:replicas": {}}});
-    let entries =
-        json!({"managedFields": [entry("kube-controller-manager", "Update", "scale", &scale)]});
-    let script = Script::default()
-        .on(PATCH, 409, field_conflict())
-        .on(GET, 200, live("u1", entries))
-        .on(PATCH, 200, live("u1", json!({})));
-    let applied = run(&script, known("u1"), &ApplyPolicy::default())
-        .await
-        .unwrap();
+    let entry = entry("kube-controller-manager", "Update", "scale", &scale);
+    let script = conflicts_with(&entry);
+    let applied = run(&script, known("u1")).await.unwrap();
     assert_eq!(applied.left_out, ["/spec/replicas"]);
     let requests = script.finish();
     assert_eq!(requests[0].query["force"], "false");
@@ -422,14 +329,8 @@ async fn replicas_are_left_to_an_autoscaler() {
 #[tokio::test]
 async fn manually_scaled_replicas_are_restored() {
     let scale = json!({"f:spec": {"f:replicas": {}}});
-    let entries = json!({"managedFields": [entry("kubectl", "Update", "scale", &scale)]});
-    let script = Script::default()
-        .on(PATCH, 409, field_conflict())
-        .on(GET, 200, live("u1", entries))
-        .on(PATCH, 200, live("u1", json!({})));
-    let applied = run(&script, known("u1"), &ApplyPolicy::default())
-        .await
-        .unwrap();
+    let script = conflicts_with(&entry("kubectl", "Update", "scale", &scale));
+    let applied = run(&script, known("u1")).await.unwrap();
     assert!(applied.left_out.is_empty());
     assert_eq!(script.finish()[2].json()["spec"]["replicas"], 3);
 }
@@ -437,20 +338,14 @@ async fn manually_scaled_replicas_are_restored() {
 #[tokio::test]
 async fn ignored_fields_are_left_to_their_owners() {
     let spec = json!({"f:spec": {"f:replicas": {}}});
-    let entries = json!({"managedFields": [entry("kubectl-edit", "Update", "", &spec)]});
-    let script = Script::default()
-        .on(PATCH, 409, field_conflict())
-        .on(GET, 200, live("u1", entries))
-        .on(PATCH, 200, live("u1", json!({})));
+    let script = conflicts_with(&entry("kubectl-edit", "Update", "", &spec));
     let rule = LeaveOut::kind("apps", "Deployment", &["/spec/replicas"]);
     let policy = ApplyPolicy {
         leave_out: vec![rule],
         ..ApplyPolicy::default()
     };
-    assert_eq!(
-        run(&script, known("u1"), &policy).await.unwrap().left_out,
-        ["/spec/replicas"]
-    );
+    let applied = run_with(&script, known("u1"), &policy).await.unwrap();
+    assert_eq!(applied.left_out, ["/spec/replicas"]);
     script.finish();
 }
 
@@ -462,15 +357,8 @@ async fn a_conflict_is_forced_at_once_if_no_field_can_be_left_out() {
             .on(path, 409, field_conflict())
             .on(path, 200, live("u1", json!({})));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}});
-    let primary = primary();
-    let policy = ApplyPolicy::default();
-    let request = Apply {
-        object,
-        claim: known("u1"),
-        claimant: claimant(&primary),
-        policy: &policy,
-    };
-    apply(&Cluster::scripted(&script), request).await.unwrap();
+    let applied = apply_one(&script, object, known("u1"), &ApplyPolicy::default()).await;
+    applied.unwrap();
     assert_eq!(script.finish()[1].query["force"], "true");
 }
 
@@ -484,9 +372,7 @@ async fn entries_of_former_tools_are_migrated_once() {
         .on(GET, 200, live("u1", metadata))
         .on(PATCH, 200, live("u1", migrated))
         .on(PATCH, 200, live("u1", json!({})));
-    run(&script, Claim::Adopted, &ApplyPolicy::default())
-        .await
-        .unwrap();
+    run(&script, Claim::Adopted).await.unwrap();
     let requests = script.finish();
     assert_eq!(requests[1].json()[0]["value"][0]["manager"], "helm");
     assert_eq!(requests[1].json()[1]["value"], "7");
@@ -495,43 +381,32 @@ async fn entries_of_former_tools_are_migrated_once() {
 
 #[tokio::test]
 async fn an_object_that_goes_while_it_is_replaced_is_created_by_the_next_attempt() {
-    let gone = failure(
-        404,
-        "NotFound",
-        "m",
-        &json!({"kind": "deployments", "name": "web"}),
-    );
-    let policy = ApplyPolicy {
-        replace: true,
-        ..ApplyPolicy::default()
-    };
+    let named = json!({"kind": "deployments", "name": "web"});
+    let gone = failure(404, "NotFound", "m", &named);
     let script = Script::default()
         .on(GET, 200, live("u1", of_release("one")))
-        .on(&PATCH.replace("PATCH", "PUT"), 404, gone);
-    let error = run(&script, known("u1"), &policy).await.unwrap_err();
+        .on(PUT, 404, gone);
+    let ended = run_with(&script, known("u1"), &replacing()).await;
+    let error = ended.unwrap_err();
     assert_eq!((error.reason(), error.is_transient()), ("Contended", true));
     script.finish();
 }
 
 #[tokio::test]
 async fn replacing_never_deletes_and_takes_ownership_of_every_field() {
-    const PUT: &str = "PUT /apis/apps/v1/namespaces/prod/deployments/web";
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let by = |manager: &str, operation: &str| {
         let metadata = json!({"managedFields": [entry(manager, operation, "", &fields)]});
         live("u1", metadata)
     };
-    let policy = ApplyPolicy {
-        replace: true,
-        ..ApplyPolicy::default()
-    };
+    let policy = replacing();
     // The fields that the PUT changed are in an Update entry of our field manager.
     let script = Script::default()
         .on(GET, 200, live("u1", of_release("one")))
         .on(PUT, 200, by("helm", "Update"))
         .on(PATCH, 200, by("helm", "Apply"))
         .on(PATCH, 200, by("helm", "Apply"));
-    let applied = run(&script, known("u1"), &policy).await.unwrap();
+    let applied = run_with(&script, known("u1"), &policy).await.unwrap();
     assert_ne!(applied.ours, 0, "drift would go unnoticed");
     let requests = script.finish();
     assert_eq!(requests[1].json()["metadata"]["resourceVersion"], "7");
@@ -544,7 +419,7 @@ async fn replacing_never_deletes_and_takes_ownership_of_every_field() {
         .on(GET, 200, live("u1", of_release("one")))
         .on(PUT, 200, by("manager", "Update"))
         .on(PATCH, 200, by("helm", "Apply"));
-    let applied = run(&script, known("u1"), &policy).await.unwrap();
+    let applied = run_with(&script, known("u1"), &policy).await.unwrap();
     assert_ne!(applied.ours, 0);
     script.finish();
 }
@@ -559,8 +434,7 @@ async fn the_next_apply_takes_ownership_after_an_interrupted_replacement() {
         .on(PATCH, 200, live("u1", left))
         .on(PATCH, 200, live("u1", ours.clone()))
         .on(PATCH, 200, live("u1", ours));
-    let policy = ApplyPolicy::default();
-    run(&script, known("u1"), &policy).await.unwrap();
+    run(&script, known("u1")).await.unwrap();
     let requests = script.finish();
     assert_eq!(requests[1].json()[0]["value"].as_array().unwrap().len(), 1);
 }
@@ -568,44 +442,21 @@ async fn the_next_apply_takes_ownership_after_an_interrupted_replacement() {
 #[tokio::test]
 async fn failures_that_are_not_conflicts_are_passed_on() {
     let terminating = json!({"causes": [{"reason": "NamespaceTerminating", "field": "f"}]});
-    for (code, answer, reason) in [
-        (
-            403,
-            failure(403, "Forbidden", "no", &terminating),
-            "NamespaceTerminating",
-        ),
-        (
-            403,
-            failure(403, "Forbidden", "cannot patch", &json!({})),
-            "Forbidden",
-        ),
-        (
-            404,
-            failure(404, "NotFound", "", &json!({"kind": "namespaces"})),
-            "NamespaceMissing",
-        ),
-        (
-            409,
-            failure(409, "Conflict", "", &json!({"kind": "resourcequotas"})),
-            "Conflict",
-        ),
-        (
-            500,
-            failure(500, "", "failed to create typed patch object", &json!(null)),
-            "UnexplainedFailure",
-        ),
-        (
-            503,
-            failure(503, "ServiceUnavailable", "", &json!({})),
-            "Unavailable",
-        ),
+    let kind = |kind: &str| json!({"kind": kind});
+    let unexplained = "failed to create typed patch object";
+    for (code, reason, message, details, expected) in [
+        (403, "Forbidden", "no", terminating, "NamespaceTerminating"),
+        (403, "Forbidden", "cannot patch", json!({}), "Forbidden"),
+        (404, "NotFound", "", kind("namespaces"), "NamespaceMissing"),
+        (409, "Conflict", "", kind("resourcequotas"), "Conflict"),
+        (500, "", unexplained, Value::Null, "UnexplainedFailure"),
+        (503, "ServiceUnavailable", "", json!({}), "Unavailable"),
     ] {
+        let answer = failure(code, reason, message, &details);
         for claim in [Claim::Unproven, known("u1")] {
             let script = Script::default().on(PATCH, code, answer.clone());
-            let error = run(&script, claim, &ApplyPolicy::default())
-                .await
-                .unwrap_err();
-            assert_eq!(error.reason(), reason);
+            let error = run(&script, claim).await.unwrap_err();
+            assert_eq!(error.reason(), expected);
             script.finish();
         }
     }
@@ -614,9 +465,7 @@ async fn failures_that_are_not_conflicts_are_passed_on() {
 #[tokio::test]
 async fn a_missing_permission_names_verb_resource_and_object() {
     let script = Script::default().on(PATCH, 403, failure(403, "Forbidden", "no", &json!({})));
-    let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
-        .await
-        .unwrap_err();
+    let error = run(&script, Claim::Unproven).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot patch deployments.apps prod/web: no"
@@ -625,8 +474,6 @@ async fn a_missing_permission_names_verb_resource_and_object() {
 
 #[tokio::test]
 async fn documents_without_required_fields_are_rejected() {
-    let primary = primary();
-    let policy = ApplyPolicy::default();
     for (object, expected) in [
         (json!({"kind": "Pod"}), "Pod lacks apiVersion or kind"),
         (json!({}), "a document lacks apiVersion or kind"),
@@ -635,46 +482,20 @@ async fn documents_without_required_fields_are_rejected() {
             "Pod lacks metadata.name and metadata.generateName",
         ),
     ] {
-        let claimant = claimant(&primary);
-        let request = Apply {
-            object,
-            claim: Claim::Unproven,
-            claimant,
-            policy: &policy,
-        };
-        let error = apply(&Cluster::scripted(&Script::default()), request)
-            .await
-            .unwrap_err();
-        assert_eq!(error.to_string(), expected);
+        let (script, policy) = (Script::default(), ApplyPolicy::default());
+        let ended = apply_one(&script, object, Claim::Unproven, &policy).await;
+        assert_eq!(ended.unwrap_err().to_string(), expected);
     }
 }
 
-fn generated() -> Value {
-    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"generateName": "job-"}});
-    let (primary, operator) = (primary(), OperatorId::new("op"));
-    let marks = Marks {
-        primary: &primary,
-        operator: &operator,
-        chart: "c",
-        release_name: "one",
-        release_namespace: "prod",
-        run: Some("one.v2.0"),
-        hook: true,
-        unowned: false,
-    };
-    mark(&mut object, &marks, Scope::Namespaced);
-    object
-}
-
 async fn generate(script: &Script) -> Result<Applied, ApplyError> {
-    let primary = primary();
-    let policy = ApplyPolicy::default();
-    let claimant = claimant(&primary);
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"generateName": "job-"}});
+    let (primary, policy) = (Primary::fixture(), ApplyPolicy::default());
     let request = Apply {
-        object: generated(),
+        object: marked(object, Some("one.v2.0")),
         claim: Claim::Unproven,
-        claimant,
+        claimant: Claimant::fixture(&primary),
         policy: &policy,
     };
     create_generated(&Cluster::scripted(script), request).await
@@ -698,7 +519,7 @@ async fn an_object_with_a_generated_name_is_created_with_a_post() {
 #[tokio::test]
 async fn a_resumed_run_finds_the_object_that_it_created() {
     let path = "/api/v1/namespaces/prod/configmaps";
-    let identity = primary().identity();
+    let identity = Primary::fixture().identity();
     let item = |name: &str, cr: &CrIdentity| {
         json!({"metadata": {"name": name, "namespace": "prod", "uid": name,
             "generateName": "job-", "labels": {ownership::CR_LABEL: cr.as_str()}}})
@@ -723,11 +544,7 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
     };
     let mut existing = live("u1", of_release("one"));
     existing["spec"] = json!({"paused": true});
-    let replace = ApplyPolicy {
-        replace: true,
-        ..ApplyPolicy::default()
-    };
-    let apply = ApplyPolicy::default();
+    let (apply, replace) = (ApplyPolicy::default(), replacing());
     let answer = || live("u1", json!({}));
     for (script, policy, claim, expected) in [
         (
@@ -751,9 +568,9 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
         (
             Script::default()
                 .on(GET, 200, existing.clone())
-                .on(&PATCH.replace("PATCH", "PUT"), 422, refused())
+                .on(PUT, 422, refused())
                 .on(GET, 200, existing.clone())
-                .on(&PATCH.replace("PATCH", "PUT"), 200, answer())
+                .on(PUT, 200, answer())
                 .on(PATCH, 422, refused())
                 .on(GET, 200, existing.clone())
                 .on(PATCH, 200, answer()),
@@ -762,7 +579,7 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
             json!({"replicas": 3, "paused": true}),
         ),
     ] {
-        run(&script, claim, policy).await.unwrap();
+        run_with(&script, claim, policy).await.unwrap();
         let requests = script.finish();
         let writes = requests.iter().filter(|request| request.is_write());
         let sent: Vec<&Value> = writes.map(|request| &request.json()["spec"]).collect();
@@ -779,7 +596,7 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
         .on(PATCH, 422, refused())
         .on(GET, 200, existing)
         .on(PATCH, 422, refused());
-    let error = run(&script, known("u1"), &apply).await.unwrap_err();
+    let error = run(&script, known("u1")).await.unwrap_err();
     assert_eq!(error.reason(), "InvalidObject");
     script.finish();
 }

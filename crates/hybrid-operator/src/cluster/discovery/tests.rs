@@ -41,6 +41,22 @@ fn other_group() -> Value {
     aggregated(&json!([{"metadata": {"name": "y.io"}, "versions": [{"version": "v1"}]}]))
 }
 
+/// The answers without aggregated discovery.
+fn legacy(script: Script) -> Script {
+    let core = json!({"kind": "APIVersions", "versions": ["v1"]});
+    let groups = json!({"kind": "APIGroupList", "groups": [
+        {"name": "x.io", "versions": [{"version": "v1"}]}]});
+    script.on("GET /api", 200, core).on("GET /apis", 200, groups)
+}
+
+fn not_found() -> Value {
+    failure(404, "NotFound", "", &json!({}))
+}
+
+fn unavailable() -> Value {
+    failure(503, "ServiceUnavailable", "", &json!({}))
+}
+
 fn version() -> Value {
     json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
 }
@@ -62,15 +78,11 @@ async fn two_requests_discover_all_kinds() {
     let script = first(Script::default(), groups("Current", &things()));
     let discovery = discovery(&script);
     let pod = discovery.resolve(&gvk("", "Pod")).await.unwrap();
-    assert_eq!(
-        (&*pod.resource.plural, pod.scope),
-        ("pods", Scope::Namespaced)
-    );
+    let (plural, scope) = (&*pod.resource.plural, pod.scope);
+    assert_eq!((plural, scope), ("pods", Scope::Namespaced));
     assert!(pod.has_status && !pod.scalable && pod.verbs.watch && !pod.verbs.patch);
-    assert_eq!(
-        discovery.resolve(&gvk("", "Node")).await.unwrap().scope,
-        Scope::Cluster
-    );
+    let node = discovery.resolve(&gvk("", "Node")).await.unwrap();
+    assert_eq!(node.scope, Scope::Cluster);
     let thing = discovery.resolve(&gvk("x.io", "Thing")).await.unwrap();
     assert!(thing.scalable && thing.verbs.patch && !thing.verbs.watch);
     assert_eq!(thing.resource.api_version, "x.io/v1");
@@ -93,22 +105,14 @@ async fn concurrent_lookups_share_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_for_an_unknown_kind_are_limited() {
-    let none = || failure(404, "NotFound", "", &json!({}));
-    let script = first(Script::default(), groups("Current", &json!([]))).on(
-        "GET /apis/new.io/v1",
-        404,
-        none(),
-    );
+    let script = first(Script::default(), groups("Current", &json!([])));
+    script.expect("GET /apis/new.io/v1", 404, not_found());
     let discovery = discovery(&script);
+    let thing = gvk("new.io", "Thing");
     for _ in 0..3 {
-        let error = discovery
-            .resolve(&gvk("new.io", "Thing"))
-            .await
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the cluster does not serve Thing in new.io/v1"
-        );
+        let error = discovery.resolve(&thing).await.unwrap_err();
+        let message = "the cluster does not serve Thing in new.io/v1";
+        assert_eq!(error.to_string(), message);
         assert!(!error.is_transient());
     }
     script.finish();
@@ -116,7 +120,7 @@ async fn requests_for_an_unknown_kind_are_limited() {
     let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true},
                            {"name": "things/status", "kind": "Thing"}]);
     let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
-    let thing = discovery.resolve(&gvk("new.io", "Thing")).await.unwrap();
+    let thing = discovery.resolve(&thing).await.unwrap();
     assert!(thing.has_status && thing.scope == Scope::Namespaced);
     script.finish();
 }
@@ -137,36 +141,20 @@ async fn a_changed_group_is_fetched_again() {
 
 #[tokio::test]
 async fn groups_are_fetched_individually_without_aggregated_discovery() {
-    let legacy = json!({"kind": "APIVersions", "versions": ["v1"]});
-    let groups = json!({"kind": "APIGroupList", "groups": [
-        {"name": "x.io", "versions": [{"version": "v1"}]}]});
     let pods = resource_list(&json!([{"name": "pods", "kind": "Pod", "namespaced": true,
         "verbs": ["list"]}, {"name": "pods/eviction", "kind": "Eviction"}]));
-    let script = Script::default()
-        .on("GET /api", 200, legacy.clone())
-        .on("GET /apis", 200, groups.clone())
-        .on("GET /api/v1", 200, pods.clone());
+    let script = legacy(Script::default()).on("GET /api/v1", 200, pods.clone());
     let discovery = discovery(&script);
     assert!(discovery.resolve(&gvk("", "Pod")).await.is_ok());
     script.finish();
 
-    let script = script
-        .in_any_order()
-        .on("GET /version", 200, version())
-        .on("GET /api", 200, legacy.clone())
-        .on("GET /apis", 200, groups.clone())
-        .on("GET /api", 200, legacy)
-        .on("GET /apis", 200, groups)
+    let script = script.in_any_order().on("GET /version", 200, version());
+    let others = resource_list(&json!([{"name": "ys", "kind": "Y"}]));
+    let script = legacy(legacy(script))
         .on("GET /api/v1", 200, pods)
-        .on(
-            "GET /apis/x.io/v1",
-            200,
-            resource_list(&json!([{"name": "ys", "kind": "Y"}])),
-        );
-    let capabilities = discovery
-        .capabilities(Duration::from_mins(1))
-        .await
-        .unwrap();
+        .on("GET /apis/x.io/v1", 200, others);
+    let age = Duration::from_mins(1);
+    let capabilities = discovery.capabilities(age).await.unwrap();
     let versions: Vec<&str> = capabilities.api_versions.iter().collect();
     assert_eq!(
         versions,
@@ -203,34 +191,23 @@ async fn capabilities_are_those_of_helm_and_cached() {
 
     // After a later failure, the cached ones stay in use.
     tokio::time::advance(age).await;
-    let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
     let script = script
         .on("GET /version", 503, unavailable())
         .on("GET /api", 503, unavailable())
         .on("GET /apis", 503, unavailable());
-    assert!(
-        discovery
-            .capabilities(age)
-            .await
-            .unwrap()
-            .api_versions
-            .has("x.io/v1/Thing")
-    );
+    let capabilities = discovery.capabilities(age).await.unwrap();
+    assert!(capabilities.api_versions.has("x.io/v1/Thing"));
     script.finish();
 }
 
 #[tokio::test]
 async fn capabilities_fail_without_a_response() {
-    let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
     let script = Script::default()
         .on("GET /version", 200, version())
         .on("GET /api", 200, core())
         .on("GET /apis", 503, unavailable());
-    let error = discovery(&script)
-        .capabilities(Duration::ZERO)
-        .await
-        .unwrap_err();
-    assert!(error.is_transient());
+    let failed = discovery(&script).capabilities(Duration::ZERO).await;
+    assert!(failed.unwrap_err().is_transient());
     script.finish();
 }
 
@@ -256,20 +233,12 @@ async fn a_group_whose_server_is_down_keeps_its_kinds() {
 
 #[tokio::test]
 async fn a_kind_of_a_group_that_is_down_is_not_unknown() {
-    let unavailable = failure(503, "ServiceUnavailable", "", &json!({}));
-    let script = first(Script::default(), groups("Stale", &json!([]))).on(
-        "GET /apis/x.io/v1",
-        503,
-        unavailable,
-    );
-    let error = discovery(&script)
-        .resolve(&gvk("x.io", "Thing"))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.reason(), error.is_transient()),
-        ("GroupUnavailable", true)
-    );
+    let script = first(Script::default(), groups("Stale", &json!([])));
+    script.expect("GET /apis/x.io/v1", 503, unavailable());
+    let found = discovery(&script).resolve(&gvk("x.io", "Thing")).await;
+    let error = found.unwrap_err();
+    let (reason, transient) = (error.reason(), error.is_transient());
+    assert_eq!((reason, transient), ("GroupUnavailable", true));
     script.finish();
 }
 
@@ -284,18 +253,11 @@ async fn only_added_and_removed_kinds_are_changes() {
     discovery.refresh().await.unwrap();
     let mut script = script;
     let mut epoch = 0;
+    let (unchanged, down) = (groups("Current", &things()), groups("Stale", &json!([])));
     for (what, answer, changed) in [
-        (
-            "an unchanged response is no change",
-            groups("Current", &things()),
-            false,
-        ),
+        ("an unchanged response is no change", unchanged, false),
         ("a kind is added", groups("Current", &larger), true),
-        (
-            "the server of the group is down",
-            groups("Stale", &json!([])),
-            false,
-        ),
+        ("the server of the group is down", down, false),
         ("a kind is removed", groups("Current", &things()), true),
         ("a kind is replaced", groups("Current", &other), true),
         ("the group is removed", other_group(), true),
@@ -304,23 +266,16 @@ async fn only_added_and_removed_kinds_are_changes() {
         discovery.refresh().await.unwrap();
         epoch += u64::from(changed);
         assert_eq!(discovery.epoch(), epoch, "{what}");
-        assert_eq!(
-            changes.changed().now_or_never().is_some(),
-            changed,
-            "{what}"
-        );
+        let told = changes.changed().now_or_never().is_some();
+        assert_eq!(told, changed, "{what}");
     }
     script.finish();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_found_by_a_lookup_is_a_change() {
-    let none = failure(404, "NotFound", "", &json!({}));
-    let script = first(Script::default(), groups("Current", &json!([]))).on(
-        "GET /apis/new.io/v1",
-        404,
-        none,
-    );
+    let script = first(Script::default(), groups("Current", &json!([])));
+    script.expect("GET /apis/new.io/v1", 404, not_found());
     let discovery = discovery(&script);
     let new = gvk("new.io", "Thing");
     assert!(discovery.resolve(&new).await.is_err());
@@ -329,10 +284,8 @@ async fn a_kind_found_by_a_lookup_is_a_change() {
     let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true}]);
     let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
     let found = discovery.resolve(&new).await.unwrap();
-    assert_eq!(
-        (discovery.epoch(), discovery.cached(&new)),
-        (1, Some(found))
-    );
+    assert_eq!(discovery.epoch(), 1);
+    assert_eq!(discovery.cached(&new), Some(found));
     script.finish();
 }
 
@@ -345,68 +298,28 @@ fn in_versions(versions: &[&str]) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_gone_only_if_a_complete_answer_says_so() {
-    let refused = |code| failure(code, "X", "", &json!({}));
+    let refused = |code| (code, failure(code, "X", "", &json!({})));
+    let (core, other) = (|| (200, core()), || (200, other_group()));
+    let status = || (200, json!({"kind": "Status"}));
+    let moved = (200, in_versions(&["v2"]));
+    let down = (200, groups("Stale", &json!([])));
+    let empty = |list: Value| (200, aggregated(&list));
+    let unreadable = Err("UnreadableAnswer");
     // The second answer to `/api` and `/apis`, and what it proves.
     for (what, api, apis, expected) in [
-        ("gone", (200, core()), (200, other_group()), Ok(None)),
-        (
-            "another version",
-            (200, core()),
-            (200, in_versions(&["v2"])),
-            Ok(Some("x.io/v2")),
-        ),
-        (
-            "its server is down",
-            (200, core()),
-            (200, groups("Stale", &json!([]))),
-            Err("GroupUnavailable"),
-        ),
-        (
-            "forbidden",
-            (200, core()),
-            (403, refused(403)),
-            Err("Forbidden"),
-        ),
-        (
-            "broken",
-            (500, refused(500)),
-            (200, other_group()),
-            Err("Unavailable"),
-        ),
-        (
-            "no JSON",
-            (200, core()),
-            (200, json!("<html>")),
-            Err("UnreadableAnswer"),
-        ),
-        (
-            "no list",
-            (200, core()),
-            (200, json!({})),
-            Err("UnreadableAnswer"),
-        ),
-        (
-            "another object",
-            (200, json!({"kind": "Status"})),
-            (200, json!({"kind": "Status"})),
-            Err("UnreadableAnswer"),
-        ),
-        (
-            "an empty list",
-            (200, core()),
-            (200, aggregated(&json!([]))),
-            Err("UnreadableAnswer"),
-        ),
-        (
-            "an empty list of the core",
-            (200, aggregated(&json!(null))),
-            (200, other_group()),
-            Err("UnreadableAnswer"),
-        ),
+        ("gone", core(), other(), Ok(None)),
+        ("another version", core(), moved, Ok(Some("x.io/v2"))),
+        ("its server is down", core(), down, Err("GroupUnavailable")),
+        ("forbidden", core(), refused(403), Err("Forbidden")),
+        ("broken", refused(500), other(), Err("Unavailable")),
+        ("no JSON", core(), (200, json!("<html>")), unreadable),
+        ("no list", core(), (200, json!({})), unreadable),
+        ("another object", status(), status(), unreadable),
+        ("an empty list", core(), empty(json!([])), unreadable),
+        ("no core", empty(json!(null)), other(), unreadable),
     ] {
-        let missing = failure(404, "NotFound", "", &json!({}));
         let script = first(Script::default(), in_versions(&["v1beta1"]))
-            .on("GET /apis/x.io/v1", 404, missing)
+            .on("GET /apis/x.io/v1", 404, not_found())
             .on("GET /api", api.0, api.1)
             .on("GET /apis", apis.0, apis.1);
         let discovery = discovery(&script);
@@ -424,35 +337,9 @@ async fn a_kind_is_gone_only_if_a_complete_answer_says_so() {
 
 #[tokio::test]
 async fn a_group_that_is_down_is_not_empty_without_aggregated_discovery() {
-    let script = Script::default()
-        .on(
-            "GET /api",
-            200,
-            json!({"kind": "APIVersions", "versions": ["v1"]}),
-        )
-        .on(
-            "GET /apis",
-            200,
-            json!({"kind": "APIGroupList", "groups": [
-            {"name": "x.io", "versions": [{"version": "v1"}]}]}),
-        )
-        .on(
-            "GET /api",
-            200,
-            json!({"kind": "APIVersions", "versions": ["v1"]}),
-        )
-        .on(
-            "GET /apis",
-            200,
-            json!({"kind": "APIGroupList", "groups": [
-            {"name": "x.io", "versions": [{"version": "v1"}]}]}),
-        )
+    let script = legacy(legacy(Script::default()))
         .on("GET /api/v1", 200, resource_list(&json!([])))
-        .on(
-            "GET /apis/x.io/v1",
-            503,
-            failure(503, "ServiceUnavailable", "", &json!({})),
-        );
+        .on("GET /apis/x.io/v1", 503, unavailable());
     let kinds = discovery(&script).listable(|_| false).await;
     assert_eq!(kinds.unwrap_err().reason(), "GroupUnavailable");
     script.finish();
@@ -460,22 +347,15 @@ async fn a_group_that_is_down_is_not_empty_without_aggregated_discovery() {
 
 #[tokio::test]
 async fn a_kind_that_moved_to_another_group_is_found_there() {
-    let apps = aggregated(
-        &json!([{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
-        "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
-            "scope": "Namespaced"}]}]}]),
-    );
-    let script = first(Script::default(), apps.clone()).on(
-        "GET /apis/extensions/v1",
-        404,
-        failure(404, "NotFound", "", &json!({})),
-    );
+    let kind = json!({"resource": "deployments", "responseKind": {"kind": "Deployment"},
+        "scope": "Namespaced"});
+    let apps = aggregated(&json!([{"metadata": {"name": "apps"}, "versions": [
+        {"version": "v1", "resources": [kind]}]}]));
+    let script = first(Script::default(), apps.clone());
+    script.expect("GET /apis/extensions/v1", 404, not_found());
     let script = first(script, apps);
-    let discovery = discovery(&script);
-    let found = discovery
-        .find(&gvk("extensions", "Deployment"))
-        .await
-        .unwrap();
+    let former = gvk("extensions", "Deployment");
+    let found = discovery(&script).find(&former).await.unwrap();
     assert_eq!(found.unwrap().resource.api_version, "apps/v1");
     script.finish();
 }

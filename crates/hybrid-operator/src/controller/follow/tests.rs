@@ -207,27 +207,18 @@ fn failed() -> Item {
 
 #[tokio::test(start_paused = true)]
 async fn short_interruptions_are_not_reported() {
-    let gone = || {
-        Error(WatchError(
-            Status::failure("", "Gone").with_code(410).boxed(),
-        ))
-    };
+    let gone = Status::failure("", "Gone").with_code(410).boxed();
+    let gone = vec![Error(WatchError(gone))];
     let refused = || Error(WatchStartFailed(api(500)));
+    let retries = (0..6).map(|_| refused()).collect();
+    let retries = with(retries, [Event(Apply("b")), failed()]);
     let quiet = || [failed(), failed(), Pause(50)];
+    let now_and_then = (0..20).flat_map(|_| quiet()).collect();
     for (what, items) in [
-        ("a history that is gone", with(vec![gone()], list())),
+        ("a history that is gone", with(gone, list())),
         ("a closed connection", vec![failed()]),
-        (
-            "some retries, then an event",
-            with(
-                (0..6).map(|_| refused()).collect(),
-                [Event(Apply("b")), failed()],
-            ),
-        ),
-        (
-            "a closed connection now and then",
-            (0..20).flat_map(|_| quiet()).collect(),
-        ),
+        ("some retries, then an event", retries),
+        ("a closed connection now and then", now_and_then),
     ] {
         let result = run_scripts(Lists::Paged, 0, vec![with(list(), items)]).await;
         assert_eq!(result.states(), ["Synced"], "{what}");
@@ -290,57 +281,42 @@ async fn state_changes_are_reported() {
         |verb: &str| format!("Forbidden(\"{verb} widgets.example.com in namespace n\")");
     let failing = format!("Failing({:?})", InitialListFailed(api(500)).to_string());
     let status = || Status::failure("no", "Forbidden").with_code(403).boxed();
-    for (what, scripts, states, opened) in [
-        ("no failure", vec![list()], vec![], 1),
-        (
-            "list is forbidden, then permitted",
-            vec![vec![Error(InitialListFailed(api(403)))], list()],
-            vec![forbidden("list")],
-            2,
-        ),
+    let synced = "Synced".to_owned();
+    // It fails after the first list.
+    let then = |error| vec![with(list(), [Error(error)]), list()];
+    let first = || Error(InitialListFailed(api(500)));
+    let resumes = [Error(WatchFailed(api(500))), Event(Apply("b"))];
+    let unlisted = vec![vec![Error(InitialListFailed(api(403)))], list()];
+    let unwatched = then(WatchStartFailed(api(403)));
+    for (what, scripts, states) in [
+        ("no failure", vec![list()], vec![]),
+        ("list is forbidden", unlisted, vec![forbidden("list")]),
         (
             "watch is forbidden after the first list, then permitted",
-            vec![with(list(), [Error(WatchStartFailed(api(403)))]), list()],
-            vec!["Synced".to_owned(), forbidden("watch")],
-            2,
+            unwatched,
+            vec![synced.clone(), forbidden("watch")],
         ),
         (
             "an event of the watch says that it is forbidden",
-            vec![with(list(), [Error(WatchError(status()))]), list()],
-            vec!["Synced".to_owned(), forbidden("watch")],
-            2,
+            then(WatchError(status())),
+            vec![synced.clone(), forbidden("watch")],
         ),
         (
             "the kind is removed and added again",
-            vec![with(list(), [Error(WatchStartFailed(api(404)))]), list()],
-            vec!["Synced".to_owned(), "Missing".to_owned()],
-            2,
+            then(WatchStartFailed(api(404))),
+            vec![synced.clone(), "Missing".to_owned()],
         ),
         (
             "the first list fails twice",
-            vec![with(
-                vec![
-                    Error(InitialListFailed(api(500))),
-                    Error(InitialListFailed(api(500))),
-                ],
-                list(),
-            )],
+            vec![with(vec![first(), first()], list())],
             vec![failing],
-            1,
         ),
-        (
-            "an interrupted watch resumes",
-            vec![with(
-                list(),
-                [Error(WatchFailed(api(500))), Event(Apply("b"))],
-            )],
-            vec![],
-            1,
-        ),
+        ("a watch resumes", vec![with(list(), resumes)], vec![]),
     ] {
+        let opened = scripts.len();
         let result = run_scripts(Lists::Paged, 0, scripts).await;
         let mut expected = states;
-        expected.push("Synced".to_owned());
+        expected.push(synced.clone());
         assert_eq!(result.states(), expected, "{what}");
         assert_eq!(result.opened.len(), opened, "{what}");
     }

@@ -34,13 +34,11 @@ struct Row {
     shown_by: &'static str,
 }
 
-const fn row(name: &'static str, right: &'static str, wrong: Wrong, shown_by: &'static str) -> Row {
-    Row {
-        name,
-        right,
-        wrong,
-        shown_by,
-    }
+/// Makes rows of lines: name, right value, wrong value, and the test that shows the effect.
+macro_rules! rows {
+    ($($name:literal: $right:literal, $wrong:expr => $shown_by:expr;)*) => {
+        &[$(Row { name: $name, right: $right, wrong: $wrong, shown_by: $shown_by }),*]
+    };
 }
 
 const BOOLEAN: Wrong = Wrong::Usage("maybe", "possible values: true, false");
@@ -50,241 +48,92 @@ const CACHED: &str =
     "locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached";
 const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
 
-const FLAGS: &[Row] = &[
-    row(
-        "--profiling-bind-address",
-        "127.0.0.1:6060",
-        Wrong::Usage(":6060", "not an address of the loopback interface"),
-        "a_program_shows_where_its_memory_goes",
-    ),
-    row(
-        "--otlp-endpoint",
-        "http://collector:4318",
-        Wrong::Usage("collector:4318", "not an http or https URL"),
-        "each_generation_is_a_trace_with_its_render_its_objects_and_its_wait",
-    ),
-    row(
-        "--watches-file",
-        "other.yaml",
-        Wrong::AtStart("watches_file_errors_are_reported_together_without_contacting_the_cluster"),
-        "watches_file_errors_are_reported_together_without_contacting_the_cluster",
-    ),
-    row(
-        "--watch-files",
-        "false",
-        BOOLEAN,
-        "changed_files_are_looked_for_unless_that_is_turned_off",
-    ),
-    row("--chart-cache", "/cache", Wrong::None, CACHED),
-    row(
-        "--reload-pace",
-        "1h",
-        DURATION,
-        "edited_custom_resource_does_not_wait_for_its_turn",
-    ),
-    row(
-        "--reconcile-period",
-        "5s",
-        DURATION,
-        "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
-    ),
-    row(
-        "--sync-period",
-        "1h",
-        DURATION,
-        "sync_period_reconciles_native_resources_that_nothing_changes",
-    ),
-    row(
-        "--namespace-selector",
-        "team=a",
-        Wrong::Usage("team:a", "not a label selector, such as team=a"),
-        "only_namespaces_with_the_label_are_reconciled_while_they_have_it",
-    ),
-    row(
-        "--graceful-shutdown-timeout",
-        "1s",
-        DURATION,
-        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
-    ),
-    row(
-        "--max-concurrent-reconciles",
-        "77",
-        Wrong::Usage("0", "expected a whole number of at least 1"),
-        "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
-    ),
-    row(
-        "--limit-memory",
-        "1Gi",
-        Wrong::Usage(
-            "5M",
-            "expected a size of at least 1Mi, such as 512Mi or 1Gi",
-        ),
-        LIMITS,
-    ),
-    row("--limit-time", "1m", DURATION, LIMITS),
-    row(
-        "--metrics-bind-address",
-        ":1",
-        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
-        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
-    ),
-    row(
-        "--metrics-addr",
-        ":1",
-        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
-        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
-    ),
-    row(
-        "--health-probe-bind-address",
-        ":1",
-        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
-        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
-    ),
-    row(
-        "--webhook-bind-address",
-        ":1",
-        Wrong::AtStart("address_that_cannot_be_bound_is_named_with_the_flag"),
-        "api_server_reaches_webhooks_through_a_service_or_a_url",
-    ),
-    row(
-        "--webhook-service-name",
-        "hooks",
-        Wrong::Usage("Hooks", "not the name of a Service"),
-        "api_server_reaches_webhooks_through_a_service_or_a_url",
-    ),
-    row(
-        "--webhook-url",
-        "https://example.com",
-        Wrong::Usage("http://example.com", "not an https URL without a path"),
-        "api_server_reaches_webhooks_through_a_service_or_a_url",
-    ),
-    row(
-        "--webhook-cert-dir",
-        "/certs",
-        Wrong::AtStart("certificate_for_another_key_is_refused"),
-        "certificate_of_a_directory_is_served_and_its_bundle_left_to_others",
-    ),
-    row(
-        "--webhook-inject-ca-from",
-        "certs/webhooks",
-        Wrong::Usage("webhooks", "not NAMESPACE/NAME"),
-        "certificate_of_a_directory_is_served_and_its_bundle_left_to_others",
-    ),
-    row(
-        "--leader-elect",
-        "true",
-        BOOLEAN,
-        "second_replica_takes_over_when_the_leader_exits",
-    ),
-    row(
-        "--enable-leader-election",
-        "true",
-        BOOLEAN,
-        "second_replica_takes_over_when_the_leader_exits",
-    ),
-    row(
-        "--leader-election-mode",
-        "for-life",
-        Wrong::Usage("often", "possible values: lease, for-life"),
-        "a_leader_for_life_leads_until_its_pod_is_gone",
-    ),
-    row(
-        "--leader-election-id",
-        "other-operator",
-        Wrong::Usage("Not A Name", "not the name of an operator"),
-        "second_replica_takes_over_when_the_leader_exits",
-    ),
-    row(
-        "--leader-election-namespace",
-        "leases",
-        Wrong::Usage("a,b", "not the name of a namespace"),
-        "an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources",
-    ),
-    row(
-        "--kubeconfig",
-        "/kubeconfig",
-        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
-        "operator_waits_for_the_api_server_and_resumes_when_it_returns",
-    ),
-    row(
-        "--suppress-override-values",
-        "false",
-        BOOLEAN,
-        "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment",
-    ),
-    row(
-        "--status-manifest",
-        "false",
-        BOOLEAN,
-        "manifest_is_left_out_of_the_status_and_removed_from_it_on_request",
-    ),
-    row(
-        "--zap-log-level",
-        "debug",
-        Wrong::Usage("loud", "debug, info, warn"),
-        "levels_are_those_of_zap_and_others_are_refused",
-    ),
-    row(
-        "--zap-encoder",
-        "console",
-        Wrong::Usage("xml", "json or console"),
-        "console_lines_are_separated_by_tabs",
-    ),
-    row(
-        "--zap-devel",
-        "true",
-        BOOLEAN,
-        "flags_about_logs_override_the_defaults_of_development",
-    ),
-    row(
-        "--zap-stacktrace-level",
-        "panic",
-        Wrong::Usage("2", "warn, error or panic"),
-        "json_lines_have_the_fields_of_zap_in_its_order",
-    ),
-    row(
-        "--zap-time-encoding",
-        "iso8601",
-        Wrong::Usage("unix", "iso8601"),
-        "times_are_encoded_as_the_flag_says",
-    ),
-    row(
-        "--enable-http2",
-        "true",
-        BOOLEAN,
-        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
-    ),
-    row(
-        "--metrics-secure",
-        "true",
-        BOOLEAN,
-        "metrics_over_tls_are_for_those_who_may_get_them",
-    ),
-    row(
-        "--metrics-require-rbac",
-        "true",
-        BOOLEAN,
-        "metrics_over_tls_are_for_those_who_may_get_them",
-    ),
-    row(
-        "--metrics-cert-path",
-        "/certs",
-        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
-        "renewed_files_are_served_and_broken_ones_are_not",
-    ),
-    row(
-        "--metrics-cert-name",
-        "other.crt",
-        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
-        "renewed_files_are_served_and_broken_ones_are_not",
-    ),
-    row(
-        "--metrics-cert-key",
-        "other.key",
-        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
-        "renewed_files_are_served_and_broken_ones_are_not",
-    ),
-];
+const FLAGS: &[Row] = rows! {
+    "--profiling-bind-address": "127.0.0.1:6060",
+        Wrong::Usage(":6060", "not an address of the loopback interface")
+        => "a_program_shows_where_its_memory_goes";
+    "--otlp-endpoint": "http://collector:4318",
+        Wrong::Usage("collector:4318", "not an http or https URL")
+        => "each_generation_is_a_trace_with_its_render_its_objects_and_its_wait";
+    "--watches-file": "other.yaml",
+        Wrong::AtStart("watches_file_errors_are_reported_together_without_contacting_the_cluster")
+        => "watches_file_errors_are_reported_together_without_contacting_the_cluster";
+    "--watch-files": "false", BOOLEAN => "changed_files_are_looked_for_unless_that_is_turned_off";
+    "--chart-cache": "/cache", Wrong::None => CACHED;
+    "--reload-pace": "1h", DURATION => "edited_custom_resource_does_not_wait_for_its_turn";
+    "--reconcile-period": "5s", DURATION
+        => "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag";
+    "--sync-period": "1h", DURATION
+        => "sync_period_reconciles_native_resources_that_nothing_changes";
+    "--namespace-selector": "team=a", Wrong::Usage("team:a", "not a label selector, such as team=a")
+        => "only_namespaces_with_the_label_are_reconciled_while_they_have_it";
+    "--graceful-shutdown-timeout": "1s", DURATION
+        => "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager";
+    "--max-concurrent-reconciles": "77", Wrong::Usage("0", "expected a whole number of at least 1")
+        => "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag";
+    "--limit-memory": "1Gi",
+        Wrong::Usage("5M", "expected a size of at least 1Mi, such as 512Mi or 1Gi") => LIMITS;
+    "--limit-time": "1m", DURATION => LIMITS;
+    "--metrics-bind-address": ":1",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
+        => "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager";
+    "--metrics-addr": ":1", Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
+        => "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes";
+    "--health-probe-bind-address": ":1",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
+        => "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager";
+    "--webhook-bind-address": ":1",
+        Wrong::AtStart("address_that_cannot_be_bound_is_named_with_the_flag")
+        => "api_server_reaches_webhooks_through_a_service_or_a_url";
+    "--webhook-service-name": "hooks", Wrong::Usage("Hooks", "not the name of a Service")
+        => "api_server_reaches_webhooks_through_a_service_or_a_url";
+    "--webhook-url": "https://example.com",
+        Wrong::Usage("http://example.com", "not an https URL without a path")
+        => "api_server_reaches_webhooks_through_a_service_or_a_url";
+    "--webhook-cert-dir": "/certs", Wrong::AtStart("certificate_for_another_key_is_refused")
+        => "certificate_of_a_directory_is_served_and_its_bundle_left_to_others";
+    "--webhook-inject-ca-from": "certs/webhooks", Wrong::Usage("webhooks", "not NAMESPACE/NAME")
+        => "certificate_of_a_directory_is_served_and_its_bundle_left_to_others";
+    "--leader-elect": "true", BOOLEAN => "second_replica_takes_over_when_the_leader_exits";
+    "--enable-leader-election": "true", BOOLEAN
+        => "second_replica_takes_over_when_the_leader_exits";
+    "--leader-election-mode": "for-life", Wrong::Usage("often", "possible values: lease, for-life")
+        => "a_leader_for_life_leads_until_its_pod_is_gone";
+    "--leader-election-id": "other-operator",
+        Wrong::Usage("Not A Name", "not the name of an operator")
+        => "second_replica_takes_over_when_the_leader_exits";
+    "--leader-election-namespace": "leases", Wrong::Usage("a,b", "not the name of a namespace")
+        => "an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources";
+    "--kubeconfig": "/kubeconfig",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
+        => "operator_waits_for_the_api_server_and_resumes_when_it_returns";
+    "--suppress-override-values": "false", BOOLEAN
+        => "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment";
+    "--status-manifest": "false", BOOLEAN
+        => "manifest_is_left_out_of_the_status_and_removed_from_it_on_request";
+    "--zap-log-level": "debug", Wrong::Usage("loud", "debug, info, warn")
+        => "levels_are_those_of_zap_and_others_are_refused";
+    "--zap-encoder": "console", Wrong::Usage("xml", "json or console")
+        => "console_lines_are_separated_by_tabs";
+    "--zap-devel": "true", BOOLEAN => "flags_about_logs_override_the_defaults_of_development";
+    "--zap-stacktrace-level": "panic", Wrong::Usage("2", "warn, error or panic")
+        => "json_lines_have_the_fields_of_zap_in_its_order";
+    "--zap-time-encoding": "iso8601", Wrong::Usage("unix", "iso8601")
+        => "times_are_encoded_as_the_flag_says";
+    "--enable-http2": "true", BOOLEAN
+        => "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes";
+    "--metrics-secure": "true", BOOLEAN => "metrics_over_tls_are_for_those_who_may_get_them";
+    "--metrics-require-rbac": "true", BOOLEAN => "metrics_over_tls_are_for_those_who_may_get_them";
+    "--metrics-cert-path": "/certs",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not")
+        => "renewed_files_are_served_and_broken_ones_are_not";
+    "--metrics-cert-name": "other.crt",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not")
+        => "renewed_files_are_served_and_broken_ones_are_not";
+    "--metrics-cert-key": "other.key",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not")
+        => "renewed_files_are_served_and_broken_ones_are_not";
+};
 
 /// A program that cannot send traces ignores the variables, whatever they are.
 const NO_URL: (Wrong, Wrong) = if cfg!(feature = "otlp") {
@@ -302,72 +151,29 @@ const NO_URL: (Wrong, Wrong) = if cfg!(feature = "otlp") {
     (Wrong::None, Wrong::None)
 };
 
-const VARIABLES: &[Row] = &[
-    row(
-        "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "http://collector:4318",
-        NO_URL.0,
-        "endpoints_of_traces_come_from_the_flag_or_a_variable",
-    ),
-    row(
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        "http://collector:4318/v1/traces",
-        NO_URL.1,
-        "endpoints_of_traces_come_from_the_flag_or_a_variable",
-    ),
-    row("CHART_CACHE", "/cache", Wrong::None, CACHED),
-    row(
-        "WATCH_NAMESPACE",
-        "a,b",
-        Wrong::Options(
-            "a,B b",
-            "$WATCH_NAMESPACE: \"B b\" is not the name of a namespace",
-        ),
-        "two_namespaces_are_watched_and_a_third_is_not",
-    ),
-    row(
-        "POD_NAMESPACE",
-        "system",
-        Wrong::Options(
-            "a/b",
-            "$POD_NAMESPACE: \"a/b\" is not the name of a namespace",
-        ),
-        "second_replica_takes_over_when_the_leader_exits",
-    ),
-    row(
-        "OPERATOR_NAME",
-        "memcached-operator",
-        Wrong::Options(
-            "My Operator",
-            "$OPERATOR_NAME: \"My Operator\" is not the name of an operator",
-        ),
-        "two_operators_do_not_overwrite_each_others_changes",
-    ),
-    row(
-        "POD_NAME",
-        "pod-1",
-        Wrong::Options("Pod 1", "$POD_NAME: \"Pod 1\" is not the name of a Pod"),
-        "a_leader_for_life_leads_until_its_pod_is_gone",
-    ),
-    row(
-        "POD_UID",
-        "2c8e",
-        Wrong::Options("no uid", "$POD_UID: \"no uid\" is not the UID of a Pod"),
-        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
-    ),
-    row(
-        "HOSTNAME",
-        "host",
-        Wrong::None,
-        "environment_variables_name_the_process_and_its_pod",
-    ),
-    row(
-        "KUBERNETES_SERVICE_HOST",
-        "10.0.0.1",
-        Wrong::None,
-        "api_server_reaches_webhooks_through_a_service_or_a_url",
-    ),
-];
+const VARIABLES: &[Row] = rows! {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", NO_URL.0
+        => "endpoints_of_traces_come_from_the_flag_or_a_variable";
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces", NO_URL.1
+        => "endpoints_of_traces_come_from_the_flag_or_a_variable";
+    "CHART_CACHE": "/cache", Wrong::None => CACHED;
+    "WATCH_NAMESPACE": "a,b",
+        Wrong::Options("a,B b", "$WATCH_NAMESPACE: \"B b\" is not the name of a namespace")
+        => "two_namespaces_are_watched_and_a_third_is_not";
+    "POD_NAMESPACE": "system",
+        Wrong::Options("a/b", "$POD_NAMESPACE: \"a/b\" is not the name of a namespace")
+        => "second_replica_takes_over_when_the_leader_exits";
+    "OPERATOR_NAME": "memcached-operator",
+        Wrong::Options("My Operator", "$OPERATOR_NAME: \"My Operator\" is not the name of an operator")
+        => "two_operators_do_not_overwrite_each_others_changes";
+    "POD_NAME": "pod-1", Wrong::Options("Pod 1", "$POD_NAME: \"Pod 1\" is not the name of a Pod")
+        => "a_leader_for_life_leads_until_its_pod_is_gone";
+    "POD_UID": "2c8e", Wrong::Options("no uid", "$POD_UID: \"no uid\" is not the UID of a Pod")
+        => "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes";
+    "HOSTNAME": "host", Wrong::None => "environment_variables_name_the_process_and_its_pod";
+    "KUBERNETES_SERVICE_HOST": "10.0.0.1", Wrong::None
+        => "api_server_reaches_webhooks_through_a_service_or_a_url";
+};
 
 /// Descriptions of environment variables in the reference.
 const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[

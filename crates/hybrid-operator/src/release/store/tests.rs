@@ -9,12 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::{InstanceId, OperatorId};
 use crate::release::meta::{PARTS_LABEL, RecordTags};
 use crate::release::side::{PartMeta, Parts};
 
 const SECRETS: &str = "/api/v1/namespaces/prod/secrets";
-const FIRST: &str = "/api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
+const POST: &str = "POST /api/v1/namespaces/prod/secrets";
+const DELETE_ALL: &str = "DELETE /api/v1/namespaces/prod/secrets";
+const GET_FIRST: &str = "GET /api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
+const PUT_FIRST: &str = "PUT /api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
+const DELETE_FIRST: &str = "DELETE /api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
 
 fn release(revision: u32, status: Status) -> Release {
     let mut release = Release::new("web".parse().unwrap(), "prod", Revision(revision));
@@ -43,12 +48,27 @@ fn store(script: &Script) -> RecordStore {
     )
 }
 
+fn not_found() -> Value {
+    failure(404, "NotFound", "", &json!({"kind": "secrets"}))
+}
+
 /// Returns the server's response with the metadata of the Secret that a request writes.
 fn written(seen: &Recorded, version: &str) -> Value {
     let mut metadata = seen.json()["metadata"].clone();
     metadata["uid"] = "u1".into();
     metadata["resourceVersion"] = version.into();
     json!({"metadata": metadata})
+}
+
+/// Returns the Secret that a request has written, as it is read.
+fn found(seen: &Recorded, version: &str) -> Value {
+    let mut found = written(seen, version);
+    found["data"] = seen.json()["data"].clone();
+    found
+}
+
+fn name_of(seen: &Recorded) -> String {
+    seen.json()["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 fn answer(revision: u32, version: &str) -> Value {
@@ -81,7 +101,7 @@ fn secret(metadata: &Value, data: &[(&str, &[u8])]) -> Value {
 
 #[tokio::test]
 async fn record_is_created_in_helms_format_with_operator_labels() {
-    let script = Script::default().on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
+    let script = Script::default().on(POST, 201, answer(1, "5"));
     let store = store(&script);
     let mut first = release(1, Status::PendingInstall);
     first.labels.insert("team".to_owned(), "blue".to_owned());
@@ -104,14 +124,8 @@ async fn record_is_created_in_helms_format_with_operator_labels() {
     ] {
         assert_eq!(labels[key], value, "{key}");
     }
-    assert!(
-        labels["createdAt"]
-            .as_str()
-            .unwrap()
-            .parse::<i64>()
-            .unwrap()
-            > 0
-    );
+    let created = labels["createdAt"].as_str().unwrap();
+    assert!(created.parse::<i64>().unwrap() > 0);
     assert_eq!(labels.get("modifiedAt"), None);
     let content = BASE64
         .decode(seen.json()["data"]["release"].as_str().unwrap().as_bytes())
@@ -128,13 +142,11 @@ async fn record_is_created_in_helms_format_with_operator_labels() {
 async fn existing_revision_is_not_overwritten_and_is_indexed() {
     let exists = failure(409, "AlreadyExists", "", &json!({}));
     let script = Script::default()
-        .on(&format!("POST {SECRETS}"), 409, exists)
-        .on(&format!("GET {FIRST}"), 200, answer(1, "5"));
+        .on(POST, 409, exists)
+        .on(GET_FIRST, 200, answer(1, "5"));
     let store = store(&script);
-    let error = store
-        .create(&release(1, Status::PendingInstall), &tags())
-        .await
-        .unwrap_err();
+    let first = release(1, Status::PendingInstall);
+    let error = store.create(&first, &tags()).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }));
     assert_eq!(history(&store), [1]);
     script.finish();
@@ -145,11 +157,9 @@ async fn update_is_conditional_on_uid_and_resource_version() {
     let script = Script::default();
     let store = store(&script);
     let meta = index_record(&store, &answer(1, "5"));
-    let script = script.on(&format!("PUT {FIRST}"), 200, answer(1, "6"));
-    let newer = store
-        .update(&meta, &release(1, Status::Deployed), &tags())
-        .await
-        .unwrap();
+    let script = script.on(PUT_FIRST, 200, answer(1, "6"));
+    let deployed = release(1, Status::Deployed);
+    let newer = store.update(&meta, &deployed, &tags()).await.unwrap();
     let seen = &script.finish()[0];
     assert_eq!(seen.json()["metadata"]["uid"], "u1");
     assert_eq!(seen.json()["metadata"]["resourceVersion"], "5");
@@ -161,14 +171,11 @@ async fn update_is_conditional_on_uid_and_resource_version() {
         (404, "RecordGone"),
         (403, "Forbidden"),
     ] {
-        let script = script.clone();
         let answer = failure(code, "", "", &json!({"kind": "secrets"}));
-        let _ = script.on(&format!("PUT {FIRST}"), code, answer);
-        let error = store
-            .update(&meta, &release(1, Status::Failed), &tags())
-            .await
-            .unwrap_err();
-        assert_eq!(error.reason(), reason);
+        script.expect(PUT_FIRST, code, answer);
+        let failed = release(1, Status::Failed);
+        let error = store.update(&meta, &failed, &tags()).await;
+        assert_eq!(error.unwrap_err().reason(), reason);
     }
 }
 
@@ -181,11 +188,8 @@ async fn record_of_another_writer_is_read() {
     let mut metadata = answer(1, "5");
     metadata["metadata"]["labels"]["team"] = "blue".into();
     let meta = index_record(&store, &metadata);
-    let script = script.on(
-        &format!("GET {FIRST}"),
-        200,
-        secret(&metadata, &[("release", content.as_bytes())]),
-    );
+    let stored = secret(&metadata, &[("release", content.as_bytes())]);
+    let script = script.on(GET_FIRST, 200, stored);
     let read = store.load(&meta).await.unwrap();
     assert_eq!(read.manifest, foreign.manifest);
     assert_eq!(read.labels["team"], "blue");
@@ -200,23 +204,14 @@ async fn corrupt_and_missing_records_are_distinguished() {
     let store = store(&script);
     let metadata = answer(1, "5");
     let meta = index_record(&store, &metadata);
+    let corrupt = secret(&metadata, &[("release", b"!")]);
     for (code, answer, reason, corrupt) in [
-        (
-            200,
-            secret(&metadata, &[("release", b"!")]),
-            "CorruptRelease",
-            true,
-        ),
+        (200, corrupt, "CorruptRelease", true),
         (200, secret(&metadata, &[]), "IncompleteRelease", true),
-        (
-            404,
-            failure(404, "NotFound", "", &json!({"kind": "secrets"})),
-            "RecordGone",
-            false,
-        ),
+        (404, not_found(), "RecordGone", false),
         (503, failure(503, "", "", &json!({})), "Unavailable", false),
     ] {
-        script.expect(&format!("GET {FIRST}"), code, answer);
+        script.expect(GET_FIRST, code, answer);
         let error = store.load(&meta).await.unwrap_err();
         assert_eq!((error.reason(), error.is_corrupt()), (reason, corrupt));
     }
@@ -295,16 +290,26 @@ fn index_part(store: &RecordStore, part: &Value) {
     store.index.part_written(PartMeta::of(&metadata).unwrap());
 }
 
+fn index_parts(store: &RecordStore, large: &Large) {
+    for part in parts_of(large) {
+        index_part(store, &part);
+    }
+}
+
+/// Adds parts to the index, and expects their deletion.
+fn index_unused_parts(store: &RecordStore, script: &Script, large: &Large) {
+    for part in parts_of(large) {
+        index_part(store, &part);
+        script.expect(&format!("DELETE {}", path_of(&part)), 200, json!({}));
+    }
+}
+
 /// Expects the creation of the parts and of the record of a large release.
 fn on_create(mut script: Script, large: &Large) -> Script {
     for part in parts_of(large) {
-        script = script.on(&format!("POST {SECRETS}"), 201, part);
+        script = script.on(POST, 201, part);
     }
-    script.on(
-        &format!("POST {SECRETS}"),
-        201,
-        answer_with_parts(large, "5"),
-    )
+    script.on(POST, 201, answer_with_parts(large, "5"))
 }
 
 #[tokio::test]
@@ -320,22 +325,18 @@ async fn parts_are_written_first_read_again_and_deleted() {
         assert!(parts.len() > 1);
         for (part, expected) in parts.iter().zip(parts_of(&large)) {
             // The custom resource, the operator, the release, and the set with its revision.
-            assert_eq!(
-                part.json()["metadata"]["labels"],
-                expected["metadata"]["labels"]
-            );
-            assert_eq!(part.json()["metadata"].get("ownerReferences"), None);
+            let metadata = &part.json()["metadata"];
+            assert_eq!(metadata["labels"], expected["metadata"]["labels"]);
+            assert_eq!(metadata.get("ownerReferences"), None);
             assert_eq!(part.json()["immutable"], true);
             assert!(part.json()["data"]["part"].as_str().unwrap().len() < (1 << 20) * 4 / 3);
         }
         assert_eq!(record.json()["type"], "helm.sh/release.v1");
 
         // Reading: the record and every part, by the names under which they were written.
-        let name = |seen: &Recorded| seen.json()["metadata"]["name"].as_str().unwrap().to_owned();
+        let get = |seen: &Recorded| format!("GET {SECRETS}/{}", name_of(seen));
         for seen in std::iter::once(record).chain(parts) {
-            let mut found = written(seen, "5");
-            found["data"] = seen.json()["data"].clone();
-            script = script.on(&format!("GET {SECRETS}/{}", name(seen)), 200, found);
+            script = script.on(&get(seen), 200, found(seen, "5"));
         }
         let mut read = kept.load(&meta).await.unwrap();
         read.labels.clear();
@@ -343,17 +344,15 @@ async fn parts_are_written_first_read_again_and_deleted() {
         script.finish();
 
         // A missing part makes the record unreadable, not smaller.
-        let mut found = written(record, "5");
-        found["data"] = record.json()["data"].clone();
-        let none = failure(404, "NotFound", "", &json!({"kind": "secrets"}));
         script = script
-            .on(&format!("GET {SECRETS}/{}", name(record)), 200, found)
-            .on(&format!("GET {SECRETS}/{}", name(&parts[0])), 404, none);
+            .on(&get(record), 200, found(record, "5"))
+            .on(&get(&parts[0]), 404, not_found());
         assert!(kept.load(&meta).await.unwrap_err().is_corrupt());
 
-        script = script.on(&format!("DELETE {FIRST}"), 200, json!({}));
+        script = script.on(DELETE_FIRST, 200, json!({}));
         for part in parts {
-            script = script.on(&format!("DELETE {SECRETS}/{}", name(part)), 200, json!({}));
+            let delete = format!("DELETE {SECRETS}/{}", name_of(part));
+            script = script.on(&delete, 200, json!({}));
         }
         kept.delete(&meta).await.unwrap();
         assert!(history(&kept).is_empty());
@@ -385,7 +384,7 @@ async fn install_in_parts_writes_each_part_once() {
             let text = format!("write {version}");
             release.set_status(Status::ALL[version % Status::ALL.len()], text);
             let answer = answer_with_parts(&large, &version.to_string());
-            script = script.on(&format!("PUT {FIRST}"), 200, answer);
+            script = script.on(PUT_FIRST, 200, answer);
             meta = store.update(&meta, &release, &tags()).await.unwrap();
         }
         let requests = script.finish();
@@ -396,10 +395,8 @@ async fn install_in_parts_writes_each_part_once() {
         // The last state is read with the parts of the first write.
         let (record, created) = (&requests[parts + 6], &requests[..parts]);
         for seen in std::iter::once(record).chain(created) {
-            let mut found = written(seen, "11");
-            found["data"] = seen.json()["data"].clone();
-            let name = seen.json()["metadata"]["name"].as_str().unwrap();
-            script = script.on(&format!("GET {SECRETS}/{name}"), 200, found);
+            let get = format!("GET {SECRETS}/{}", name_of(seen));
+            script = script.on(&get, 200, found(seen, "11"));
         }
         let mut read = store.load(&meta).await.unwrap();
         read.labels.clear();
@@ -416,10 +413,10 @@ async fn crash_between_parts_and_record_is_recovered() {
     for part in parts_of(&large) {
         index_part(&store, &part);
         let exists = failure(409, "AlreadyExists", "", &json!({}));
-        script = script.on(&format!("POST {SECRETS}"), 409, exists);
+        script = script.on(POST, 409, exists);
     }
     let written = answer_with_parts(&large, "5");
-    script = script.on(&format!("POST {SECRETS}"), 201, written);
+    script = script.on(POST, 201, written);
     store.create(&large.release, &tags()).await.unwrap();
     script.finish();
 }
@@ -431,10 +428,7 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
     let release = &large.release;
     let mut script = on_create(Script::default(), &large);
     let store = store(&script);
-    for part in parts_of(&lost) {
-        index_part(&store, &part);
-        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
-    }
+    index_unused_parts(&store, &script, &lost);
     let meta = store.create(release, &tags()).await.unwrap();
     let requests = script.finish();
     let deleted = requests.last().unwrap();
@@ -444,13 +438,10 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
     );
 
     // Parts of a failed update are deleted as well; afterwards there is nothing to delete.
-    for part in parts_of(&lost) {
-        index_part(&store, &part);
-        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
-    }
+    index_unused_parts(&store, &script, &lost);
     let put = |script: Script, version| {
         let answer = answer_with_parts(&large, version);
-        script.on(&format!("PUT {FIRST}"), 200, answer)
+        script.on(PUT_FIRST, 200, answer)
     };
     script = put(script, "6").in_any_order();
     let meta = store.update(&meta, release, &tags()).await.unwrap();
@@ -462,17 +453,12 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
 #[tokio::test]
 async fn failed_deletion_of_leftover_parts_does_not_fail_the_write() {
     let lost = large_chart();
+    let delete = format!("DELETE {}", path_of(&parts_of(&lost)[0]));
     let script = Script::default()
-        .on(&format!("POST {SECRETS}"), 201, answer(1, "5"))
-        .on(
-            &format!("DELETE {}", path_of(&parts_of(&lost)[0])),
-            503,
-            failure(503, "", "", &json!({})),
-        );
+        .on(POST, 201, answer(1, "5"))
+        .on(&delete, 503, failure(503, "", "", &json!({})));
     let store = store(&script);
-    for part in parts_of(&lost) {
-        index_part(&store, &part);
-    }
+    index_parts(&store, &lost);
     let first = release(1, Status::PendingInstall);
     store.create(&first, &tags()).await.unwrap();
     script.finish();
@@ -488,12 +474,10 @@ async fn failed_deletion_of_leftover_parts_does_not_fail_the_write() {
 async fn parts_of_a_record_missing_from_the_index_are_kept() {
     let large = large_chart();
     let script = Script::default()
-        .on(&format!("POST {SECRETS}"), 201, answer(2, "9"))
-        .on(&format!("GET {FIRST}"), 200, answer_with_parts(&large, "5"));
+        .on(POST, 201, answer(2, "9"))
+        .on(GET_FIRST, 200, answer_with_parts(&large, "5"));
     let store = store(&script);
-    for part in parts_of(&large) {
-        index_part(&store, &part);
-    }
+    index_parts(&store, &large);
     let second = release(2, Status::PendingUpgrade);
     store.create(&second, &tags()).await.unwrap();
     script.finish();
@@ -503,18 +487,14 @@ async fn parts_of_a_record_missing_from_the_index_are_kept() {
 #[tokio::test]
 async fn leftover_parts_of_a_release_without_records_are_deleted() {
     let lost = large_chart();
-    let none = failure(404, "NotFound", "", &json!({"kind": "secrets"}));
-    let mut script = Script::default();
+    let script = Script::default();
     let store = store(&script);
     // A release without parts needs no request.
     store.delete_leftover_parts(&tags().cr).await.unwrap();
     script.finish();
 
-    script = script.on(&format!("GET {FIRST}"), 404, none);
-    for part in parts_of(&lost) {
-        index_part(&store, &part);
-        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
-    }
+    script.expect(GET_FIRST, 404, not_found());
+    index_unused_parts(&store, &script, &lost);
     let other = CrIdentity::of("g", "Other", Some("prod"), "web");
     store.delete_leftover_parts(&other).await.unwrap();
     store.delete_leftover_parts(&tags().cr).await.unwrap();
@@ -526,13 +506,11 @@ async fn leftover_parts_of_a_release_without_records_are_deleted() {
 async fn uninstall_deletes_parts_after_the_record_that_refers_to_them() {
     let large = large_chart();
     let script = Script::default()
-        .on(&format!("DELETE {FIRST}"), 200, json!({}))
-        .on(&format!("DELETE {SECRETS}"), 200, json!({}));
+        .on(DELETE_FIRST, 200, json!({}))
+        .on(DELETE_ALL, 200, json!({}));
     let store = store(&script);
     index_record(&store, &answer_with_parts(&large, "5"));
-    for part in parts_of(&large) {
-        index_part(&store, &part);
-    }
+    index_parts(&store, &large);
     let name = large.release.name.clone();
     store.delete_all("prod", &name).await.unwrap();
     let requests = script.finish();
@@ -549,7 +527,7 @@ async fn uninstall_deletes_parts_after_the_record_that_refers_to_them() {
 #[tokio::test]
 async fn parts_missing_from_the_index_are_deleted_by_name() {
     let large = large_chart();
-    let mut script = Script::default().on(&format!("DELETE {FIRST}"), 200, json!({}));
+    let mut script = Script::default().on(DELETE_FIRST, 200, json!({}));
     let store = store(&script);
     index_record(&store, &answer_with_parts(&large, "5"));
     for part in parts_of(&large) {
@@ -566,15 +544,12 @@ async fn newest_record_is_deleted_last() {
     for revision in 1..=3 {
         index_record(&store, &answer(revision, "5"));
     }
-    let script = script.on(&format!("DELETE {SECRETS}"), 200, json!({})).on(
-        &format!("DELETE {SECRETS}/sh.helm.release.v1.web.v3"),
-        200,
-        json!({}),
-    );
-    store
-        .delete_all("prod", &"web".parse().unwrap())
-        .await
-        .unwrap();
+    let delete_last = format!("DELETE {SECRETS}/sh.helm.release.v1.web.v3");
+    let script = script
+        .on(DELETE_ALL, 200, json!({}))
+        .on(&delete_last, 200, json!({}));
+    let name = "web".parse().unwrap();
+    store.delete_all("prod", &name).await.unwrap();
     let requests = script.finish();
     assert_eq!(
         requests[0].query["labelSelector"],
@@ -582,10 +557,7 @@ async fn newest_record_is_deleted_last() {
     );
     assert_eq!(requests[1].json()["preconditions"]["uid"], "u3");
     assert!(history(&store).is_empty());
-    store
-        .delete_all("prod", &"web".parse().unwrap())
-        .await
-        .unwrap();
+    store.delete_all("prod", &name).await.unwrap();
 }
 
 #[tokio::test]
@@ -598,7 +570,8 @@ async fn adoption_removes_owner_references_and_adds_labels() {
         json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
     let meta = index_record(&store, &foreign);
     assert_eq!(meta.owners, ["x"]);
-    let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
+    let patch = PUT_FIRST.replace("PUT", "PATCH");
+    let script = script.on(&patch, 200, answer(1, "6"));
     let adopted = store.adopt(&meta, &tags(), None).await.unwrap();
     assert!(adopted.owners.is_empty());
     assert_eq!(adopted.cr, Some(tags().cr));
@@ -606,10 +579,7 @@ async fn adoption_removes_owner_references_and_adds_labels() {
     assert_eq!(body["ownerReferences"], Value::Null);
     assert!(body.get("ownerReferences").is_some());
     assert_eq!(body["resourceVersion"], "5");
-    assert_eq!(
-        body["labels"][crate::cluster::ownership::CR_LABEL],
-        tags().cr.as_str()
-    );
+    assert_eq!(body["labels"][CR_LABEL], tags().cr.as_str());
 }
 
 #[tokio::test]
@@ -622,36 +592,20 @@ async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
     let (second, third) = rest.split_at(rest.len() / 2);
     let mut index = answer(1, "5");
     index["metadata"]["labels"] = json!({"owner": "x", "type": "index", "status": "deployed"});
+    let more = ("extraChunks", &br#"["b","c"]"#[..]);
     let script = Script::default()
         .on(&format!("GET {SECRETS}"), 200, json!({"items": [index]}))
-        .on(
-            &format!("GET {FIRST}"),
-            200,
-            secret(
-                &index,
-                &[("chunk", first), ("extraChunks", br#"["b","c"]"#)],
-            ),
-        )
-        .on(
-            &format!("GET {SECRETS}/b"),
-            200,
-            secret(&index, &[("chunk", second)]),
-        )
-        .on(
-            &format!("GET {SECRETS}/c"),
-            200,
-            secret(&index, &[("chunk", third)]),
-        );
+        .on(GET_FIRST, 200, secret(&index, &[("chunk", first), more]));
+    for (name, chunk) in [("b", second), ("c", third)] {
+        let get = format!("GET {SECRETS}/{name}");
+        script.expect(&get, 200, secret(&index, &[("chunk", chunk)]));
+    }
     let store = store(&script);
-    let found = store
-        .chunked("prod", &"web".parse().unwrap())
-        .await
-        .unwrap();
+    let name = "web".parse().unwrap();
+    let found = store.chunked("prod", &name).await.unwrap();
     assert_eq!((found.len(), found[0].status), (1, Status::Deployed));
-    assert_eq!(
-        store.load(&found[0]).await.unwrap().manifest,
-        foreign.manifest
-    );
+    let read = store.load(&found[0]).await.unwrap();
+    assert_eq!(read.manifest, foreign.manifest);
     let query = &script.finish()[0].query;
     assert_eq!(query["fieldSelector"], "type=operatorframework.io/index.v1");
     assert_eq!(query["labelSelector"], "name=web,type=index");
@@ -660,14 +614,9 @@ async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
 #[tokio::test]
 async fn terminating_namespace_is_reported() {
     let cause = json!({"causes": [{"reason": "NamespaceTerminating"}]});
-    let script = Script::default().on(
-        &format!("POST {SECRETS}"),
-        403,
-        failure(403, "Forbidden", "", &cause),
-    );
-    let error = store(&script)
-        .create(&release(1, Status::PendingInstall), &tags())
-        .await;
+    let script = Script::default().on(POST, 403, failure(403, "Forbidden", "", &cause));
+    let first = release(1, Status::PendingInstall);
+    let error = store(&script).create(&first, &tags()).await;
     assert_eq!(error.unwrap_err().reason(), "NamespaceTerminating");
 }
 
@@ -687,14 +636,11 @@ proptest::proptest! {
         original.info.description = description;
         original.info.notes = notes;
         let read = runtime.block_on(async {
-            let script =
-                Script::default().on(&format!("POST {SECRETS}"), 201, answer(revision, "5"));
+            let script = Script::default().on(POST, 201, answer(revision, "5"));
             store(&script).create(&original, &tags()).await.unwrap();
             let seen = script.finish().remove(0);
-            let mut found = written(&seen, "5");
-            found["data"] = seen.json()["data"].clone();
             let path = format!("GET {SECRETS}/sh.helm.release.v1.web.v{revision}");
-            let script = Script::default().on(&path, 200, found);
+            let script = Script::default().on(&path, 200, found(&seen, "5"));
             let other = store(&script);
             let meta = index_record(&other, &written(&seen, "5"));
             other.load(&meta).await.unwrap()

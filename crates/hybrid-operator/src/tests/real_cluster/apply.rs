@@ -20,20 +20,12 @@ async fn foreign_objects_stay_untouched() {
     let body: ConfigMap = serde_json::from_value(config_map("theirs", &json!({"a": "1"}))).unwrap();
     let before = mine.create(&PostParams::default(), &body).await.unwrap();
     let object = config_map("theirs", &json!({"a": "2"}));
-    let error = stage
-        .apply(object.clone(), Claim::Unproven)
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
-    let error = stage
-        .apply(object.clone(), Claim::Adopted)
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
-    assert_eq!(
-        mine.get("theirs").await.unwrap().resource_version(),
-        before.resource_version()
-    );
+    for claim in [Claim::Unproven, Claim::Adopted] {
+        let error = stage.apply(object.clone(), claim).await.unwrap_err();
+        assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+    }
+    let live = mine.get("theirs").await.unwrap();
+    assert_eq!(live.resource_version(), before.resource_version());
 
     // Not even while a release is adopted: nothing says that it belongs to that.
     let policy = ApplyPolicy {
@@ -43,20 +35,15 @@ async fn foreign_objects_stay_untouched() {
         },
         ..ApplyPolicy::default()
     };
-    let error = stage
-        .apply_with(object.clone(), Claim::Adopted, &policy)
-        .await
-        .unwrap_err();
+    let adopting = stage.apply_with(object.clone(), Claim::Adopted, &policy);
+    let error = adopting.await.unwrap_err();
     assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
 
     // A Go operator has marked it with an owner reference alone.
     let owner = json!({"metadata": {"ownerReferences": [stage.primary.owner_reference()]}});
     stage.edit(&stage.config_maps(), "theirs", &owner).await;
-    let taken = stage
-        .apply_with(object, Claim::Adopted, &policy)
-        .await
-        .unwrap();
-    assert!(!taken.created);
+    let taken = stage.apply_with(object, Claim::Adopted, &policy).await;
+    assert!(!taken.unwrap().created);
     assert_eq!(mine.get("theirs").await.unwrap().data.unwrap()["a"], "2");
 }
 
@@ -90,21 +77,13 @@ async fn objects_that_vanished_or_were_made_anew_are_noticed() {
     };
     let object = config_map("conf", &json!({"a": "1"}));
     let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
-    stage
-        .config_maps()
-        .delete("conf", &<_>::default())
-        .await
-        .unwrap();
+    stage.delete("conf").await;
     let second = stage.apply(object.clone(), known(&first)).await.unwrap();
     assert!(second.created && second.uid != first.uid);
     // The server answers an apply with the uid of another object with 422, not with 409.
     let error = stage.apply(object.clone(), known(&first)).await;
     assert_eq!(error.unwrap().uid, second.uid);
-    stage
-        .config_maps()
-        .delete("conf", &<_>::default())
-        .await
-        .unwrap();
+    stage.delete("conf").await;
     let theirs: ConfigMap = serde_json::from_value(config_map("conf", &json!({}))).unwrap();
     let api: Api<ConfigMap> = Api::namespaced(stage.client.clone(), &stage.namespace);
     api.create(&PostParams::default(), &theirs).await.unwrap();

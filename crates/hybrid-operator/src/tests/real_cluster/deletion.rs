@@ -2,9 +2,7 @@
 
 use crate::cluster::apply::Claim;
 use crate::cluster::contents::Held;
-use crate::cluster::delete::{
-    Deletion, Propagation, Verdict, delete, is_gone, release_kept, verify,
-};
+use crate::cluster::delete::{Deletion, Propagation, Verdict, delete, is_gone, release_kept};
 use helm_core::manifest::ObjectKey;
 use serde_json::{Value, json};
 
@@ -24,47 +22,23 @@ async fn only_the_object_that_was_judged_is_deleted() {
     let object = config_map("conf", &json!({"a": "1"}));
     let key = key(&object, Some(&stage.namespace));
     let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
-    let verdict = verify(
-        &stage.cluster,
-        &key,
-        &stage.claimant(),
-        Some(&first.uid),
-        false,
-    )
-    .await;
-    assert_eq!(
-        verdict.unwrap(),
-        Verdict::Delete {
-            uid: first.uid.clone()
-        }
-    );
-    stage
-        .config_maps()
-        .delete("conf", &<_>::default())
-        .await
-        .unwrap();
+    let uid = first.uid.clone();
+    let verdict = stage.verdict(&key, Some(&first.uid)).await;
+    assert_eq!(verdict, Verdict::Delete { uid });
+    stage.delete("conf").await;
     let second = stage.apply(object, Claim::Unproven).await.unwrap();
 
     let background = Propagation::default();
-    let deletion = delete(&stage.cluster, &key, &first.uid, background)
-        .await
-        .unwrap();
-    assert_eq!(deletion, Deletion::Recreated);
+    let deletion = delete(&stage.cluster, &key, &first.uid, background).await;
+    assert_eq!(deletion.unwrap(), Deletion::Recreated);
     assert!(is_gone(&stage.cluster, &key, &first.uid).await.unwrap());
     assert!(!is_gone(&stage.cluster, &key, &second.uid).await.unwrap());
-    let deletion = delete(&stage.cluster, &key, &second.uid, background)
-        .await
-        .unwrap();
-    assert_eq!(deletion, Deletion::Requested);
+    let deletion = delete(&stage.cluster, &key, &second.uid, background).await;
+    assert_eq!(deletion.unwrap(), Deletion::Requested);
     assert!(is_gone(&stage.cluster, &key, &second.uid).await.unwrap());
-    let deletion = delete(&stage.cluster, &key, &second.uid, background)
-        .await
-        .unwrap();
-    assert_eq!(deletion, Deletion::Gone);
-    let verdict = verify(&stage.cluster, &key, &stage.claimant(), None, false)
-        .await
-        .unwrap();
-    assert_eq!(verdict, Verdict::Gone);
+    let deletion = delete(&stage.cluster, &key, &second.uid, background).await;
+    assert_eq!(deletion.unwrap(), Deletion::Gone);
+    assert_eq!(stage.verdict(&key, None).await, Verdict::Gone);
 }
 
 #[tokio::test]
@@ -77,40 +51,18 @@ async fn a_kept_object_survives_its_owner() {
     let first = stage.apply(object, Claim::Unproven).await.unwrap();
     let patch = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     stage.edit(&stage.config_maps(), "conf", &patch).await;
-    let verdict = verify(
-        &stage.cluster,
-        &key,
-        &stage.claimant(),
-        Some(&first.uid),
-        false,
-    )
-    .await;
-    assert_eq!(
-        verdict.unwrap(),
-        Verdict::Kept {
-            uid: first.uid.clone()
-        }
-    );
-    release_kept(&stage.cluster, &key, &first.uid, &stage.primary)
-        .await
-        .unwrap();
+    let uid = first.uid.clone();
+    let verdict = stage.verdict(&key, Some(&first.uid)).await;
+    assert_eq!(verdict, Verdict::Kept { uid });
+    let released = release_kept(&stage.cluster, &key, &first.uid, &stage.primary).await;
+    released.unwrap();
     // Of two objects that had the same owner, garbage collection takes the other one.
-    stage
-        .apply(config_map("other", &json!({})), Claim::Unproven)
-        .await
-        .unwrap();
-    stage
-        .config_maps()
-        .delete("the-cr", &<_>::default())
-        .await
-        .unwrap();
+    let other = config_map("other", &json!({}));
+    stage.apply(other, Claim::Unproven).await.unwrap();
+    stage.delete("the-cr").await;
     until("garbage collection has passed", async || {
-        stage
-            .config_maps()
-            .get_opt("other")
-            .await
-            .unwrap()
-            .is_none()
+        let other = stage.config_maps().get_opt("other").await;
+        other.unwrap().is_none()
     })
     .await;
     let live = stage.config_maps().get("conf").await.unwrap();
@@ -124,54 +76,29 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     };
     let name = format!("{}-inner", stage.namespace);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let applied = stage
-        .apply(namespace.clone(), Claim::Unproven)
-        .await
-        .unwrap();
+    let applied = stage.apply(namespace.clone(), Claim::Unproven).await;
+    let applied = applied.unwrap();
     let mut inner = config_map("ours", &json!({}));
     inner["metadata"]["namespace"] = name.clone().into();
     stage.apply(inner, Claim::Unproven).await.unwrap();
     until("the namespace has what every namespace has", async || {
-        stage
-            .in_namespace(&name)
-            .get_opt("kube-root-ca.crt")
-            .await
-            .unwrap()
-            .is_some()
+        let made = stage.in_namespace(&name).get_opt("kube-root-ca.crt").await;
+        made.unwrap().is_some()
     })
     .await;
     let namespace_key = key(&namespace, None);
-    let judge = async || {
-        let uid = Some(applied.uid.as_str());
-        verify(
-            &stage.cluster,
-            &namespace_key,
-            &stage.claimant(),
-            uid,
-            false,
-        )
-        .await
-        .unwrap()
-    };
-    assert_eq!(
-        judge().await,
-        Verdict::Delete {
-            uid: applied.uid.clone()
-        }
-    );
+    let judge = async || stage.verdict(&namespace_key, Some(&applied.uid)).await;
+    let uid = applied.uid.clone();
+    assert_eq!(judge().await, Verdict::Delete { uid });
     let theirs = serde_json::from_value(config_map("theirs", &json!({}))).unwrap();
     let inner = stage.in_namespace(&name);
     inner.create(&<_>::default(), &theirs).await.unwrap();
     let held = Held::Others(format!("ConfigMap {name}/theirs"));
     let uid = applied.uid.clone();
     assert_eq!(judge().await, Verdict::Protected { uid, held });
-    let deleted = delete(
-        &stage.cluster,
-        &namespace_key,
-        &applied.uid,
-        Propagation::default(),
-    );
-    deleted.await.unwrap();
+    let background = Propagation::default();
+    let deleted = delete(&stage.cluster, &namespace_key, &applied.uid, background).await;
+    deleted.unwrap();
 }
 
 #[tokio::test]
@@ -186,10 +113,8 @@ async fn a_definition_with_foreign_objects_is_protected() {
             "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1",
                 "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                     "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    let applied = stage
-        .apply(definition.clone(), Claim::Unproven)
-        .await
-        .unwrap();
+    let applied = stage.apply(definition.clone(), Claim::Unproven).await;
+    let applied = applied.unwrap();
     let thing = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": name}});
     until("the definition is served", async || {
         stage.cluster.group_changed(&group);
@@ -202,24 +127,9 @@ async fn a_definition_with_foreign_objects_is_protected() {
     })
     .await;
     let definition_key = key(&definition, None);
-    let judge = async || {
-        let uid = Some(applied.uid.as_str());
-        verify(
-            &stage.cluster,
-            &definition_key,
-            &stage.claimant(),
-            uid,
-            false,
-        )
-        .await
-        .unwrap()
-    };
-    assert_eq!(
-        judge().await,
-        Verdict::Delete {
-            uid: applied.uid.clone()
-        }
-    );
+    let judge = async || stage.verdict(&definition_key, Some(&applied.uid)).await;
+    let uid = applied.uid.clone();
+    assert_eq!(judge().await, Verdict::Delete { uid });
     let things = stage.api(&format!("{group}/v1"), "Thing", "things");
     let theirs = serde_json::from_value(thing("theirs")).unwrap();
     things.create(&<_>::default(), &theirs).await.unwrap();
@@ -230,18 +140,12 @@ async fn a_definition_with_foreign_objects_is_protected() {
     // When the definition goes, so does the kind, and what was of it is gone.
     let ours = stage.apply(thing("ours"), Claim::Unproven).await.unwrap();
     let again = stage.marked(thing("ours")).await;
-    delete(
-        &stage.cluster,
-        &definition_key,
-        &applied.uid,
-        Propagation::default(),
-    )
-    .await
-    .unwrap();
+    let background = Propagation::default();
+    let deleted = delete(&stage.cluster, &definition_key, &applied.uid, background).await;
+    deleted.unwrap();
     until("the definition is gone", async || {
-        is_gone(&stage.cluster, &definition_key, &applied.uid)
-            .await
-            .unwrap()
+        let gone = is_gone(&stage.cluster, &definition_key, &applied.uid).await;
+        gone.unwrap()
     })
     .await;
     // Whether or not the kind was resolved before.

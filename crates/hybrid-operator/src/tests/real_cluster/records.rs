@@ -19,11 +19,7 @@ use serde_json::json;
 use super::support::{Stage, until};
 
 fn release(stage: &Stage, revision: u32, status: Status) -> Release {
-    let mut release = Release::new(
-        "rel".parse().unwrap(),
-        stage.namespace.clone(),
-        Revision(revision),
-    );
+    let mut release = Release::new(name(), stage.namespace.clone(), Revision(revision));
     release.set_status(status, "by a test");
     let now = Time::utc(Timestamp::now());
     release.info.first_deployed = Some(now);
@@ -64,11 +60,8 @@ async fn store(stage: &Stage) -> (RecordStore, tokio::task::JoinHandle<()>) {
 async fn indexed_store(stage: &Stage) -> (ReleaseIndex, RecordStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
-    let feeding = tokio::spawn(index.clone().watch(
-        stage.client.clone(),
-        namespace,
-        WatchMetrics::default(),
-    ));
+    let (client, metrics) = (stage.client.clone(), WatchMetrics::default());
+    let feeding = tokio::spawn(index.clone().watch(client, namespace, metrics));
     until("the index is complete", async || {
         index.state() == IndexState::Synced
     })
@@ -93,34 +86,24 @@ async fn records_live_through_their_whole_life() {
     let tags = tags(&stage);
     let pending = release(&stage, 1, Status::PendingInstall);
     let meta = store.create(&pending, &tags).await.unwrap();
-    assert_eq!(
-        store.create(&pending, &tags).await.unwrap_err().reason(),
-        "RevisionExists"
-    );
-    let deployed = store
-        .update(&meta, &release(&stage, 1, Status::Deployed), &tags)
-        .await
-        .unwrap();
+    let again = store.create(&pending, &tags).await.unwrap_err();
+    assert_eq!(again.reason(), "RevisionExists");
+    let deployed = release(&stage, 1, Status::Deployed);
+    let deployed = store.update(&meta, &deployed, &tags).await.unwrap();
     let late = store.update(&meta, &pending, &tags).await.unwrap_err();
     assert_eq!(late.reason(), "RecordChanged");
-    assert_eq!(
-        store.history(&stage.namespace, &name()),
-        std::slice::from_ref(&deployed)
-    );
+    let history = store.history(&stage.namespace, &name());
+    assert_eq!(history, std::slice::from_ref(&deployed));
     assert_eq!(store.records_of(&tags.cr).len(), 1);
 
     // Somebody else: another store, with an index of its own.
     let (other, _other) = self::store(&stage).await;
     let seen = other.history(&stage.namespace, &name());
     assert_eq!(seen, std::slice::from_ref(&deployed));
-    assert_eq!(
-        other.load(&seen[0]).await.unwrap().info.status,
-        Status::Deployed
-    );
-    let second = other
-        .create(&release(&stage, 2, Status::Failed), &tags)
-        .await
-        .unwrap();
+    let loaded = other.load(&seen[0]).await.unwrap();
+    assert_eq!(loaded.info.status, Status::Deployed);
+    let second = release(&stage, 2, Status::Failed);
+    let second = other.create(&second, &tags).await.unwrap();
     until("the first index knows", async || {
         store.history(&stage.namespace, &name()).len() == 2
     })
@@ -129,18 +112,14 @@ async fn records_live_through_their_whole_life() {
 
     store.delete_all(&stage.namespace, &name()).await.unwrap();
     assert!(store.history(&stage.namespace, &name()).is_empty());
-    assert_eq!(
-        other.load(&second).await.unwrap().revision,
-        Revision(2),
-        "it is cached"
-    );
+    let cached = other.load(&second).await.unwrap();
+    assert_eq!(cached.revision, Revision(2));
     until("the second index knows", async || {
         other.history(&stage.namespace, &name()).is_empty()
     })
     .await;
-    let gone = other
-        .update(&second, &release(&stage, 2, Status::Deployed), &tags)
-        .await;
+    let deployed = release(&stage, 2, Status::Deployed);
+    let gone = other.update(&second, &deployed, &tags).await;
     assert_eq!(gone.unwrap_err().reason(), "RecordGone");
 }
 
@@ -174,14 +153,8 @@ async fn a_release_of_four_mebibytes_is_kept() {
     }
     fresh.delete_all(&stage.namespace, &name()).await.unwrap();
     let secrets = stage.api("v1", "Secret", "secrets");
-    assert!(
-        secrets
-            .list(&<_>::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    let left = secrets.list(&<_>::default()).await.unwrap();
+    assert!(left.items.is_empty());
 }
 
 #[tokio::test]
@@ -210,35 +183,23 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
     ] {
         assert!(list.contains(part), "{list}");
     }
-    let by_label = run(&[
-        "ls",
-        "-o",
-        "json",
-        "-l",
-        "helm.sdk.operatorframework.io/operator=test",
-    ]);
+    let label = "helm.sdk.operatorframework.io/operator=test";
+    let by_label = run(&["ls", "-o", "json", "-l", label]);
     assert!(by_label.await.contains("\"name\":\"rel\""));
     let history = run(&["history", "rel", "-o", "json"]).await;
     assert!(
         history.contains("superseded") && history.contains("by a test"),
         "{history}"
     );
-    assert!(
-        run(&["get", "manifest", "rel"])
-            .await
-            .contains("revision: \"2\"")
-    );
+    let manifest = run(&["get", "manifest", "rel"]).await;
+    assert!(manifest.contains("revision: \"2\""));
 
     // Helm's rollback makes a revision of its own, with our labels copied from revision 2.
     run(&["rollback", "rel", "1"]).await;
     let known = async || store.history(&stage.namespace, &name());
     until("the third revision is known", async || {
-        known()
-            .await
-            .iter()
-            .map(|meta| meta.status)
-            .collect::<Vec<_>>()
-            == [Status::Superseded, Status::Superseded, Status::Deployed]
+        let statuses: Vec<Status> = known().await.iter().map(|meta| meta.status).collect();
+        statuses == [Status::Superseded, Status::Superseded, Status::Deployed]
     })
     .await;
     let records = known().await;
@@ -260,18 +221,13 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
 
     // Helm has changed the record of revision 2: what we knew of it is out of date.
     assert!(!records[1].resource_version.is_empty());
-    assert_eq!(
-        store.load(&records[1]).await.unwrap().info.status,
-        Status::Superseded
-    );
+    let former = store.load(&records[1]).await.unwrap();
+    assert_eq!(former.info.status, Status::Superseded);
 
     let adopted = store.adopt(&records[2], &tags, None).await.unwrap();
     assert_eq!((&adopted.writer, &adopted.digest), (&None, &tags.digest));
-    assert!(
-        run(&["ls", "-o", "json"])
-            .await
-            .contains("\"revision\":\"3\"")
-    );
+    let list = run(&["ls", "-o", "json"]).await;
+    assert!(list.contains("\"revision\":\"3\""));
 
     run(&["uninstall", "rel"]).await;
     until("the records are gone", async || known().await.is_empty()).await;

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::cluster::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
+use crate::cluster::delete::{Verdict, verify};
 use crate::cluster::ownership::mark;
 use crate::cluster::{Claimant, Cluster, Marks, OperatorId, Primary};
 use helm_core::manifest::ObjectKey;
@@ -64,6 +65,19 @@ impl Stage {
         }
     }
 
+    /// Judges whether an object may be deleted.
+    pub(crate) async fn verdict(&self, key: &ObjectKey, uid: Option<&str>) -> Verdict {
+        let claimant = self.claimant();
+        let verdict = verify(&self.cluster, key, &claimant, uid, false).await;
+        verdict.unwrap()
+    }
+
+    /// Deletes a config map of the namespace, as somebody.
+    pub(crate) async fn delete(&self, name: &str) {
+        let deleted = self.config_maps().delete(name, &<_>::default()).await;
+        deleted.unwrap();
+    }
+
     /// Marks an object as one of the release.
     pub(crate) async fn marked(&self, mut object: Value) -> Value {
         let key = ObjectKey::of(&object).unwrap();
@@ -106,16 +120,13 @@ impl Stage {
         claim: Claim,
         policy: &ApplyPolicy,
     ) -> Result<Applied, ApplyError> {
-        apply(
-            &self.cluster,
-            Apply {
-                object,
-                claim,
-                claimant: self.claimant(),
-                policy,
-            },
-        )
-        .await
+        let request = Apply {
+            object,
+            claim,
+            claimant: self.claimant(),
+            policy,
+        };
+        apply(&self.cluster, request).await
     }
 
     /// An API for any kind.

@@ -20,18 +20,11 @@ struct Row {
     shown_by: &'static str,
 }
 
-const fn row(
-    path: &'static str,
-    right: &'static str,
-    wrong: (&'static str, &'static str),
-    shown_by: &'static str,
-) -> Row {
-    Row {
-        path,
-        right,
-        wrong,
-        shown_by,
-    }
+/// Makes rows of lines: path, right value, wrong value, and the test that shows the effect.
+macro_rules! rows {
+    ($($path:literal: $right:literal, $wrong:expr => $shown_by:expr;)*) => {
+        &[$(Row { path: $path, right: $right, wrong: $wrong, shown_by: $shown_by }),*]
+    };
 }
 
 const BOOLEAN: (&str, &str) = ("maybe", "expected true or false, found a string");
@@ -70,429 +63,155 @@ const RETRIES: &str = "failed_upgrade_is_retried_rolled_back_or_stalled_as_confi
 const SECRET: &str = "values_follow_a_secret_and_its_deletion_changes_nothing";
 const REFERENCES: &str = "referenced_objects_are_values_files_or_single_values";
 
-const FIELDS: &[Row] = &[
-    row(
-        "group",
-        "other.example.com",
-        ("5", "expected a string, found a number"),
-        EXISTS,
-    ),
-    row("version", "v9", ("''", "must not be empty"), EXISTS),
-    row("kind", "Other", TEXT, EXISTS),
-    row("chart", "other", TEXT, EXISTS),
-    row(
-        "chart.url",
-        "oci://h/other:1.0.0",
-        (
-            "./web",
-            "such as https://HOST/NAME-VERSION.tgz or oci://HOST/PATH",
-        ),
-        REMOTE,
-    ),
-    row(
-        "chart.repo",
-        "'https://h/charts'",
-        ("'oci://h/charts'", "a registry has no index"),
-        REMOTE_FORMS,
-    ),
-    row(
-        "chart.name",
-        "web",
-        ("'https://h/x'", "is not a name of a chart in a repository"),
-        REMOTE_FORMS,
-    ),
-    row(
-        "chart.version",
-        "^1.2",
-        ("newest", "is neither a version nor a range"),
-        REMOTE,
-    ),
-    row(
-        "chart.digest",
-        "'sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'",
-        ("abc", "is not a SHA-256 digest"),
-        REMOTE_FORMS,
-    ),
-    row(
-        "chart.caFile",
-        "ca.crt",
-        ("''", "must not be empty"),
-        REMOTE_FORMS,
-    ),
-    row(
-        "chart.credentialsSecret",
-        "system/registry",
-        (
-            "a/b/c",
-            "NAME in the namespace of the operator, or NAMESPACE/NAME",
-        ),
-        "credentials_of_a_registry_come_from_a_secret",
-    ),
-    row("chart.plainHttp", "true", BOOLEAN, REMOTE),
-    row("chart.insecureSkipTlsVerify", "true", BOOLEAN, REMOTE_FORMS),
-    row("chart.verify", "{cosign: {key: a.pub}}", MAP, SIGNED),
-    row("chart.verify.cosign", "{key: a.pub}", MAP, SIGNED),
-    row("chart.verify.cosign.key", "a.pub", TEXT, SIGNED),
-    row(
-        "chart.verify.cosign.identity",
-        "{issuer: 'https://i', subject: s, trustedRoot: r.json}",
-        MAP,
-        IDENTITY,
-    ),
-    row(
-        "chart.verify.cosign.identity.issuer",
-        "'https://j'",
-        TEXT,
-        IDENTITY,
-    ),
-    row(
-        "chart.verify.cosign.identity.issuerRegExp",
-        "'https://.*'",
-        PATTERN,
-        IDENTITY,
-    ),
-    row(
-        "chart.verify.cosign.identity.subject",
-        "t@h",
-        TEXT,
-        IDENTITY,
-    ),
-    row(
-        "chart.verify.cosign.identity.subjectRegExp",
-        ".*@h",
-        PATTERN,
-        IDENTITY,
-    ),
-    row(
-        "chart.verify.cosign.identity.trustedRoot",
-        "r.json",
-        TEXT,
-        IDENTITY,
-    ),
-    row("chart.verify.provenance", "{keyring: a.gpg}", MAP, PROVEN),
-    row("chart.verify.provenance.keyring", "a.gpg", TEXT, PROVEN),
-    row(
-        "watchDependentResources",
-        "false",
-        BOOLEAN,
-        "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
-    ),
-    row(
-        "overrideValues",
-        "{a.b: $X}",
-        (
-            "{'a[x]': y}",
-            "`a[x]` is not a path as in Helm's --set, such as `image.tag`",
-        ),
-        "override_values_expand_the_environment_and_are_typed_by_default",
-    ),
-    row(
-        "overrideValuesType",
-        "string",
-        (
-            "strings",
-            "must be one of `typed`, `string`; did you mean `string`?",
-        ),
-        "override_values_expand_the_environment_and_are_typed_by_default",
-    ),
-    row(
-        "reconcilePeriod",
-        "1m30s",
-        DURATION,
-        "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
-    ),
-    row(
-        "maxConcurrentReconciles",
-        "4",
-        ("0", "expected a whole number of at least 1"),
-        "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
-    ),
-    row(
-        "selector",
-        "{matchLabels: {tier: gold}}",
-        LABELS,
-        "custom_resource_that_is_no_longer_watched_is_not_uninstalled",
-    ),
-    row(
-        "dryRunOption",
-        "server",
-        ("both", "must be one of `server`, `client`"),
-        "looked_up_list_is_followed_and_only_a_changed_manifest_makes_a_revision",
-    ),
-    row(
-        "values",
-        "{a: '{{ .Env.X }}'}",
-        (
-            "{a: {b: ['{{ .Spec.c']}}",
-            "invalid template, line 1: unclosed action",
-        ),
-        "single_template_keeps_the_type_of_its_result",
-    ),
-    row("valuesFrom", "[{kind: Secret, name: s}]", LIST, SECRET),
-    row(
-        "valuesFrom[].kind",
-        "ConfigMap",
-        ("Pod", "must be one of `Secret`, `ConfigMap`"),
-        SECRET,
-    ),
-    row(
-        "valuesFrom[].name",
-        "'{{ .Object.metadata.name }}'",
-        TEMPLATE,
-        SECRET,
-    ),
-    row("valuesFrom[].namespace", "other", NAMESPACE, REFERENCES),
-    row(
-        "valuesFrom[].key",
-        "value",
-        ("'a/b'", "is not a key of a Secret"),
-        SECRET,
-    ),
-    row(
-        "valuesFrom[].targetPath",
-        "a.b",
-        ("'a..b'", "is not a path of names with dots between them"),
-        SECRET,
-    ),
-    row(
-        "valuesFrom[].optional",
-        "true",
-        BOOLEAN,
-        "deleted_optional_reference_keeps_its_last_value",
-    ),
-    row("install", "{wait: true}", MAP, WAITS),
-    row(
-        "install.timeout",
-        "2m",
-        DURATION,
-        "hanging_hook_blocks_no_other_release_and_fails_at_its_timeout",
-    ),
-    row("install.wait", "true", BOOLEAN, WAITS),
-    row("install.waitForJobs", "true", BOOLEAN, WAITS),
-    row("install.disableHooks", "true", BOOLEAN, HOOKS),
-    row(
-        "install.remediation",
-        "{retries: 2}",
-        MAP,
-        "exhausted_retries_stall_the_release_and_are_reported",
-    ),
-    row(
-        "install.remediation.retries",
-        "2",
-        ("-1", "expected a count of at least 0"),
-        "release_stalls_only_if_another_attempt_could_cause_damage",
-    ),
-    row(
-        "install.remediation.strategy",
-        "uninstall",
-        ("rollback", "must be one of `uninstall`, `none`"),
-        "release_stalls_only_if_another_attempt_could_cause_damage",
-    ),
-    row("upgrade", "{wait: true}", MAP, WAITS),
-    row("upgrade.timeout", "2m", DURATION, WAITS),
-    row("upgrade.wait", "true", BOOLEAN, WAITS),
-    row("upgrade.waitForJobs", "true", BOOLEAN, WAITS),
-    row("upgrade.disableHooks", "true", BOOLEAN, HOOKS),
-    row("upgrade.remediation", "{retries: 2}", MAP, RETRIES),
-    row(
-        "upgrade.remediation.retries",
-        "2",
-        ("many", "expected a count of at least 0"),
-        RETRIES,
-    ),
-    row(
-        "upgrade.remediation.strategy",
-        "uninstall",
-        ("delete", "must be one of `rollback`, `uninstall`, `none`"),
-        "failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_so",
-    ),
-    row(
-        "upgrade.recreate",
-        "[Deployment]",
-        (
-            "[PersistentVolumeClaim]",
-            "is never deleted and created again",
-        ),
-        "changed_job_is_recreated_and_changed_selector_is_reported",
-    ),
-    row("rollback", "{wait: true}", MAP, WAITS),
-    row("rollback.timeout", "2m", DURATION, WAITS),
-    row("rollback.wait", "true", BOOLEAN, WAITS),
-    row("rollback.waitForJobs", "true", BOOLEAN, WAITS),
-    row("rollback.disableHooks", "true", BOOLEAN, HOOKS),
-    row("uninstall", "{wait: true}", MAP, HOOKS),
-    row("uninstall.timeout", "10s", DURATION, HOOKS),
-    row(
-        "uninstall.wait",
-        "true",
-        BOOLEAN,
-        "waiting_uninstall_polls_rarely_after_a_restart",
-    ),
-    row("uninstall.disableHooks", "true", BOOLEAN, HOOKS),
-    row("test", "{}", MAP, "chart_tests_run_and_set_a_condition"),
-    row("test.timeout", "1m", DURATION, HOOKS),
-    row("driftDetection", "{mode: 'off'}", MAP, DRIFT),
-    row(
-        "driftDetection.mode",
-        "warn",
-        ("fix", "must be one of `repair`, `warn`, `off`"),
-        DRIFT,
-    ),
-    row("driftDetection.ignore", "[{paths: [/spec]}]", LIST, DRIFT),
-    row(
-        "driftDetection.ignore[].paths",
-        "[/spec/replicas]",
-        (
-            "[spec.replicas]",
-            "is not a JSON pointer; it must start with `/`",
-        ),
-        DRIFT,
-    ),
-    row("driftDetection.ignore[].target", "{kind: A}", MAP, DRIFT),
-    row(
-        "driftDetection.ignore[].target.group",
-        "apps",
-        TEXT,
-        TARGETS,
-    ),
-    row(
-        "driftDetection.ignore[].target.version",
-        "v1",
-        TEXT,
-        TARGETS,
-    ),
-    row("driftDetection.ignore[].target.kind", "A", TEXT, TARGETS),
-    row("driftDetection.ignore[].target.name", "a", TEXT, TARGETS),
-    row(
-        "driftDetection.ignore[].target.namespace",
-        "''",
-        TEXT,
-        TARGETS,
-    ),
-    row(
-        "driftDetection.ignore[].target.labels",
-        "{matchLabels: {a: b}}",
-        LABELS,
-        TARGETS,
-    ),
-    row("patches", "[{patch: {data: {a: b}}}]", LIST, PATCHES),
-    row(
-        "patches[].patch",
-        "[{op: remove, path: /data}]",
-        ("[{op: delete, path: /data}]", "not a JSON Patch"),
-        PATCHES,
-    ),
-    row("patches[].target", "{kind: A}", MAP, PATCHES),
-    row("patches[].target.group", "apps", TEXT, TARGETS),
-    row("patches[].target.version", "v1", TEXT, TARGETS),
-    row("patches[].target.kind", "A", TEXT, TARGETS),
-    row("patches[].target.name", "a", TEXT, TARGETS),
-    row("patches[].target.namespace", "''", TEXT, TARGETS),
-    row(
-        "patches[].target.labels",
-        "{matchLabels: {a: b}}",
-        LABELS,
-        TARGETS,
-    ),
-    row(
-        "serviceAccountName",
-        "'{{ .Object.metadata.name }}'",
-        TEMPLATE,
-        "service_account_limits_what_a_release_may_do",
-    ),
-    row(
-        "allowOperatorAccounts",
-        "true",
-        BOOLEAN,
-        "a_custom_resource_picks_no_account_of_the_operators_namespace",
-    ),
-    row(
-        "lookup",
-        "trusted",
-        ("all", "confined"),
-        "a_trusted_text_looks_up_what_the_operator_may_read",
-    ),
-    row(
-        "crashLogs",
-        "false",
-        BOOLEAN,
-        "without_crash_logs_no_log_is_read",
-    ),
-    row("limits", "{time: 1m}", MAP, LIMITS),
-    row(
-        "limits.memory",
-        "1Gi",
-        (
-            "lots",
-            "expected a size of at least 1Mi, such as 512Mi or 1Gi",
-        ),
-        LIMITS,
-    ),
-    row("limits.time", "30s", DURATION, LIMITS),
-    row(
-        "dependsOn",
-        "[{apiVersion: v1, kind: A, name: a}]",
-        LIST,
-        DEPENDS,
-    ),
-    row(
-        "dependsOn[].apiVersion",
-        "b.com/v1",
-        ("a/b/c", "`a/b/c` is not an API version, such as `v1`"),
-        DEPENDS,
-    ),
-    row("dependsOn[].kind", "B", TEXT, DEPENDS),
-    row("dependsOn[].name", "'{{ .Spec.a }}'", TEMPLATE, DEPENDS),
-    row("dependsOn[].namespace", "b", NAMESPACE, DEPENDS),
-    row(
-        "maxHistory",
-        "3",
-        ("none", "expected a whole number of at least 1"),
-        "failures_are_remembered_when_the_history_is_short",
-    ),
-    row(
-        "releaseName",
-        "'r-{{ .Spec.a }}'",
-        TEMPLATE,
-        "release_name_comes_from_its_template_and_does_not_change",
-    ),
-    row(
-        "releaseNamespace",
-        "apps",
-        NAMESPACE,
-        "cluster_scoped_resource_has_its_release_in_the_configured_namespace",
-    ),
-    row(
-        "pauseAnnotation",
-        "example.com/hold",
-        (
-            "'on hold'",
-            "is not the name of an annotation, such as `example.com/paused`",
-        ),
-        "pause_annotation_name_is_configurable",
-    ),
-    row(
-        "allowEmpty",
-        "true",
-        BOOLEAN,
-        "empty_render_removes_nothing_unless_allowed",
-    ),
-    row(
-        "crds",
-        "createReplace",
-        (
-            "replace",
-            "must be one of `skip`, `create`, `createReplace`",
-        ),
-        "crds_are_applied_before_their_objects_and_upgraded",
-    ),
-    row(
-        "schema",
-        "skip",
-        ("ignore", "must be one of `check`, `skip`"),
-        "schemas_are_skipped_by_the_entry",
-    ),
-];
+const FIELDS: &[Row] = rows! {
+    "group": "other.example.com", ("5", "expected a string, found a number") => EXISTS;
+    "version": "v9", ("''", "must not be empty") => EXISTS;
+    "kind": "Other", TEXT => EXISTS;
+    "chart": "other", TEXT => EXISTS;
+    "chart.url": "oci://h/other:1.0.0",
+        ("./web", "such as https://HOST/NAME-VERSION.tgz or oci://HOST/PATH") => REMOTE;
+    "chart.repo": "'https://h/charts'", ("'oci://h/charts'", "a registry has no index")
+        => REMOTE_FORMS;
+    "chart.name": "web", ("'https://h/x'", "is not a name of a chart in a repository")
+        => REMOTE_FORMS;
+    "chart.version": "^1.2", ("newest", "is neither a version nor a range") => REMOTE;
+    "chart.digest": "'sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'",
+        ("abc", "is not a SHA-256 digest") => REMOTE_FORMS;
+    "chart.caFile": "ca.crt", ("''", "must not be empty") => REMOTE_FORMS;
+    "chart.credentialsSecret": "system/registry",
+        ("a/b/c", "NAME in the namespace of the operator, or NAMESPACE/NAME")
+        => "credentials_of_a_registry_come_from_a_secret";
+    "chart.plainHttp": "true", BOOLEAN => REMOTE;
+    "chart.insecureSkipTlsVerify": "true", BOOLEAN => REMOTE_FORMS;
+    "chart.verify": "{cosign: {key: a.pub}}", MAP => SIGNED;
+    "chart.verify.cosign": "{key: a.pub}", MAP => SIGNED;
+    "chart.verify.cosign.key": "a.pub", TEXT => SIGNED;
+    "chart.verify.cosign.identity": "{issuer: 'https://i', subject: s, trustedRoot: r.json}", MAP
+        => IDENTITY;
+    "chart.verify.cosign.identity.issuer": "'https://j'", TEXT => IDENTITY;
+    "chart.verify.cosign.identity.issuerRegExp": "'https://.*'", PATTERN => IDENTITY;
+    "chart.verify.cosign.identity.subject": "t@h", TEXT => IDENTITY;
+    "chart.verify.cosign.identity.subjectRegExp": ".*@h", PATTERN => IDENTITY;
+    "chart.verify.cosign.identity.trustedRoot": "r.json", TEXT => IDENTITY;
+    "chart.verify.provenance": "{keyring: a.gpg}", MAP => PROVEN;
+    "chart.verify.provenance.keyring": "a.gpg", TEXT => PROVEN;
+    "watchDependentResources": "false", BOOLEAN
+        => "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched";
+    "overrideValues": "{a.b: $X}",
+        ("{'a[x]': y}", "`a[x]` is not a path as in Helm's --set, such as `image.tag`")
+        => "override_values_expand_the_environment_and_are_typed_by_default";
+    "overrideValuesType": "string",
+        ("strings", "must be one of `typed`, `string`; did you mean `string`?")
+        => "override_values_expand_the_environment_and_are_typed_by_default";
+    "reconcilePeriod": "1m30s", DURATION
+        => "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag";
+    "maxConcurrentReconciles": "4", ("0", "expected a whole number of at least 1")
+        => "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag";
+    "selector": "{matchLabels: {tier: gold}}", LABELS
+        => "custom_resource_that_is_no_longer_watched_is_not_uninstalled";
+    "dryRunOption": "server", ("both", "must be one of `server`, `client`")
+        => "looked_up_list_is_followed_and_only_a_changed_manifest_makes_a_revision";
+    "values": "{a: '{{ .Env.X }}'}",
+        ("{a: {b: ['{{ .Spec.c']}}", "invalid template, line 1: unclosed action")
+        => "single_template_keeps_the_type_of_its_result";
+    "valuesFrom": "[{kind: Secret, name: s}]", LIST => SECRET;
+    "valuesFrom[].kind": "ConfigMap", ("Pod", "must be one of `Secret`, `ConfigMap`") => SECRET;
+    "valuesFrom[].name": "'{{ .Object.metadata.name }}'", TEMPLATE => SECRET;
+    "valuesFrom[].namespace": "other", NAMESPACE => REFERENCES;
+    "valuesFrom[].key": "value", ("'a/b'", "is not a key of a Secret") => SECRET;
+    "valuesFrom[].targetPath": "a.b", ("'a..b'", "is not a path of names with dots between them")
+        => SECRET;
+    "valuesFrom[].optional": "true", BOOLEAN => "deleted_optional_reference_keeps_its_last_value";
+    "install": "{wait: true}", MAP => WAITS;
+    "install.timeout": "2m", DURATION
+        => "hanging_hook_blocks_no_other_release_and_fails_at_its_timeout";
+    "install.wait": "true", BOOLEAN => WAITS;
+    "install.waitForJobs": "true", BOOLEAN => WAITS;
+    "install.disableHooks": "true", BOOLEAN => HOOKS;
+    "install.remediation": "{retries: 2}", MAP
+        => "exhausted_retries_stall_the_release_and_are_reported";
+    "install.remediation.retries": "2", ("-1", "expected a count of at least 0")
+        => "release_stalls_only_if_another_attempt_could_cause_damage";
+    "install.remediation.strategy": "uninstall", ("rollback", "must be one of `uninstall`, `none`")
+        => "release_stalls_only_if_another_attempt_could_cause_damage";
+    "upgrade": "{wait: true}", MAP => WAITS;
+    "upgrade.timeout": "2m", DURATION => WAITS;
+    "upgrade.wait": "true", BOOLEAN => WAITS;
+    "upgrade.waitForJobs": "true", BOOLEAN => WAITS;
+    "upgrade.disableHooks": "true", BOOLEAN => HOOKS;
+    "upgrade.remediation": "{retries: 2}", MAP => RETRIES;
+    "upgrade.remediation.retries": "2", ("many", "expected a count of at least 0") => RETRIES;
+    "upgrade.remediation.strategy": "uninstall",
+        ("delete", "must be one of `rollback`, `uninstall`, `none`")
+        => "failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_so";
+    "upgrade.recreate": "[Deployment]",
+        ("[PersistentVolumeClaim]", "is never deleted and created again")
+        => "changed_job_is_recreated_and_changed_selector_is_reported";
+    "rollback": "{wait: true}", MAP => WAITS;
+    "rollback.timeout": "2m", DURATION => WAITS;
+    "rollback.wait": "true", BOOLEAN => WAITS;
+    "rollback.waitForJobs": "true", BOOLEAN => WAITS;
+    "rollback.disableHooks": "true", BOOLEAN => HOOKS;
+    "uninstall": "{wait: true}", MAP => HOOKS;
+    "uninstall.timeout": "10s", DURATION => HOOKS;
+    "uninstall.wait": "true", BOOLEAN => "waiting_uninstall_polls_rarely_after_a_restart";
+    "uninstall.disableHooks": "true", BOOLEAN => HOOKS;
+    "test": "{}", MAP => "chart_tests_run_and_set_a_condition";
+    "test.timeout": "1m", DURATION => HOOKS;
+    "driftDetection": "{mode: 'off'}", MAP => DRIFT;
+    "driftDetection.mode": "warn", ("fix", "must be one of `repair`, `warn`, `off`") => DRIFT;
+    "driftDetection.ignore": "[{paths: [/spec]}]", LIST => DRIFT;
+    "driftDetection.ignore[].paths": "[/spec/replicas]",
+        ("[spec.replicas]", "is not a JSON pointer; it must start with `/`") => DRIFT;
+    "driftDetection.ignore[].target": "{kind: A}", MAP => DRIFT;
+    "driftDetection.ignore[].target.group": "apps", TEXT => TARGETS;
+    "driftDetection.ignore[].target.version": "v1", TEXT => TARGETS;
+    "driftDetection.ignore[].target.kind": "A", TEXT => TARGETS;
+    "driftDetection.ignore[].target.name": "a", TEXT => TARGETS;
+    "driftDetection.ignore[].target.namespace": "''", TEXT => TARGETS;
+    "driftDetection.ignore[].target.labels": "{matchLabels: {a: b}}", LABELS => TARGETS;
+    "patches": "[{patch: {data: {a: b}}}]", LIST => PATCHES;
+    "patches[].patch": "[{op: remove, path: /data}]",
+        ("[{op: delete, path: /data}]", "not a JSON Patch") => PATCHES;
+    "patches[].target": "{kind: A}", MAP => PATCHES;
+    "patches[].target.group": "apps", TEXT => TARGETS;
+    "patches[].target.version": "v1", TEXT => TARGETS;
+    "patches[].target.kind": "A", TEXT => TARGETS;
+    "patches[].target.name": "a", TEXT => TARGETS;
+    "patches[].target.namespace": "''", TEXT => TARGETS;
+    "patches[].target.labels": "{matchLabels: {a: b}}", LABELS => TARGETS;
+    "serviceAccountName": "'{{ .Object.metadata.name }}'", TEMPLATE
+        => "service_account_limits_what_a_release_may_do";
+    "allowOperatorAccounts": "true", BOOLEAN
+        => "a_custom_resource_picks_no_account_of_the_operators_namespace";
+    "lookup": "trusted", ("all", "confined")
+        => "a_trusted_text_looks_up_what_the_operator_may_read";
+    "crashLogs": "false", BOOLEAN => "without_crash_logs_no_log_is_read";
+    "limits": "{time: 1m}", MAP => LIMITS;
+    "limits.memory": "1Gi", ("lots", "expected a size of at least 1Mi, such as 512Mi or 1Gi")
+        => LIMITS;
+    "limits.time": "30s", DURATION => LIMITS;
+    "dependsOn": "[{apiVersion: v1, kind: A, name: a}]", LIST => DEPENDS;
+    "dependsOn[].apiVersion": "b.com/v1", ("a/b/c", "`a/b/c` is not an API version, such as `v1`")
+        => DEPENDS;
+    "dependsOn[].kind": "B", TEXT => DEPENDS;
+    "dependsOn[].name": "'{{ .Spec.a }}'", TEMPLATE => DEPENDS;
+    "dependsOn[].namespace": "b", NAMESPACE => DEPENDS;
+    "maxHistory": "3", ("none", "expected a whole number of at least 1")
+        => "failures_are_remembered_when_the_history_is_short";
+    "releaseName": "'r-{{ .Spec.a }}'", TEMPLATE
+        => "release_name_comes_from_its_template_and_does_not_change";
+    "releaseNamespace": "apps", NAMESPACE
+        => "cluster_scoped_resource_has_its_release_in_the_configured_namespace";
+    "pauseAnnotation": "example.com/hold",
+        ("'on hold'", "is not the name of an annotation, such as `example.com/paused`")
+        => "pause_annotation_name_is_configurable";
+    "allowEmpty": "true", BOOLEAN => "empty_render_removes_nothing_unless_allowed";
+    "crds": "createReplace", ("replace", "must be one of `skip`, `create`, `createReplace`")
+        => "crds_are_applied_before_their_objects_and_upgraded";
+    "schema": "skip", ("ignore", "must be one of `check`, `skip`")
+        => "schemas_are_skipped_by_the_entry";
+};
 
 /// The fields without which an entry, or an item of a list, is not complete.
 const REQUIRED: &[(&str, &str)] = &[

@@ -178,7 +178,9 @@ impl Random {
     }
 
     fn call(&mut self, depth: usize) -> String {
-        let known = FUNCTIONS.split(' ').nth(self.below(FUNCTIONS.split(' ').count()));
+        let known = FUNCTIONS
+            .split(' ')
+            .nth(self.below(FUNCTIONS.split(' ').count()));
         let known = known.and_then(|known| known.split_once(':'));
         let (name, kinds) = known.unwrap_or(("list", ""));
         let mut text = name.to_owned();

@@ -223,13 +223,13 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
         fixture.expect(&["record 1 deployed"]);
         let get = format!("GET {}", path("configmaps/h"));
         fixture.script.expect(&get, 200, labelled("h", labels));
-        let line = if deleted {
+        let sent = if deleted {
             "delete configmaps/h"
         } else {
             "record 1 deployed"
         };
         let event = HookEvent::Test;
-        let ended = fixture.hooks(&mut live, &mut stored, &event, &[line]).await;
+        let ended = fixture.hooks(&mut live, &mut stored, &event, &[sent]).await;
         match ended {
             Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {

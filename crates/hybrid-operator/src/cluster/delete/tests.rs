@@ -419,9 +419,11 @@ async fn objects_count_as_those_of_their_controllers() {
         (json!([a]), Some((404, not_found())), None),
         (json!([live(&kept)]), None, held),
     ] {
-        let mut script = Script::default()
-            .on(GET_DEFINITION, 200, definition())
-            .on(LIST, 200, json!({"items": items}));
+        let mut script = Script::default().on(GET_DEFINITION, 200, definition()).on(
+            LIST,
+            200,
+            json!({"items": items}),
+        );
         if let Some((code, answer)) = answer {
             script = script.on(get_web, code, answer);
         }

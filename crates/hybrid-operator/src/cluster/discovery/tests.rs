@@ -46,7 +46,9 @@ fn legacy(script: Script) -> Script {
     let core = json!({"kind": "APIVersions", "versions": ["v1"]});
     let groups = json!({"kind": "APIGroupList", "groups": [
         {"name": "x.io", "versions": [{"version": "v1"}]}]});
-    script.on("GET /api", 200, core).on("GET /apis", 200, groups)
+    script
+        .on("GET /api", 200, core)
+        .on("GET /apis", 200, groups)
 }
 
 fn not_found() -> Value {
@@ -150,9 +152,10 @@ async fn groups_are_fetched_individually_without_aggregated_discovery() {
 
     let script = script.in_any_order().on("GET /version", 200, version());
     let others = resource_list(&json!([{"name": "ys", "kind": "Y"}]));
-    let script = legacy(legacy(script))
-        .on("GET /api/v1", 200, pods)
-        .on("GET /apis/x.io/v1", 200, others);
+    let script =
+        legacy(legacy(script))
+            .on("GET /api/v1", 200, pods)
+            .on("GET /apis/x.io/v1", 200, others);
     let age = Duration::from_mins(1);
     let capabilities = discovery.capabilities(age).await.unwrap();
     let versions: Vec<&str> = capabilities.api_versions.iter().collect();

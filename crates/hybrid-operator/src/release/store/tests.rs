@@ -344,9 +344,10 @@ async fn parts_are_written_first_read_again_and_deleted() {
         script.finish();
 
         // A missing part makes the record unreadable, not smaller.
-        script = script
-            .on(&get(record), 200, found(record, "5"))
-            .on(&get(&parts[0]), 404, not_found());
+        script =
+            script
+                .on(&get(record), 200, found(record, "5"))
+                .on(&get(&parts[0]), 404, not_found());
         assert!(kept.load(&meta).await.unwrap_err().is_corrupt());
 
         script = script.on(DELETE_FIRST, 200, json!({}));
@@ -454,9 +455,11 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
 async fn failed_deletion_of_leftover_parts_does_not_fail_the_write() {
     let lost = large_chart();
     let delete = format!("DELETE {}", path_of(&parts_of(&lost)[0]));
-    let script = Script::default()
-        .on(POST, 201, answer(1, "5"))
-        .on(&delete, 503, failure(503, "", "", &json!({})));
+    let script = Script::default().on(POST, 201, answer(1, "5")).on(
+        &delete,
+        503,
+        failure(503, "", "", &json!({})),
+    );
     let store = store(&script);
     index_parts(&store, &lost);
     let first = release(1, Status::PendingInstall);
@@ -473,9 +476,11 @@ async fn failed_deletion_of_leftover_parts_does_not_fail_the_write() {
 #[tokio::test]
 async fn parts_of_a_record_missing_from_the_index_are_kept() {
     let large = large_chart();
-    let script = Script::default()
-        .on(POST, 201, answer(2, "9"))
-        .on(GET_FIRST, 200, answer_with_parts(&large, "5"));
+    let script = Script::default().on(POST, 201, answer(2, "9")).on(
+        GET_FIRST,
+        200,
+        answer_with_parts(&large, "5"),
+    );
     let store = store(&script);
     index_parts(&store, &large);
     let second = release(2, Status::PendingUpgrade);

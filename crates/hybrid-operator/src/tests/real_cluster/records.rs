@@ -184,8 +184,8 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
         assert!(list.contains(part), "{list}");
     }
     let label = "helm.sdk.operatorframework.io/operator=test";
-    let by_label = run(&["ls", "-o", "json", "-l", label]);
-    assert!(by_label.await.contains("\"name\":\"rel\""));
+    let by_label = run(&["ls", "-o", "json", "-l", label]).await;
+    assert!(by_label.contains("\"name\":\"rel\""));
     let history = run(&["history", "rel", "-o", "json"]).await;
     assert!(
         history.contains("superseded") && history.contains("by a test"),

@@ -143,7 +143,10 @@ fn keys_of_more_than_two_primes_are_refused() {
     let with = |others: &[u8]| {
         RsaKey::from_der(&sequence(&[&integer(&[1]), &numbers, &sequence(&[others])]))
     };
-    assert_eq!(with(&sequence(&[&integer(&[7])])), Err(RsaError::ManyPrimes));
+    assert_eq!(
+        with(&sequence(&[&integer(&[7])])),
+        Err(RsaError::ManyPrimes)
+    );
     // With an empty list, there are two primes.
     assert_eq!(with(&[]).as_ref(), Ok(&key));
 }

@@ -7,6 +7,8 @@
     reason = "a test fails with a panic"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,7 +18,8 @@ use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use serde_json::json;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _};
+
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
     "https://github.com/example/charts/.github/workflows/release.yml@refs/heads/main";
@@ -264,9 +267,9 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     fixture.refused("charts lock", "the subject of its signature");
     fixture.watch(&identity(&issuer, &subject, "trusted_root"));
     let said = fixture.succeeds("charts lock");
-    assert!(said.contains("at 1.0.0"), "{said}");
+    said.must_have("at 1.0.0");
     let text = fixture.succeeds("template --cr cr.yaml");
-    assert!(text.contains("kind: ConfigMap"), "{text}");
+    text.must_have("kind: ConfigMap");
     // What is locked and cached is verified with what the entry says now.
     for (cosign, expected) in [
         (
@@ -304,7 +307,7 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     ));
     fixture.succeeds("charts lock");
     let kept = std::fs::read_to_string(fixture.directory.path().join("watches.lock")).unwrap();
-    assert!(kept.contains("1.0.0"), "{kept}");
+    kept.must_have("1.0.0");
     let Fixture { directory, server } = fixture;
     let watches = std::fs::read_to_string(directory.path().join("watches.yaml")).unwrap();
     drop(server);

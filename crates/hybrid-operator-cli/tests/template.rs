@@ -5,12 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use hybrid_operator_test::{helm, skipped};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _};
 
 struct Case {
     name: String,
@@ -277,7 +279,7 @@ fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
             &["charts/shop".to_owned(), format!("{name}={value}")],
         );
         let stderr = String::from_utf8_lossy(&refused.stderr);
-        assert!(stderr.contains(reason), "{stderr}");
+        stderr.must_have(reason);
         assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
     }
 }
@@ -381,10 +383,7 @@ fn an_output_directory_that_cannot_be_written_is_an_error_that_names_the_file() 
     let arguments = ["charts/shop", "--output-dir", file.to_str().unwrap()];
     let found = template(PROGRAM, &arguments.map(str::to_owned));
     let stderr = String::from_utf8_lossy(&found.stderr);
-    assert!(
-        stderr.contains("Chart.yaml/shop/templates/config.yaml"),
-        "{stderr}"
-    );
+    stderr.must_have("Chart.yaml/shop/templates/config.yaml");
     assert_eq!(found.status.code(), Some(1));
     let arguments = [
         "charts/shop",

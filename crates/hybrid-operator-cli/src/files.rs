@@ -13,10 +13,8 @@ use tempfile::NamedTempFile;
 /// Error writing a set of files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilesError {
-    /// A path is absolute, or leads out of the directory.
     #[error("{} is not a path inside of the project", path.display())]
     Outside { path: PathBuf },
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,

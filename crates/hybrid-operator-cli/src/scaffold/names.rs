@@ -3,7 +3,6 @@
 /// Error in a name that the user gave.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum NameError {
-    /// The name breaks a rule.
     #[error("the {what} {name:?} is not valid: {rule}")]
     Invalid {
         /// Type of the name, such as `kind`.
@@ -12,7 +11,6 @@ pub(crate) enum NameError {
         /// The rule, and an example.
         rule: &'static str,
     },
-    /// The name is a word of Rust.
     #[error(
         "the {what} {name:?} cannot be used in Rust: {word:?} is a reserved word; choose another name"
     )]
@@ -23,7 +21,6 @@ pub(crate) enum NameError {
         /// The reserved word that it leads to.
         word: String,
     },
-    /// The name of the definition would be too long.
     #[error(
         "the names {plural:?} and {group:?} are too long together: {plural}.{group} is the name of the \
          CustomResourceDefinition, which may have 253 characters, and would have {}; choose a shorter domain or group",
@@ -35,12 +32,10 @@ pub(crate) enum NameError {
         /// API group.
         group: String,
     },
-    /// The generated code uses a type of this name.
     #[error(
         "the kind {name:?} cannot be native: the generated code uses a type of this name; choose another name"
     )]
     Taken {
-        /// The kind.
         name: String,
     },
 }

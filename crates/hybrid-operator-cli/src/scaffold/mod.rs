@@ -148,9 +148,7 @@ pub(crate) enum ScaffoldError {
         "{} is not a checkout of the framework: it has no crates/hybrid-operator/Cargo.toml",
         path.display()
     )]
-    Framework {
-        path: PathBuf,
-    },
+    Framework { path: PathBuf },
     #[error("cannot generate {what}: {cause}")]
     Generate {
         /// Part that was to be generated, such as the CRD.

@@ -35,9 +35,7 @@ pub(crate) enum NameError {
     #[error(
         "the kind {name:?} cannot be native: the generated code uses a type of this name; choose another name"
     )]
-    Taken {
-        name: String,
-    },
+    Taken { name: String },
 }
 
 const PROJECT: &str = "use at most 36 lower case letters, digits and '-', with a letter first and a letter or digit last, such as memcached-operator; the longest name that is made of it, PROJECT-controller-manager-metrics, must be that of a Service";

@@ -27,7 +27,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use support::{Done, PROGRAM, Project, Text as _, definition, operator};
+use support::{Done, PROGRAM, Project, Text as _, definition, operator, or_skip};
 
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -223,9 +223,7 @@ fn lines_with<'t>(text: &'t str, prefix: &str) -> Vec<&'t str> {
 
 #[tokio::test]
 async fn previews_equal_what_the_operator_records() {
-    let Some(world) = World::start("cli-preview").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-preview").await);
     let spec = json!({"replicas": 2, "extra": {"kept": null, "own": 1}});
     let file = world.file("main", &spec);
     let before = world.run(&["diff", "--cr", &file]);
@@ -296,9 +294,7 @@ async fn previews_equal_what_the_operator_records() {
 
 #[tokio::test]
 async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
-    let Some(world) = World::start("cli-random").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-random").await);
     let spec = json!({"random": true});
     let file = world.file("dice", &spec);
     let renders = [0; 2].map(|_| world.run(&["template", "--cr", &file]).ok());
@@ -332,9 +328,7 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
         ("watches.yaml", watches.as_str()),
         ("helm-charts/shop/templates/map.yaml", looked_up),
     ];
-    let Some(world) = World::with("cli-lookup", &files).await else {
-        return;
-    };
+    let world = or_skip!(World::with("cli-lookup", &files).await);
     let secrets: Api<Secret> = world.namespace.api();
     let set = async |own: &str| {
         let data = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "input"},
@@ -382,9 +376,7 @@ async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
                  {{ $.Release.Name }}-{{ $i }}\ndata:\n  text: {{ range until 9000 }}{{ sha256sum \
                  (printf \"%d/%d\" $i .) }}{{ end }}\n{{ end }}\n";
     let files = [("helm-charts/shop/templates/large.yaml", large)];
-    let Some(world) = World::with("cli-large", &files).await else {
-        return;
-    };
+    let world = or_skip!(World::with("cli-large", &files).await);
     let file = world.file("main", &json!({}));
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
@@ -404,12 +396,8 @@ async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
 
 #[tokio::test]
 async fn content_of_releases_is_printed_as_by_helm() {
-    let Some(program) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(world) = World::start("cli-helm").await else {
-        return;
-    };
+    let program = or_skip!(helm::ensure_or_skip().unwrap());
+    let world = or_skip!(World::start("cli-helm").await);
     world
         .apply("main", json!({"replicas": 2, "extra": {"kept": null}}))
         .await;
@@ -448,9 +436,7 @@ async fn content_of_releases_is_printed_as_by_helm() {
 
 #[tokio::test]
 async fn a_rollback_sets_the_spec_to_the_values_of_the_revision() {
-    let Some(world) = World::start("cli-rollback").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-rollback").await);
     world.apply("main", json!({"replicas": 1})).await;
     world.until("main", 1, "True").await;
     let alone = world.run(&["rollback", "shop/main", "--yes"]).failed();
@@ -489,9 +475,7 @@ async fn a_rollback_sets_the_spec_to_the_values_of_the_revision() {
 
 #[tokio::test]
 async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
-    let Some(world) = World::start("cli-status").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-status").await);
     let empty = world.run(&["status"]).ok();
     assert!(
         empty.starts_with("no custom resources of Shop in namespace"),
@@ -579,9 +563,7 @@ async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
 
 #[tokio::test]
 async fn a_followed_status_appends_a_line_for_each_change() {
-    let Some(world) = World::start("cli-follow").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-follow").await);
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
     let mut command = world.command(world.plane.kubeconfig_path(), &["status", "--watch"]);
@@ -603,9 +585,7 @@ async fn a_followed_status_appends_a_line_for_each_change() {
 
 #[tokio::test]
 async fn followed_events_are_printed_once_until_interrupted() {
-    let Some(world) = World::start("cli-watch").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-watch").await);
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
     let arguments = ["events", "shop/main", "--watch", "--output", "json"];
@@ -643,9 +623,7 @@ async fn followed_events_are_printed_once_until_interrupted() {
 
 #[tokio::test]
 async fn custom_resources_are_completed_from_the_cluster() {
-    let Some(world) = World::start("cli-complete").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-complete").await);
     for name in ["main", "other"] {
         world.apply(name, json!({})).await;
     }
@@ -704,9 +682,7 @@ async fn custom_resources_are_completed_from_the_cluster() {
 
 #[tokio::test]
 async fn a_missing_permission_and_a_missing_release_are_named() {
-    let Some(world) = World::start("cli-errors").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-errors").await);
     let operator: PathBuf = world.plane.operator_kubeconfig();
     let denied = world.run_as(&operator, &["status"]).failed();
     for part in [
@@ -756,9 +732,7 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
 
 #[tokio::test]
 async fn a_custom_resource_that_is_nested_too_deep_hides_no_other_one() {
-    let Some(world) = World::start("cli-nested").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-nested").await);
     world.apply("good", json!({})).await;
     world.until("good", 1, "True").await;
     let levels = 5_000;

@@ -18,7 +18,7 @@ use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use support::{PROGRAM, Text as _, definition};
+use support::{PROGRAM, Text as _, definition, or_skip};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -150,9 +150,7 @@ impl Dev {
 
 #[tokio::test]
 async fn dev_applies_runs_reloads_and_ends_cleanly() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev").await.unwrap();
     let name = namespace.name();
     let project = Project::new(name);
@@ -216,9 +214,7 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
 
 #[tokio::test]
 async fn nothing_is_left_when_dev_is_killed() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev-killed").await.unwrap();
     let project = Project::new(namespace.name());
     let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
@@ -234,9 +230,7 @@ async fn nothing_is_left_when_dev_is_killed() {
 
 #[tokio::test]
 async fn operator_that_cannot_start_starts_once_its_files_are_fixed() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev-broken").await.unwrap();
     let project = Project::new(namespace.name());
     let watches = fs::read_to_string(project.root.join("watches.yaml")).unwrap();

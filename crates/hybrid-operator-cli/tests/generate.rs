@@ -23,7 +23,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use support::{PROGRAM, Text as _, copy};
+use support::{PROGRAM, Text as _, copy, or_skip};
 
 #[path = "generate/web_values.rs"]
 #[allow(clippy::doc_markdown, reason = "comments of the chart")]
@@ -353,9 +353,7 @@ fn the_schema_of_watches_is_json_and_can_be_checked() {
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let project = project();
     let root = project.path();
     succeed(root, &[]);

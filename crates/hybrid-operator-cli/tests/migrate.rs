@@ -18,7 +18,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use support::{PROGRAM, Text as _, copy, definition, text};
+use support::{PROGRAM, Text as _, copy, definition, or_skip, text};
 
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -94,12 +94,8 @@ const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "migrate").await.unwrap();
     let crd = go_yaml::from_str(&definition("migrate.example.com", "Web")).unwrap();
     let crds: Api<DynamicObject> = Api::all_with(

@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 use hybrid_operator_test::helm;
 use serde_json::{Value, json};
 
-use support::{PROGRAM, Text as _, text};
+use support::{PROGRAM, Text as _, or_skip, text};
 
 fn start(program: &Path, directory: &Path, arguments: &str) -> Output {
     Command::new(program)
@@ -96,9 +96,7 @@ fn one<'v>(objects: &'v [Value], kind: &str) -> &'v Value {
 
 #[test]
 fn helm_accepts_the_chart_and_renders_what_this_program_renders() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let directory = project();
     let root = directory.path();
     let linted = ok(&helm, root, "lint --strict dist/chart");

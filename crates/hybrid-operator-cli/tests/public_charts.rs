@@ -26,7 +26,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery;
 use serde_json::json;
 
-use support::{PROGRAM, operator};
+use support::{PROGRAM, operator, or_skip};
 
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -61,9 +61,7 @@ async fn becomes_an_operator(chart: &str, kind: &str) {
     let Some(archive) = archive(chart) else {
         return skipped(1, &"public charts: no conformance folder");
     };
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, &kind.to_lowercase())
         .await
         .unwrap();
@@ -132,9 +130,7 @@ async fn ingress_nginx_becomes_an_operator() {
 
 #[tokio::test]
 async fn redis_becomes_an_operator() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // The volumes that a storage class of a cluster would provide.
     let volumes: Api<PersistentVolume> = Api::all(plane.client().await.unwrap());
     let names = ["redis-0", "redis-1", "redis-2", "redis-3"];

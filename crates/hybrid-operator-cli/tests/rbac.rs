@@ -25,7 +25,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParam
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use support::{PROGRAM, Project, Text as _, definition, operator};
+use support::{PROGRAM, Project, Text as _, definition, operator, or_skip};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -579,13 +579,9 @@ async fn until(
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // Only a control plane of the test's own has one, which ends with everything that is created here.
-    let Some(audit) = plane.audit_log() else {
-        return;
-    };
+    let audit = or_skip!(plane.audit_log());
     let project = Project::with(&[
         (
             "watches.yaml",
@@ -866,9 +862,7 @@ impl Limited {
 
 #[tokio::test]
 async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_can_grant() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let limited = Limited::new(plane, "Stall", "").await;
     if let Some(refused) = limited.refused(plane).await {
         assert_eq!(refused, [] as [String; 0]);
@@ -877,9 +871,7 @@ async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_ca
 
 #[tokio::test]
 async fn an_operator_that_acts_as_a_service_account_is_never_refused() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let limited = Limited::new(plane, "Booth", ", serviceAccountName: deployer").await;
     let role = limited
         .project

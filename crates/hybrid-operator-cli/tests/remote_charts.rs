@@ -17,7 +17,7 @@ use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
 use sha2::{Digest as _, Sha256};
 
-use support::{PROGRAM, Text as _};
+use support::{PROGRAM, Text as _, or_skip};
 
 /// The user `me` with the password `hidden`.
 const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9sCBgcXi\n";
@@ -137,9 +137,7 @@ fn succeeded(output: &Output, arguments: &str) -> String {
 
 #[test]
 fn charts_of_a_repository_render_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     for (version, expected) in [
@@ -176,12 +174,8 @@ fn charts_of_a_repository_render_as_with_helm() {
 
 #[test]
 fn charts_of_a_registry_render_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.push(&registry, "");
     let chart = format!("oci://{}/charts/shop", registry.address());
     for (reference, expected) in [
@@ -207,14 +201,10 @@ fn charts_of_a_registry_render_as_with_helm() {
 
 #[test]
 fn login_of_helm_opens_a_registry_that_wants_credentials() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let users = fixture.path("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
-    let Some(registry) = Registry::start_or_skip(Some(&users)).unwrap() else {
-        return;
-    };
+    let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
     let host = registry.address();
     let arguments = format!("template web oci://{host}/charts/shop --plain-http");
     let message = fixture.error(&arguments);
@@ -237,12 +227,8 @@ fn login_of_helm_opens_a_registry_that_wants_credentials() {
 
 #[test]
 fn chart_of_a_registry_becomes_part_of_a_project() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.push(&registry, "");
     let chart = format!("oci://{}/charts/shop", registry.address());
     fixture.ours("init --plugins helm --domain example.com --project-name p");
@@ -263,12 +249,8 @@ fn watch(fixture: &Fixture, chart: &str) {
 
 #[test]
 fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.push(&registry, "");
     let url = format!("oci://{}/charts/shop", registry.address());
     let range = |range: &str| format!("{{url: '{url}', version: {range}, plainHttp: true}}");
@@ -351,9 +333,7 @@ fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
 
 #[test]
 fn charts_of_a_watches_file_are_copied_into_the_project() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     watch(
@@ -417,12 +397,8 @@ fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
 
 #[test]
 fn dependencies_of_a_chart_are_those_that_helm_fetches() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.push(&registry, "");
     let server = fixture.repository();
     let (repo, host) = (server.url("/charts"), registry.address());
@@ -504,9 +480,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
 
 #[test]
 fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.added_repository();
     let repo = server.url("/charts");
     for version in ["", "--version ~1.2", "--devel"] {
@@ -551,9 +525,7 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
 
 #[test]
 fn dependencies_name_repositories_of_helm_repo_add() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.added_repository();
     let repo = server.url("/charts");
     for (index, repository) in ["@shops", "alias:shops", &repo].into_iter().enumerate() {
@@ -592,9 +564,7 @@ fn dependencies_name_repositories_of_helm_repo_add() {
 
 #[test]
 fn requirements_of_a_chart_are_those_that_helm_fetches() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     for parent in ["ours", "helms"] {
@@ -697,9 +667,7 @@ fn proxies_of_the_environment_are_used() {
 
 #[tokio::test]
 async fn certificates_of_servers_are_verified_unless_a_flag_says_otherwise() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // The API server stands for a repository with TLS: it has nothing for strangers, and no charts.
     let text = std::fs::read(plane.kubeconfig_path()).unwrap();
     let config: serde_json::Value = go_yaml::from_slice(&text).unwrap();
@@ -780,12 +748,8 @@ impl Fixture {
 
 #[test]
 fn signed_charts_are_verified_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.sign();
     let server = fixture.repository();
     fixture.push(&registry, "");
@@ -872,9 +836,7 @@ fn signed_charts_are_verified_as_with_helm() {
 
 #[test]
 fn lint_and_create_verify_signed_charts() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     fixture.sign();
     let lint = |flags: &str| {
         let arguments = format!("lint repo/shop-1.2.3.tgz {flags}");
@@ -895,9 +857,7 @@ fn lint_and_create_verify_signed_charts() {
 
 #[test]
 fn charts_of_entries_with_a_keyring_need_a_provenance_file() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     fixture.sign();
     let server = fixture.repository();
     let entry = |range: &str, keyring: &str| {

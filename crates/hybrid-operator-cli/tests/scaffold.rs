@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 use hybrid_operator_test::helm;
 
-use support::{PROGRAM, Text as _, files, text, write};
+use support::{PROGRAM, Text as _, files, or_skip, text, write};
 
 #[path = "scaffold/bad_input.rs"]
 mod bad_input;
@@ -601,9 +601,7 @@ fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
 
 #[test]
 fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     ok(

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use hybrid_operator_test::{helm, skipped};
 
-use support::{PROGRAM, Text as _};
+use support::{PROGRAM, Text as _, or_skip};
 
 struct Case {
     name: String,
@@ -82,9 +82,7 @@ fn output_is_equal_to_the_golden_files() {
 
 #[test]
 fn golden_files_are_those_of_the_pinned_helm() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     for case in cases() {
         let found = template(&helm, &case.arguments);
         let given = found.status.success() || case.name.ends_with("-debug");
@@ -116,9 +114,7 @@ fn charts_of_the_conformance_folder_render_as_with_helm() {
         skipped(1, &"comparison of charts with helm: no conformance folder");
         return;
     };
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let mut wrong = Vec::new();
     for entry in entries {
         let chart = entry.unwrap().path().to_string_lossy().into_owned();
@@ -252,9 +248,7 @@ fn example(name: &str, kind: &str) -> Option<String> {
 
 #[test]
 fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let usage = template(&helm, &["--help".to_owned()]);
     let flags = flags_of_helm(&String::from_utf8(usage.stdout).unwrap());
     assert!(flags.len() > 60, "{flags:?}");
@@ -344,9 +338,7 @@ fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn the_output_directory_gets_the_files_that_helm_writes() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     for flags in [
         &[][..],
         &["--release-name", "--include-crds"],

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::support::or_skip;
 use crate::{CSV, PROGRAM, bundle, copy, edit, olm, project, run};
 
 /// Parts of the messages of the Go packages, and the rules here that they belong to. The first that
@@ -288,9 +289,7 @@ fn is_different(bundle: &str, rule: &str) -> bool {
 
 #[test]
 fn broken_bundles_have_the_findings_of_the_go_packages() {
-    let Some(program) = hybrid_operator_test::olm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     let project = project();
     bundle(project.path(), "0.1.0", &[]);
     let mut bundles = Vec::new();

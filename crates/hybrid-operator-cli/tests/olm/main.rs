@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use support::{PROGRAM, Text as _, copy, files, text};
+use support::{PROGRAM, Text as _, copy, files, or_skip, text};
 
 const CSV: &str = "manifests/memcached-operator.clusterserviceversion.yaml";
 const BASE: &str = "config/manifests/bases/memcached-operator.clusterserviceversion.yaml";
@@ -448,9 +448,7 @@ fn a_catalog_is_what_opm_writes() {
     let full =
         fs::read_to_string(root.join("third/catalog/memcached-operator/catalog.yaml")).unwrap();
 
-    let Some(program) = hybrid_operator_test::olm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     // opm reads it, and would write the same.
     let loaded = olm(&program, &["load", root.join("catalog").to_str().unwrap()]);
     assert_eq!(loaded, catalog);

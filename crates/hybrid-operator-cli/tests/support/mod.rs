@@ -1,6 +1,11 @@
 //! What the tests of the program share.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test uses a part of it"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -12,6 +17,17 @@ use hybrid_operator_test::Operator;
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+
+/// Returns what an `Option` has. Without it the test ends: what made it has said what is missing.
+macro_rules! or_skip {
+    ($option:expr) => {{
+        let Some(found) = $option else {
+            return;
+        };
+        found
+    }};
+}
+pub(crate) use or_skip;
 
 /// Checks of a text, which is shown if they fail.
 pub(crate) trait Text {

@@ -197,48 +197,19 @@ fn flags_of_cosign_verify_charts_of_a_registry() {
 fn flags_of_cosign_that_do_not_belong_together_are_refused() {
     let fixture = Fixture::new("identity/bundle/right.json");
     let chart = fixture.chart();
-    for (flags, expected) in [
-        (
-            "--cosign-key cosign.pub --trusted-root trusted_root.json",
-            "--cosign-key cannot be given with",
-        ),
-        (
-            "--cosign-key cosign.pub --verify",
-            "a chart is verified with one of them",
-        ),
-        (
-            "--trusted-root trusted_root.json",
-            "give --certificate-identity or --certificate-identity-regexp",
-        ),
-        (
-            "--certificate-identity a@b",
-            "give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp",
-        ),
-        (
-            "--certificate-identity a@b --certificate-identity-regexp .*",
-            "--certificate-identity and --certificate-identity-regexp cannot be given together",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i",
-            "needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create",
-        ),
-        (
-            "--certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json",
-            "is not a regular expression",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json",
-            "cannot read none.json",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub",
-            "cosign.pub is not a trusted root of Sigstore",
-        ),
-        (
-            "--cosign-key trusted_root.json",
-            "is not a public key of cosign",
-        ),
-    ] {
+    let cases = "\
+--cosign-key cosign.pub --trusted-root trusted_root.json => --cosign-key cannot be given with
+--cosign-key cosign.pub --verify => a chart is verified with one of them
+--trusted-root trusted_root.json => give --certificate-identity or --certificate-identity-regexp
+--certificate-identity a@b => give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp
+--certificate-identity a@b --certificate-identity-regexp .* => --certificate-identity and --certificate-identity-regexp cannot be given together
+--certificate-identity a@b --certificate-oidc-issuer https://i => needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create
+--certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json => is not a regular expression
+--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json => cannot read none.json
+--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub => cosign.pub is not a trusted root of Sigstore
+--cosign-key trusted_root.json => is not a public key of cosign";
+    for case in cases.lines() {
+        let (flags, expected) = case.split_once(" => ").unwrap();
         fixture.refused(&format!("template web {chart} {flags}"), expected);
     }
     // A chart on this machine has no signature of cosign.

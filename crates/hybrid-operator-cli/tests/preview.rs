@@ -291,62 +291,33 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
 #[test]
 fn mistakes_are_named_with_the_way_out() {
     let project = Project::new();
-    let with = |cr: &str, args: &[&str]| {
-        let args = [&["template", "--cr", "-"], args].concat();
-        project.run_with(&args, cr).failed()
-    };
-    for (cr, args, expected) in [
-        (
-            CR.replace("kind: Shop", "kind: Shp"),
-            &[][..],
-            "no entry of watches.yaml binds Shp to a chart; did you mean Shop?",
-        ),
-        (
-            CR.replace("com/v1", "com/v2"),
-            &[],
-            "Shop prod/main has apiVersion example.com/v2, but watches.yaml binds Shop of \
-             example.com/v1 to a chart",
-        ),
-        (
-            CR.to_owned(),
-            &["-n", "dev"],
-            "Shop prod/main is in namespace prod, not in dev",
-        ),
-        (
-            CR.replace("spec: {replicas: 3}", "spec: [1]"),
-            &[],
-            "spec must be a map of values for the chart, but it is a list",
-        ),
-        (
-            "kind: Shop\n".to_owned(),
-            &[],
-            "document 1 is not a Kubernetes object",
-        ),
-        (String::new(), &[], "-: no custom resource in it"),
-        (
-            CR.replace("name: main", "name: 'a b'"),
-            &[],
-            "Shop prod/a b: cannot determine the release",
-        ),
-        (
-            CR.to_owned(),
-            &["--from", "none.yaml"],
-            "cannot read none.yaml",
-        ),
-        (
-            CR.to_owned(),
-            &["--show-only", "x"],
-            "could not find template x in chart",
-        ),
-        (
-            CR.to_owned(),
-            &["--kube-version", "x"],
-            "invalid kube version 'x'",
-        ),
-    ] {
-        let err = with(&cr, args);
-        assert!(err.contains(expected), "{expected:?} is not in {err:?}");
+    let refused = |cr: &str, args: &str, expected: &str| {
+        let mut words = vec!["template", "--cr", "-"];
+        words.extend(args.split_whitespace());
+        let err = project.run_with(&words, cr).failed();
+        err.must_have(expected);
         assert!(err.starts_with("Error: "), "{err}");
+    };
+    let changes = "\
+kind: Shop => kind: Shp => no entry of watches.yaml binds Shp to a chart; did you mean Shop?
+com/v1 => com/v2 => Shop prod/main has apiVersion example.com/v2, but watches.yaml binds Shop of example.com/v1 to a chart
+spec: {replicas: 3} => spec: [1] => spec must be a map of values for the chart, but it is a list
+name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
+    for change in changes.lines() {
+        let (old, rest) = change.split_once(" => ").unwrap();
+        let (new, expected) = rest.split_once(" => ").unwrap();
+        refused(&CR.replace(old, new), "", expected);
+    }
+    refused("kind: Shop\n", "", "document 1 is not a Kubernetes object");
+    refused("", "", "-: no custom resource in it");
+    let flags = "\
+-n dev => Shop prod/main is in namespace prod, not in dev
+--from none.yaml => cannot read none.yaml
+--show-only x => could not find template x in chart
+--kube-version x => invalid kube version 'x'";
+    for flag in flags.lines() {
+        let (args, expected) = flag.split_once(" => ").unwrap();
+        refused(CR, args, expected);
     }
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["template", "--cr", "-"];

@@ -23,45 +23,23 @@ mod bad_input;
 mod make;
 
 /// Files of the repository's root that differ from what the commands write, and why.
-const DIFFERENT: &[(&str, &str)] = &[
-    ("Cargo.toml", "is also the workspace of the framework"),
-    ("README.md", "is about the framework"),
-    (
-        "config/samples/cache_v1alpha1_memcached.yaml",
-        "sets only the values that the demo shows",
-    ),
-    ("src/api/v1alpha1.rs", "has the fields of the finished type"),
-    (
-        "config/crd/bases/cache.example.com_memcachedbackups.yaml",
-        "has the fields of that type",
-    ),
-    (
-        "config/samples/cache_v1alpha1_memcachedbackup.yaml",
-        "sets the fields of that type",
-    ),
-    (
-        "src/controllers/memcached_backup/mod.rs",
-        "is a finished controller",
-    ),
-    (
-        "src/controllers/memcached_backup/desired.rs",
-        "is part of that controller",
-    ),
-    (
-        "src/controllers/memcached_backup/status.rs",
-        "is part of that controller",
-    ),
-    (
-        "config/rbac/native/memcachedbackup_role.yaml",
-        "allows what that controller does",
-    ),
-];
+const DIFFERENT: &str = "
+    Cargo.toml is also the workspace of the framework
+    README.md is about the framework
+    config/samples/cache_v1alpha1_memcached.yaml sets only the values that the demo shows
+    src/api/v1alpha1.rs has the fields of the finished type
+    config/crd/bases/cache.example.com_memcachedbackups.yaml has the fields of that type
+    config/samples/cache_v1alpha1_memcachedbackup.yaml sets the fields of that type
+    src/controllers/memcached_backup/mod.rs is a finished controller
+    src/controllers/memcached_backup/desired.rs is part of that controller
+    src/controllers/memcached_backup/status.rs is part of that controller
+    config/rbac/native/memcachedbackup_role.yaml allows what that controller does
+";
 
 /// Files that only the repository's root has in the directories of a project, and why.
-const ONLY_IN_ROOT: &[(&str, &str)] = &[(
-    "src/controllers/memcached_backup/source.rs",
-    "reads the release that the finished controller copies",
-)];
+const ONLY_IN_ROOT: &str = "
+    src/controllers/memcached_backup/source.rs reads the release that the finished controller copies
+";
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -103,8 +81,9 @@ fn ok(directory: &Path, arguments: &str) -> String {
     text(&output.stdout)
 }
 
-fn names<'a>(table: &'a [(&str, &str)]) -> Vec<&'a str> {
-    table.iter().map(|(name, _)| *name).collect()
+fn names(table: &str) -> Vec<&str> {
+    let lines = table.lines().map(str::trim_start);
+    lines.filter_map(|line| Some(line.split_once(' ')?.0)).collect()
 }
 
 /// Makes the project that the repository's root is.

@@ -150,38 +150,22 @@ fn equal_except_random_lines(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
 
 #[test]
 fn errors_say_how_to_fix_them() {
-    for (arguments, words) in [
-        (
-            &["web", "no-such-chart"][..],
-            "give a chart directory, a packaged chart",
-        ),
-        (
-            &["web", "charts/shop", "--bogus"],
-            "unexpected argument '--bogus'",
-        ),
-        (&["Web", "charts/shop"], "lower-case letters"),
-        (
-            &["web", "charts/shop", "--values", "https://example.com/v"],
-            "download the file first",
-        ),
-        (
-            &["web", "charts/shop", "-s", "a.yaml"],
-            "choose from templates/config.yaml, ",
-        ),
-        (
-            &["web", "charts/shop", "--set", "a"],
-            "key \"a\" has no value",
-        ),
-        (
-            &["web", "charts/broken", "--set", "data=["],
-            "Use --debug flag",
-        ),
-        (&[], "required"),
-    ] {
-        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let cases = "\
+web no-such-chart => give a chart directory, a packaged chart
+web charts/shop --bogus => unexpected argument '--bogus'
+Web charts/shop => lower-case letters
+web charts/shop --values https://example.com/v => download the file first
+web charts/shop -s a.yaml => choose from templates/config.yaml,{end}
+web charts/shop --set a => key \"a\" has no value
+web charts/broken --set data=[ => Use --debug flag
+ => required";
+    for case in cases.lines() {
+        let (arguments, words) = case.split_once(" => ").unwrap();
+        let words = words.replace("{end}", " ");
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let found = template(PROGRAM, &arguments);
         let stderr = String::from_utf8_lossy(&found.stderr);
-        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(&words), "{arguments:?}: {stderr}");
         // A command line that cannot be parsed has a code of its own.
         let code = if stderr.contains("Usage:") { 2 } else { 1 };
         assert_eq!(

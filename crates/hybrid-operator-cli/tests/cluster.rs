@@ -247,19 +247,9 @@ async fn previews_equal_what_the_operator_records() {
         format!("NOTES:\n2 replicas\nin {}\n\n", world.namespace.name())
     );
     let same = world.run(&["diff", "--cr", &file]);
-    assert_eq!(
-        (same.code, same.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        same.err
-    );
+    assert_eq!(same.ok(), "no differences\n");
     let live = world.run(&["diff", "--live", "--cr", &file]);
-    assert_eq!(
-        (live.code, live.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        live.err
-    );
+    assert_eq!(live.ok(), "no differences\n");
 
     let file = world.file("main", &json!({"replicas": 5}));
     let changed = world.run(&["diff", "--cr", &file]);
@@ -306,12 +296,7 @@ async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
         &["diff", "--live", "--cr", &file],
     ] {
         let done = world.run(args);
-        assert_eq!(
-            (done.code, done.out.as_str()),
-            (Some(0), "no differences\n"),
-            "{}",
-            done.err
-        );
+        assert_eq!(done.ok(), "no differences\n");
     }
 }
 
@@ -346,12 +331,7 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
         assert!(manifest.contains(part), "{part} is not in {manifest}");
     }
     let same = world.run(&["diff", "--cr", &file]);
-    assert_eq!(
-        (same.code, same.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        same.err
-    );
+    assert_eq!(same.ok(), "no differences\n");
     // The operator would upgrade the release at once.
     world.operator.stop(LIMIT).await.unwrap();
     set("second").await;

@@ -151,7 +151,7 @@ impl World {
     /// Writes the file of a Shop.
     fn file(&self, name: &str, spec: &Value) -> String {
         let text = serde_json::to_string(&shop(name, spec)).unwrap();
-        self.project.write(&format!("{name}.yaml"), text);
+        self.project.write(&format!("{name}.yaml"), &text);
         format!("{name}.yaml")
     }
 

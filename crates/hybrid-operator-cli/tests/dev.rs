@@ -71,7 +71,7 @@ impl Project {
     }
 
     fn write(&self, name: &str, text: &str) {
-        support::write(self.root.join(name), text);
+        support::write(&self.root.join(name), text);
     }
 
     /// Starts `dev` in a directory of the project.

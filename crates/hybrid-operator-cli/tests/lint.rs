@@ -15,7 +15,7 @@ use support::{PROGRAM, Text as _, text};
 /// Creates a chart with an error, a warning and a note.
 fn chart(directory: &Path) {
     let write = |name: &str, text: &str| {
-        support::write(directory.join("shop").join(name), text);
+        support::write(&directory.join("shop").join(name), text);
     };
     write("Chart.yaml", "apiVersion: v2\nname: shop\nversion: 0.1.0\n");
     write(

@@ -112,7 +112,7 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
 
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
-    let write = |name: &str, text: &str| support::write(project.join(name), text);
+    let write = |name: &str, text: &str| support::write(&project.join(name), text);
     write(
         "watches.yaml",
         "- group: migrate.example.com\n  version: v1\n  kind: Web\n  chart: web\n  overrideValues: {debug: 'true'}\n",

@@ -386,7 +386,7 @@ fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
         ),
     ];
     for (name, text) in files {
-        support::write(fixture.path(parent).join(name), text);
+        support::write(&fixture.path(parent).join(name), &text);
     }
     // An archive of a former version.
     let former = fixture

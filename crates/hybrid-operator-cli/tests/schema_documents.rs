@@ -51,7 +51,7 @@ impl Project {
         let project = Self::empty();
         project.chart("helm-charts/shop", url);
         project.write("watches.yaml", ENTRY);
-        project.write("shop.yaml", custom_resource(3));
+        project.write("shop.yaml", &custom_resource(3));
         project
     }
 
@@ -199,7 +199,7 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
         project.run(command).ok();
     }
     project.run("charts vendor").ok();
-    project.write("shop.yaml", custom_resource(4));
+    project.write("shop.yaml", &custom_resource(4));
     let refused = project.run("template --cr shop.yaml").failed();
     refused.must_have("'/size': must be <= 3");
 }
@@ -237,7 +237,7 @@ fn changed_documents_are_refused_and_replaced_only_by_force() {
     refused.must_have("--force");
     let said = project.run("charts vendor --force").ok();
     said.must_have(&format!("fetched {url} (14 bytes)"));
-    project.write("shop.yaml", custom_resource(5));
+    project.write("shop.yaml", &custom_resource(5));
     project.run("template --cr shop.yaml").ok();
     assert_eq!(project.files("helm-charts").len(), vendored.len());
 
@@ -283,7 +283,9 @@ fn documents_of_packed_dependencies_are_kept_in_the_chart_above() {
     let project = Project::new("values.json");
     project.write("helm-charts/shop/values.schema.json", "{}");
     let packed = packaged_chart("db", "1.0.0", &[("values.schema.json", &schema)]);
-    project.write("helm-charts/shop/charts/db-1.0.0.tgz", packed);
+    let charts = project.path("helm-charts/shop/charts");
+    std::fs::create_dir_all(&charts).unwrap();
+    std::fs::write(charts.join("db-1.0.0.tgz"), packed).unwrap();
     project.run("charts vendor").ok();
     assert_eq!(server.received().len(), 1);
     drop(server);
@@ -312,7 +314,7 @@ fn charts_that_are_fetched_get_their_documents_with_them() {
     });
     let server = server.unwrap();
     let entry = ENTRY.replace("helm-charts/shop", &server.url("/shop-1.0.0.tgz"));
-    project.write("watches.yaml", entry);
+    project.write("watches.yaml", &entry);
     let refused = project.run("lint").failed();
     refused.must_have("run \"hybrid-operator charts vendor\"");
     let said = project.run("charts vendor --force").ok();
@@ -394,15 +396,15 @@ fn charts_that_cannot_keep_documents_are_refused() {
     }
     let schema = format!(r#"{{"$ref": "{url}"}}"#);
     let packed = packaged_chart("shop", "1.0.0", &[("values.schema.json", &schema)]);
-    project.write("shop.tgz", packed);
+    std::fs::write(project.path("shop.tgz"), packed).unwrap();
     project.write(
         "watches.yaml",
-        ENTRY.replace("helm-charts/shop", "shop.tgz"),
+        &ENTRY.replace("helm-charts/shop", "shop.tgz"),
     );
     let said = project.run("charts vendor").failed();
     said.must_have("shop.tgz; unpack it, and name its directory");
     // Nobody needs them.
-    project.write("watches.yaml", ENTRY.replace('}', ", schema: skip}"));
+    project.write("watches.yaml", &ENTRY.replace('}', ", schema: skip}"));
     let before = server.received().len();
     let said = project.run("charts vendor").ok();
     said.must_have("refer to no documents of the web");

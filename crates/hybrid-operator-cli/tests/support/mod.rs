@@ -77,8 +77,8 @@ impl Done {
 }
 
 /// Writes a file, whose directories are made.
-pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
-    fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
+pub(crate) fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
@@ -98,8 +98,8 @@ impl Project {
         self.0.path().join(name)
     }
 
-    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        write(self.path(name), text);
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        write(&self.path(name), text);
     }
 
     pub(crate) fn read(&self, name: &str) -> String {

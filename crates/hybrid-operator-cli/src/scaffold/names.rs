@@ -63,58 +63,19 @@ const KEYWORDS: &[&str] = &[
 ];
 
 /// Names that Cargo refuses for packages, or that hide a crate of the same name.
-const CRATES: &[&str] = &[
-    "alloc",
-    "core",
-    "hybrid_operator",
-    "k8s_openapi",
-    "kube",
-    "proc_macro",
-    "schemars",
-    "serde",
-    "serde_json",
-    "std",
-    "test",
-];
+const CRATES: &str = "\
+    alloc core hybrid_operator k8s_openapi kube proc_macro schemars serde serde_json std test";
 
 /// Types that the generated code imports, or that are always in scope.
-const TYPES: &[&str] = &[
-    "Action",
-    "Arc",
-    "BTreeMap",
-    "Capabilities",
-    "Condition",
-    "Conditions",
-    "Container",
-    "Context",
-    "CustomResource",
-    "Debug",
-    "Default",
-    "Denied",
-    "Deployment",
-    "DeploymentSpec",
-    "Deserialize",
-    "Err",
-    "JsonSchema",
-    "LabelSelector",
-    "None",
-    "NativeController",
-    "ObjectMeta",
-    "Ok",
-    "Option",
-    "PodSpec",
-    "PodTemplateSpec",
-    "Request",
-    "ResourceExt",
-    "Result",
-    "SecurityContext",
-    "Self",
-    "Serialize",
-    "Some",
-    "String",
-    "Vec",
-    "Webhooks",
-];
+const TYPES: &str = "\
+    Action Arc BTreeMap Capabilities Condition Conditions Container Context CustomResource Debug \
+    Default Denied Deployment DeploymentSpec Deserialize Err JsonSchema LabelSelector None \
+    NativeController ObjectMeta Ok Option PodSpec PodTemplateSpec Request ResourceExt Result \
+    SecurityContext Self Serialize Some String Vec Webhooks";
+
+fn lists(words: &str, name: &str) -> bool {
+    words.split_whitespace().any(|word| word == name)
+}
 
 /// Checks the name of a project: a DNS label, because Services and namespaces are named after it.
 pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> {
@@ -124,7 +85,7 @@ pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> 
         return Err(invalid(what, name, PROJECT));
     }
     let module = name.replace('-', "_");
-    if is_rust && (KEYWORDS.contains(&module.as_str()) || CRATES.contains(&module.as_str())) {
+    if is_rust && (KEYWORDS.contains(&module.as_str()) || lists(CRATES, &module)) {
         return Err(NameError::Reserved {
             what,
             name: name.to_owned(),
@@ -217,7 +178,7 @@ pub(super) fn check_native_kind(name: &str) -> Result<(), NameError> {
             word: module,
         });
     }
-    if TYPES.contains(&name) {
+    if lists(TYPES, name) {
         return Err(NameError::Taken {
             name: name.to_owned(),
         });

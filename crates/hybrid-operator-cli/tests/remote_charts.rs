@@ -118,6 +118,14 @@ impl Fixture {
         server
     }
 
+    /// Makes a fixture, and a registry with all versions. Returns `None` if the machine has not what they need.
+    fn with_registry() -> Option<(Self, Registry)> {
+        let fixture = Self::new()?;
+        let registry = Registry::start_or_skip(None).unwrap()?;
+        fixture.push(&registry, "");
+        Some((fixture, registry))
+    }
+
     /// Pushes all versions to a registry.
     fn push(&self, registry: &Registry, flags: &str) {
         for version in ["1.2.3", "1.10.0", "2.0.0-rc.1"] {
@@ -127,6 +135,14 @@ impl Fixture {
             ));
         }
     }
+}
+
+/// Reads a lock without its time.
+fn lock(path: PathBuf) -> serde_json::Value {
+    let text = std::fs::read(path).unwrap();
+    let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+    assert!(lock["generated"].take().is_string());
+    lock
 }
 
 fn succeeded(output: &Output, arguments: &str) -> String {
@@ -174,9 +190,7 @@ fn charts_of_a_repository_render_as_with_helm() {
 
 #[test]
 fn charts_of_a_registry_render_as_with_helm() {
-    let fixture = or_skip!(Fixture::new());
-    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let chart = format!("oci://{}/charts/shop", registry.address());
     for (reference, expected) in [
         (chart.clone(), "1.10.0"),
@@ -227,9 +241,7 @@ fn login_of_helm_opens_a_registry_that_wants_credentials() {
 
 #[test]
 fn chart_of_a_registry_becomes_part_of_a_project() {
-    let fixture = or_skip!(Fixture::new());
-    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let chart = format!("oci://{}/charts/shop", registry.address());
     fixture.ours("init --plugins helm --domain example.com --project-name p");
     fixture.ours(&format!(
@@ -249,9 +261,7 @@ fn watch(fixture: &Fixture, chart: &str) {
 
 #[test]
 fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
-    let fixture = or_skip!(Fixture::new());
-    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let url = format!("oci://{}/charts/shop", registry.address());
     let range = |range: &str| format!("{{url: '{url}', version: {range}, plainHttp: true}}");
     watch(&fixture, &range("~1.2"));
@@ -397,9 +407,7 @@ fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
 
 #[test]
 fn dependencies_of_a_chart_are_those_that_helm_fetches() {
-    let fixture = or_skip!(Fixture::new());
-    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let server = fixture.repository();
     let (repo, host) = (server.url("/charts"), registry.address());
     for version in ["1.2.3", "1.2.5", "1.3.0"] {
@@ -419,12 +427,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
         names.sort();
         names
     };
-    let lock = |parent: &str| {
-        let text = std::fs::read(fixture.path(parent).join("parent/Chart.lock")).unwrap();
-        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-        assert!(lock["generated"].take().is_string());
-        lock
-    };
+    let lock = |parent: &str| lock(fixture.path(parent).join("parent/Chart.lock"));
     fixture.helm("dependency update helms/parent --plain-http");
     let said = fixture.ours("charts dependency update ours/parent --plain-http");
     said.must_have("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n");
@@ -538,12 +541,7 @@ fn dependencies_name_repositories_of_helm_repo_add() {
             );
             std::fs::write(path(parent, "Chart.yaml"), text).unwrap();
         }
-        let lock = |parent: &str| {
-            let text = std::fs::read(path(parent, "Chart.lock")).unwrap();
-            let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-            assert!(lock["generated"].take().is_string());
-            lock
-        };
+        let lock = |parent: &str| lock(path(parent, "Chart.lock"));
         let archive = |parent: &str| std::fs::read(path(parent, "charts/shop-1.2.3.tgz")).unwrap();
         fixture.helm(&format!("dependency update helms{index}"));
         fixture.ours(&format!("charts dependency update ours{index}"));
@@ -581,12 +579,7 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
         write("requirements.yaml", &wanted);
     }
     let path = |parent: &str, file: &str| fixture.path(parent).join("legacy").join(file);
-    let lock = |parent: &str| {
-        let text = std::fs::read(path(parent, "requirements.lock")).unwrap();
-        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-        assert!(lock["generated"].take().is_string());
-        lock
-    };
+    let lock = |parent: &str| lock(path(parent, "requirements.lock"));
     fixture.helm("dependency update helms/legacy --plain-http");
     let said = fixture.ours("charts dependency update ours/legacy --plain-http");
     said.must_have("shop 1.10.0\nwrote ours/legacy/requirements.lock");

@@ -264,31 +264,17 @@ fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
 
 #[test]
 fn values_of_flags_without_an_effect_are_checked_as_in_helm() {
-    for (flags, is_valid) in [
-        (&["--dry-run"][..], true),
-        (&["--dry-run=true"], true),
-        (&["--dry-run=none"], false),
-        (&["--dry-run=server"], false),
-        (&["--validate"], false),
-        (&["--wait"], true),
-        (&["--wait=later"], false),
-        (&["--timeout", "5"], false),
-        (&["--qps", "many"], false),
-        (&["--color", "blue"], false),
-        (&["--labels", "team=a,tier=b"], true),
-        (&["--labels", "team"], false),
-        (&["--labels", "owner=a"], false),
-        (&["--force", "--force-conflicts"], false),
-        (&["--atomic=f", "--server-side=T"], true),
-        (&["--server-side=auto"], false),
-        (&["--description", "-", "--devel"], true),
-        (&["--output-dir="], true),
-        (&["--name-template=A"], false),
-        (&["--name-template={{"], false),
-        (&["--name-template=a", "-s", "templates/config.yaml"], true),
-    ] {
+    let valid = "\
+        --dry-run; --dry-run=true; --wait; --labels team=a,tier=b; --atomic=f --server-side=T; \
+        --description - --devel; --output-dir=; --name-template=a -s templates/config.yaml";
+    let invalid = "\
+        --dry-run=none; --dry-run=server; --validate; --wait=later; --timeout 5; --qps many; \
+        --color blue; --labels team; --labels owner=a; --force --force-conflicts; \
+        --server-side=auto; --name-template=A; --name-template={{";
+    let cases = |list: &'static str, is_valid| list.split("; ").map(move |flags| (flags, is_valid));
+    for (flags, is_valid) in cases(valid, true).chain(cases(invalid, false)) {
         let mut arguments = vec!["charts/shop".to_owned()];
-        arguments.extend(flags.iter().map(ToString::to_string));
+        arguments.extend(flags.split(' ').map(str::to_owned));
         let mut programs = vec![PathBuf::from(PROGRAM)];
         programs.extend(helm::ensure_or_skip().unwrap());
         for program in programs {

@@ -345,7 +345,6 @@ fn the_schema_of_watches_is_json_and_can_be_checked() {
 
 /// Checks the generated CRDs and custom resources with an API server.
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
     let plane = or_skip!(shared_or_skip().await.unwrap());
     let project = project();

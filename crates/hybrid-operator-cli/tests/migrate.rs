@@ -92,7 +92,6 @@ fn a_directory_that_is_no_project_is_refused_in_one_line() {
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata: {debug: {{ .Values.debug | quote }}, size: {{ .Values.size | quote }}}\n";
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story")]
 async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() {
     let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let plane = or_skip!(shared_or_skip().await.unwrap());

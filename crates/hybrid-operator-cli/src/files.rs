@@ -7,16 +7,15 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use anyhow::Context as _;
 use similar::TextDiff;
 use tempfile::NamedTempFile;
 
 /// Error writing a set of files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilesError {
-    /// A path is absolute, or leads out of the directory.
     #[error("{} is not a path inside of the project", path.display())]
     Outside { path: PathBuf },
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
@@ -200,6 +199,17 @@ fn stage(path: &Path, content: &[u8], undo: &mut Undo) -> io::Result<NamedTempFi
     let file_handle: &File = file.as_file();
     file_handle.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
+}
+
+/// Returns the paths of what is in a directory, sorted; none if there is no such directory.
+pub(crate) fn entries_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let paths: io::Result<Vec<PathBuf>> = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
+    };
+    let mut paths = paths.with_context(|| format!("cannot read {}", directory.display()))?;
+    paths.sort();
+    Ok(paths)
 }
 
 /// Creates a directory and those above it that are missing.

@@ -11,6 +11,8 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+mod support;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,15 +20,14 @@ use std::time::Duration;
 
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, helm, shared_or_skip};
+use hybrid_operator_test::{ControlPlane, TestNamespace, helm, shared_or_skip};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{Done, PROGRAM, Project, Text as _, definition, operator, or_skip};
 
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -75,43 +76,15 @@ const WATCHES: &str = "\
       metadata: {labels: {patched: 'yes'}}
 ";
 
-const DEFINITION: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: shops.cli.example.com}
-spec:
-  group: cli.example.com
-  names: {kind: Shop, listKind: ShopList, plural: shops, singular: shop}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
-
 /// A project with its operator and a namespace.
 struct World {
     plane: &'static ControlPlane,
     namespace: TestNamespace,
-    project: TempDir,
+    project: Project,
     operator: RunningOperator,
 }
 
-/// The end of a command.
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl Done {
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}", self.err);
-        self.out
-    }
-
     fn failed(self) -> String {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
         self.err
@@ -129,22 +102,16 @@ impl World {
         let plane = shared_or_skip().await.unwrap()?;
         DEFINED.get_or_init(|| define(plane)).await;
         let namespace = TestNamespace::create(plane, prefix).await.unwrap();
-        let project = tempfile::tempdir().unwrap();
+        let project = Project::with(&[("watches.yaml", WATCHES)]);
         for (name, text) in CHART {
-            write(project.path(), &format!("helm-charts/shop/{name}"), text);
+            project.write(&format!("helm-charts/shop/{name}"), text);
         }
-        write(project.path(), "watches.yaml", WATCHES);
         for (name, text) in files {
-            write(project.path(), name, text);
+            project.write(name, text);
         }
-        let operator = Operator::new(PROGRAM)
-            .arg("run")
-            .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
-            .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
-            .env("WATCH_NAMESPACE", namespace.name())
-            .env("OPERATOR_NAME", namespace.name())
+        let operator = operator(namespace.name())
             .kubeconfig(plane.kubeconfig_path())
-            .dir(project.path())
+            .dir(project.0.path())
             .start()
             .await
             .unwrap();
@@ -163,7 +130,7 @@ impl World {
             .args(["-n", self.namespace.name()])
             .env("KUBECONFIG", kubeconfig)
             .env_remove("HELM_NAMESPACE")
-            .current_dir(self.project.path())
+            .current_dir(self.project.0.path())
             .stdin(Stdio::null());
         command
     }
@@ -173,12 +140,7 @@ impl World {
     }
 
     fn run_as(&self, kubeconfig: &Path, args: &[&str]) -> Done {
-        let output = self.command(kubeconfig, args).output().unwrap();
-        Done {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        Done::of(self.command(kubeconfig, args).output().unwrap())
     }
 
     fn json(&self, args: &[&str]) -> Value {
@@ -189,7 +151,7 @@ impl World {
     /// Writes the file of a Shop.
     fn file(&self, name: &str, spec: &Value) -> String {
         let text = serde_json::to_string(&shop(name, spec)).unwrap();
-        write(self.project.path(), &format!("{name}.yaml"), &text);
+        self.project.write(&format!("{name}.yaml"), &text);
         format!("{name}.yaml")
     }
 
@@ -233,15 +195,9 @@ fn shop(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "cli.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
 }
 
-fn write(root: &Path, name: &str, text: &str) {
-    let path = root.join(name);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-}
-
 async fn define(plane: &ControlPlane) {
-    let object: DynamicObject =
-        serde_json::from_value(go_yaml::from_str(DEFINITION).unwrap()).unwrap();
+    let definition = definition("cli.example.com", "Shop");
+    let object: DynamicObject = go_yaml::from_str(&definition).unwrap();
     let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let api: Api<DynamicObject> =
         Api::all_with(plane.client().await.unwrap(), &ApiResource::from_gvk(&gvk));
@@ -267,26 +223,20 @@ fn lines_with<'t>(text: &'t str, prefix: &str) -> Vec<&'t str> {
 
 #[tokio::test]
 async fn previews_equal_what_the_operator_records() {
-    let Some(world) = World::start("cli-preview").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-preview").await);
     let spec = json!({"replicas": 2, "extra": {"kept": null, "own": 1}});
     let file = world.file("main", &spec);
     let before = world.run(&["diff", "--cr", &file]);
     assert_eq!(before.code, Some(1), "{}", before.err);
-    assert!(before.out.contains("not deployed yet"), "{}", before.out);
-    assert!(
-        before.out.contains("\n3 added, 0 changed, 0 removed\n"),
-        "{}",
-        before.out
-    );
+    before.out.must_have("not deployed yet");
+    before.out.must_have("\n3 added, 0 changed, 0 removed\n");
     world.apply("main", spec.clone()).await;
     world.until("main", 1, "True").await;
 
     let preview = world.run(&["template", "--cr", &file, "--no-hooks"]).ok();
     let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
     assert_eq!(preview.trim(), manifest.trim());
-    assert!(manifest.contains("patched: \"yes\""), "{manifest}");
+    manifest.must_have("patched: \"yes\"");
     let whole = world.run(&["template", "--cr", &file]).ok();
     let hooks = world.run(&["get", "hooks", "shop/main"]).ok();
     assert_eq!(whole, format!("{preview}{hooks}"));
@@ -297,19 +247,9 @@ async fn previews_equal_what_the_operator_records() {
         format!("NOTES:\n2 replicas\nin {}\n\n", world.namespace.name())
     );
     let same = world.run(&["diff", "--cr", &file]);
-    assert_eq!(
-        (same.code, same.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        same.err
-    );
+    assert_eq!(same.ok(), "no differences\n");
     let live = world.run(&["diff", "--live", "--cr", &file]);
-    assert_eq!(
-        (live.code, live.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        live.err
-    );
+    assert_eq!(live.ok(), "no differences\n");
 
     let file = world.file("main", &json!({"replicas": 5}));
     let changed = world.run(&["diff", "--cr", &file]);
@@ -333,7 +273,7 @@ async fn previews_equal_what_the_operator_records() {
         "{}",
         live.err
     );
-    assert!(!live.out.contains("password"), "{}", live.out);
+    live.out.must_lack("password");
     let records = world.run(&["history", "shop/main"]).ok();
     assert_eq!(
         records.lines().count(),
@@ -344,9 +284,7 @@ async fn previews_equal_what_the_operator_records() {
 
 #[tokio::test]
 async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
-    let Some(world) = World::start("cli-random").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-random").await);
     let spec = json!({"random": true});
     let file = world.file("dice", &spec);
     let renders = [0; 2].map(|_| world.run(&["template", "--cr", &file]).ok());
@@ -358,12 +296,7 @@ async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
         &["diff", "--live", "--cr", &file],
     ] {
         let done = world.run(args);
-        assert_eq!(
-            (done.code, done.out.as_str()),
-            (Some(0), "no differences\n"),
-            "{}",
-            done.err
-        );
+        assert_eq!(done.ok(), "no differences\n");
     }
 }
 
@@ -380,9 +313,7 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
         ("watches.yaml", watches.as_str()),
         ("helm-charts/shop/templates/map.yaml", looked_up),
     ];
-    let Some(world) = World::with("cli-lookup", &files).await else {
-        return;
-    };
+    let world = or_skip!(World::with("cli-lookup", &files).await);
     let secrets: Api<Secret> = world.namespace.api();
     let set = async |own: &str| {
         let data = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "input"},
@@ -400,12 +331,7 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
         assert!(manifest.contains(part), "{part} is not in {manifest}");
     }
     let same = world.run(&["diff", "--cr", &file]);
-    assert_eq!(
-        (same.code, same.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        same.err
-    );
+    assert_eq!(same.ok(), "no differences\n");
     // The operator would upgrade the release at once.
     world.operator.stop(LIMIT).await.unwrap();
     set("second").await;
@@ -421,10 +347,7 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
         "{changed}"
     );
     let refused = world.run(&["rollback", "shop/main", "1", "--yes"]).failed();
-    assert!(
-        refused.contains("but also from valuesFrom in the watches file"),
-        "{refused}"
-    );
+    refused.must_have("but also from valuesFrom in the watches file");
 }
 
 #[tokio::test]
@@ -433,9 +356,7 @@ async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
                  {{ $.Release.Name }}-{{ $i }}\ndata:\n  text: {{ range until 9000 }}{{ sha256sum \
                  (printf \"%d/%d\" $i .) }}{{ end }}\n{{ end }}\n";
     let files = [("helm-charts/shop/templates/large.yaml", large)];
-    let Some(world) = World::with("cli-large", &files).await else {
-        return;
-    };
+    let world = or_skip!(World::with("cli-large", &files).await);
     let file = world.file("main", &json!({}));
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
@@ -455,12 +376,8 @@ async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
 
 #[tokio::test]
 async fn content_of_releases_is_printed_as_by_helm() {
-    let Some(program) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(world) = World::start("cli-helm").await else {
-        return;
-    };
+    let program = or_skip!(helm::ensure_or_skip().unwrap());
+    let world = or_skip!(World::start("cli-helm").await);
     world
         .apply("main", json!({"replicas": 2, "extra": {"kept": null}}))
         .await;
@@ -499,36 +416,25 @@ async fn content_of_releases_is_printed_as_by_helm() {
 
 #[tokio::test]
 async fn a_rollback_sets_the_spec_to_the_values_of_the_revision() {
-    let Some(world) = World::start("cli-rollback").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-rollback").await);
     world.apply("main", json!({"replicas": 1})).await;
     world.until("main", 1, "True").await;
     let alone = world.run(&["rollback", "shop/main", "--yes"]).failed();
-    assert!(
-        alone.contains("has no earlier revision that was deployed"),
-        "{alone}"
-    );
+    alone.must_have("has no earlier revision that was deployed");
     world.apply("main", json!({"replicas": 3})).await;
     world.until("main", 2, "True").await;
 
     let shown = world.run(&["rollback", "shop/main", "--dry-run"]).ok();
-    assert!(shown.contains("-replicas: 3\n+replicas: 1\n"), "{shown}");
+    shown.must_have("-replicas: 3\n+replicas: 1\n");
     let unconfirmed = world.run(&["rollback", "shop/main"]).failed();
-    assert!(unconfirmed.contains("confirm with --yes"), "{unconfirmed}");
+    unconfirmed.must_have("confirm with --yes");
     let missing = world.run(&["rollback", "shop/main", "7"]).failed();
-    assert!(
-        missing.contains("has no revision 7; it has 1, 2"),
-        "{missing}"
-    );
+    missing.must_have("has no revision 7; it has 1, 2");
     let spec = async || world.shops().get("main").await.unwrap().data["spec"].clone();
     assert_eq!(spec().await, json!({"replicas": 3}));
 
     let done = world.run(&["rollback", "shop/main", "--yes"]).ok();
-    assert!(
-        done.contains("has the values of revision 1 again"),
-        "{done}"
-    );
+    done.must_have("has the values of revision 1 again");
     assert_eq!(spec().await, json!({"replicas": 1}));
     world.until("main", 3, "True").await;
     let history = world.json(&["history", "shop/main"]);
@@ -544,27 +450,19 @@ async fn a_rollback_sets_the_spec_to_the_values_of_the_revision() {
         .ok();
     assert_eq!(world.run(&["get", "manifest", "shop/main"]).ok(), first);
     let again = world.run(&["rollback", "shop/main", "1", "--yes"]).ok();
-    assert!(
-        again.contains("already has the values of revision 1"),
-        "{again}"
-    );
+    again.must_have("already has the values of revision 1");
 }
 
 #[tokio::test]
 async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
-    let Some(world) = World::start("cli-status").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-status").await);
     let empty = world.run(&["status"]).ok();
     assert!(
         empty.starts_with("no custom resources of Shop in namespace"),
         "{empty}"
     );
     let absent = world.run(&["status", "shop/main"]).failed();
-    assert!(
-        absent.contains("Shop main does not exist in namespace"),
-        "{absent}"
-    );
+    absent.must_have("Shop main does not exist in namespace");
     world.apply("main", json!({})).await;
     world
         .apply("stuck", json!({"nodeSelector": {"no": "node"}}))
@@ -624,11 +522,9 @@ async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
     };
     let waited = wait::until(LIMIT, "the reason of the Pod", explained).await;
     assert!(waited.is_ok(), "{tree}");
-    assert!(
-        tree.contains("Deployment.apps") && tree.contains("InProgress: "),
-        "{tree}"
-    );
-    assert!(tree.contains("      └─ Pod stuck-"), "{tree}");
+    tree.must_have("Deployment.apps");
+    tree.must_have("InProgress: ");
+    tree.must_have("      └─ Pod stuck-");
 
     let events = world.json(&["events", "shop/stuck"]);
     let events = events.as_array().unwrap();
@@ -647,9 +543,7 @@ async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
 
 #[tokio::test]
 async fn a_followed_status_appends_a_line_for_each_change() {
-    let Some(world) = World::start("cli-follow").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-follow").await);
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
     let mut command = world.command(world.plane.kubeconfig_path(), &["status", "--watch"]);
@@ -657,10 +551,8 @@ async fn a_followed_status_appends_a_line_for_each_change() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     let expected = format!("Shop {}/main Ready=True", world.namespace.name());
-    assert!(
-        first.starts_with(&expected) && first.contains("revision=1"),
-        "{first}"
-    );
+    first.must_have("revision=1");
+    assert!(first.starts_with(&expected), "{first}");
     world.apply("main", json!({"replicas": 2})).await;
     // Ends with the line, or when the program ends.
     let second = lines
@@ -673,9 +565,7 @@ async fn a_followed_status_appends_a_line_for_each_change() {
 
 #[tokio::test]
 async fn followed_events_are_printed_once_until_interrupted() {
-    let Some(world) = World::start("cli-watch").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-watch").await);
     world.apply("main", json!({})).await;
     world.until("main", 1, "True").await;
     let arguments = ["events", "shop/main", "--watch", "--output", "json"];
@@ -713,17 +603,15 @@ async fn followed_events_are_printed_once_until_interrupted() {
 
 #[tokio::test]
 async fn custom_resources_are_completed_from_the_cluster() {
-    let Some(world) = World::start("cli-complete").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-complete").await);
     for name in ["main", "other"] {
         world.apply(name, json!({})).await;
     }
     let namespace = world.namespace.name();
     let answer = |command: &mut Command, kubeconfig: &Path| {
-        let command = command.current_dir(world.project.path());
+        let command = command.current_dir(world.project.0.path());
         let output = command.env("KUBECONFIG", kubeconfig).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = support::text(&output.stderr);
         assert!(output.status.success(), "{errors}");
         (String::from_utf8(output.stdout).unwrap(), errors)
     };
@@ -751,11 +639,11 @@ async fn custom_resources_are_completed_from_the_cluster() {
         assert_eq!(fish(reachable, &words), "", "{place:?}");
     }
     // Nothing is printed where there is no cluster.
-    let absent = world.project.path().join("none");
+    let absent = world.project.0.path().join("none");
     assert_eq!(fish(&absent, &["status", "shop/"]), "");
 
     // kubectl calls a program of this name with the words after `kubectl hybrid`.
-    let plugin = world.project.path().join("kubectl_complete-hybrid");
+    let plugin = world.project.0.path().join("kubectl_complete-hybrid");
     std::os::unix::fs::symlink(PROGRAM, &plugin).unwrap();
     let mut command = Command::new(&plugin);
     let command = command.args(["history", "-n", namespace, "shop/m"]);
@@ -774,9 +662,7 @@ async fn custom_resources_are_completed_from_the_cluster() {
 
 #[tokio::test]
 async fn a_missing_permission_and_a_missing_release_are_named() {
-    let Some(world) = World::start("cli-errors").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-errors").await);
     let operator: PathBuf = world.plane.operator_kubeconfig();
     let denied = world.run_as(&operator, &["status"]).failed();
     for part in [
@@ -791,13 +677,10 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
         "{WATCHES}{}",
         WATCHES.replace("kind: Shop", "kind: Missing")
     );
-    write(world.project.path(), "two.yaml", &two);
+    world.project.write("two.yaml", &two);
     let done = world.run(&["status", "--watches-file", "two.yaml"]);
-    assert!(
-        done.err
-            .contains("warning: the cluster does not serve Missing of cli.example.com/v1; install"),
-        "{}",
-        done.err
+    done.err.must_have(
+        "warning: the cluster does not serve Missing of cli.example.com/v1; install",
     );
     assert!(done.ok().contains("Shop"));
     // The operator does not see a custom resource of another namespace.
@@ -818,23 +701,18 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
             .args(args)
             .args(["--namespace", other.name()])
             .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .current_dir(world.project.path())
+            .current_dir(world.project.0.path())
             .output()
             .unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            err.contains("has no release yet; the operator has not seen it"),
-            "{err}"
-        );
+        err.must_have("has no release yet; the operator has not seen it");
         assert_eq!(output.status.code(), Some(1));
     }
 }
 
 #[tokio::test]
 async fn a_custom_resource_that_is_nested_too_deep_hides_no_other_one() {
-    let Some(world) = World::start("cli-nested").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli-nested").await);
     world.apply("good", json!({})).await;
     world.until("good", 1, "True").await;
     let levels = 5_000;
@@ -859,7 +737,7 @@ async fn a_custom_resource_that_is_nested_too_deep_hides_no_other_one() {
     });
     reported.await.unwrap();
     let one = world.run(&["status", "shop/nested"]).ok();
-    assert!(one.contains("nested deeper than 120 levels"), "{one}");
+    one.must_have("nested deeper than 120 levels");
     let path = format!("{shops}/nested");
     let request = http::Request::delete(path).body(Vec::new()).unwrap();
     client.request_text(request).await.unwrap();

@@ -7,6 +7,8 @@
     reason = "a test fails with a panic"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,7 +18,8 @@ use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use serde_json::json;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _};
+
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
     "https://github.com/example/charts/.github/workflows/release.yml@refs/heads/main";
@@ -194,48 +197,19 @@ fn flags_of_cosign_verify_charts_of_a_registry() {
 fn flags_of_cosign_that_do_not_belong_together_are_refused() {
     let fixture = Fixture::new("identity/bundle/right.json");
     let chart = fixture.chart();
-    for (flags, expected) in [
-        (
-            "--cosign-key cosign.pub --trusted-root trusted_root.json",
-            "--cosign-key cannot be given with",
-        ),
-        (
-            "--cosign-key cosign.pub --verify",
-            "a chart is verified with one of them",
-        ),
-        (
-            "--trusted-root trusted_root.json",
-            "give --certificate-identity or --certificate-identity-regexp",
-        ),
-        (
-            "--certificate-identity a@b",
-            "give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp",
-        ),
-        (
-            "--certificate-identity a@b --certificate-identity-regexp .*",
-            "--certificate-identity and --certificate-identity-regexp cannot be given together",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i",
-            "needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create",
-        ),
-        (
-            "--certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json",
-            "is not a regular expression",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json",
-            "cannot read none.json",
-        ),
-        (
-            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub",
-            "cosign.pub is not a trusted root of Sigstore",
-        ),
-        (
-            "--cosign-key trusted_root.json",
-            "is not a public key of cosign",
-        ),
-    ] {
+    let cases = "\
+--cosign-key cosign.pub --trusted-root trusted_root.json => --cosign-key cannot be given with
+--cosign-key cosign.pub --verify => a chart is verified with one of them
+--trusted-root trusted_root.json => give --certificate-identity or --certificate-identity-regexp
+--certificate-identity a@b => give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp
+--certificate-identity a@b --certificate-identity-regexp .* => --certificate-identity and --certificate-identity-regexp cannot be given together
+--certificate-identity a@b --certificate-oidc-issuer https://i => needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create
+--certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json => is not a regular expression
+--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json => cannot read none.json
+--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub => cosign.pub is not a trusted root of Sigstore
+--cosign-key trusted_root.json => is not a public key of cosign";
+    for case in cases.lines() {
+        let (flags, expected) = case.split_once(" => ").unwrap();
         fixture.refused(&format!("template web {chart} {flags}"), expected);
     }
     // A chart on this machine has no signature of cosign.
@@ -264,9 +238,9 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     fixture.refused("charts lock", "the subject of its signature");
     fixture.watch(&identity(&issuer, &subject, "trusted_root"));
     let said = fixture.succeeds("charts lock");
-    assert!(said.contains("at 1.0.0"), "{said}");
+    said.must_have("at 1.0.0");
     let text = fixture.succeeds("template --cr cr.yaml");
-    assert!(text.contains("kind: ConfigMap"), "{text}");
+    text.must_have("kind: ConfigMap");
     // What is locked and cached is verified with what the entry says now.
     for (cosign, expected) in [
         (
@@ -304,7 +278,7 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     ));
     fixture.succeeds("charts lock");
     let kept = std::fs::read_to_string(fixture.directory.path().join("watches.lock")).unwrap();
-    assert!(kept.contains("1.0.0"), "{kept}");
+    kept.must_have("1.0.0");
     let Fixture { directory, server } = fixture;
     let watches = std::fs::read_to_string(directory.path().join("watches.yaml")).unwrap();
     drop(server);

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,23 +18,9 @@ use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-const LIMIT: Duration = Duration::from_mins(1);
+use support::{PROGRAM, Text as _, definition, or_skip};
 
-const CRD: &str = "\
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: shops.dev.example.com}
-spec:
-  group: dev.example.com
-  names: {kind: Shop, listKind: ShopList, plural: shops, singular: shop}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A control plane whose cluster exists already. It records its end.
 const CONTROL_PLANE: &str = "\
@@ -65,7 +53,8 @@ impl Project {
             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
         );
         project.write("helm-charts/shop/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {value: '{{ .Values.value }}'}\n");
-        project.write("config/crd/bases/shops.yaml", CRD);
+        let crd = definition("dev.example.com", "Shop");
+        project.write("config/crd/bases/shops.yaml", &crd);
         project.write(
             "config/crd/kustomization.yaml",
             "resources: [bases/shops.yaml]\n",
@@ -82,14 +71,12 @@ impl Project {
     }
 
     fn write(&self, name: &str, text: &str) {
-        let path = self.root.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        support::write(&self.root.join(name), text);
     }
 
     /// Starts `dev` in a directory of the project.
     fn dev(&self, namespace: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Dev {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_hybrid-operator"))
+        let mut child = Command::new(PROGRAM)
             .arg("dev")
             .args(arguments)
             .env_remove("KUBECONFIG")
@@ -163,9 +150,7 @@ impl Dev {
 
 #[tokio::test]
 async fn dev_applies_runs_reloads_and_ends_cleanly() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev").await.unwrap();
     let name = namespace.name();
     let project = Project::new(name);
@@ -224,14 +209,12 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
     assert!(project.root.join("plane-ended").exists());
     project.is_left_alone().await;
     let log = fs::read_to_string(log).unwrap();
-    assert!(log.contains("stopped"), "{log}");
+    log.must_have("stopped");
 }
 
 #[tokio::test]
 async fn nothing_is_left_when_dev_is_killed() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev-killed").await.unwrap();
     let project = Project::new(namespace.name());
     let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
@@ -242,14 +225,12 @@ async fn nothing_is_left_when_dev_is_killed() {
     dev.signal("-KILL").await;
     assert_eq!(dev.ends().await, None);
     project.is_left_alone().await;
-    assert!(!dev.seen.contains("Applied Shop"), "{}", dev.seen);
+    dev.seen.must_lack("Applied Shop");
 }
 
 #[tokio::test]
 async fn operator_that_cannot_start_starts_once_its_files_are_fixed() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "dev-broken").await.unwrap();
     let project = Project::new(namespace.name());
     let watches = fs::read_to_string(project.root.join("watches.yaml")).unwrap();
@@ -304,12 +285,10 @@ async fn dev_without_a_cluster_or_a_project_says_what_to_do() {
     // The directories above are those of this repository, which is a project.
     fs::write(project.join("PROJECT"), "version: \"2\"\n").unwrap();
     let error = run().await;
-    assert!(error.contains("version \"2\""), "{error}");
+    error.must_have("version \"2\"");
     let text = "layout: [x]\nprojectName: x\nversion: \"3\"\n";
     fs::write(project.join("PROJECT"), text).unwrap();
     let error = run().await;
-    assert!(
-        error.contains("--kubeconfig") && error.contains("HYBRID_CONTROL_PLANE"),
-        "{error}"
-    );
+    error.must_have("--kubeconfig");
+    error.must_have("HYBRID_CONTROL_PLANE");
 }

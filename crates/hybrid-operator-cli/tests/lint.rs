@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _, text};
 
 /// Creates a chart with an error, a warning and a note.
 fn chart(directory: &Path) {
     let write = |name: &str, text: &str| {
-        let path = directory.join("shop").join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        support::write(&directory.join("shop").join(name), text);
     };
     write("Chart.yaml", "apiVersion: v2\nname: shop\nversion: 0.1.0\n");
     write(
@@ -34,10 +34,6 @@ fn lint(directory: &Path, arguments: &[&str]) -> Output {
     program.unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[test]
 fn findings_have_rule_place_and_way_out() {
     let directory = tempfile::tempdir().unwrap();
@@ -54,7 +50,7 @@ warning   clock                 templates/a.yaml:7  'now' reads the clock: the o
 ";
     assert_eq!(shown, expected);
     let message = text(&output.stderr);
-    assert!(message.contains("1 error and 1 warning;"), "{message}");
+    message.must_have("1 error and 1 warning;");
 }
 
 #[test]
@@ -120,6 +116,6 @@ fn mistakes_are_named() {
 fn the_rules_are_listed() {
     let output = lint(Path::new("."), &["--rules"]);
     let rules = text(&output.stdout);
-    assert!(rules.contains("\nlookup "), "{rules}");
+    rules.must_have("\nlookup ");
     assert!(output.status.success());
 }

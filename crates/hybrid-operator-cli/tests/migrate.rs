@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,6 +18,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
+use support::{PROGRAM, Text as _, copy, definition, or_skip, text};
+
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -24,7 +28,7 @@ fn projects() -> PathBuf {
 }
 
 fn migrate(directory: &Path, flags: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hybrid-operator"))
+    Command::new(PROGRAM)
         .arg("migrate")
         .args(flags)
         .arg(directory)
@@ -32,23 +36,10 @@ fn migrate(directory: &Path, flags: &[&str]) -> Output {
         .unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// Compares the output with a file.
 fn compare(output: &Output, file: &str, code: i32) {
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
+    let printed = text(&output.stdout);
+    let errors = text(&output.stderr);
     let expected = fs::read_to_string(projects().join(file)).unwrap_or_default();
     assert!(
         printed == expected,
@@ -92,41 +83,20 @@ fn a_project_from_before_kubebuilders_layout_is_migrated_too() {
 fn a_directory_that_is_no_project_is_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let output = migrate(directory.path(), &["--check"]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = text(&output.stderr);
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(errors.contains("has no watches.yaml"), "{errors}");
+    errors.must_have("has no watches.yaml");
     assert_eq!(output.status.code(), Some(1));
 }
-
-const DEFINITION: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: webs.migrate.example.com}
-spec:
-  group: migrate.example.com
-  names: {kind: Web, listKind: WebList, plural: webs, singular: web}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata: {debug: {{ .Values.debug | quote }}, size: {{ .Values.size | quote }}}\n";
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story")]
 async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "migrate").await.unwrap();
-    let crd = serde_json::from_value(go_yaml::from_str(DEFINITION).unwrap()).unwrap();
+    let crd = go_yaml::from_str(&definition("migrate.example.com", "Web")).unwrap();
     let crds: Api<DynamicObject> = Api::all_with(
         namespace.client(),
         &ApiResource::erase::<CustomResourceDefinition>(&()),
@@ -141,11 +111,7 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
 
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
-    let write = |name: &str, text: &str| {
-        let path = project.join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
+    let write = |name: &str, text: &str| support::write(&project.join(name), text);
     write(
         "watches.yaml",
         "- group: migrate.example.com\n  version: v1\n  kind: Web\n  chart: web\n  overrideValues: {debug: 'true'}\n",
@@ -205,27 +171,21 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
 
     let flags = ["--check", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let same = migrate(project, &flags);
-    let printed = String::from_utf8_lossy(&same.stdout).into_owned();
+    let printed = text(&same.stdout);
     let title = format!(
         "Web {}/one (release {}/one)",
         namespace.name(),
         namespace.name()
     );
-    assert!(
-        printed.contains(&format!("  {title}: no new revision\n")),
-        "{printed}"
-    );
+    printed.must_have(&format!("  {title}: no new revision\n"));
 
     write(
         "web/templates/map.yaml",
         &TEMPLATE.replace("data: {", "data: {added: 'yes', "),
     );
     let changed = migrate(project, &flags);
-    let printed = String::from_utf8_lossy(&changed.stdout).into_owned();
+    let printed = text(&changed.stdout);
     assert_eq!(changed.status.code(), Some(1));
-    assert!(
-        printed.contains(&format!("  a new revision of {title}")),
-        "{printed}"
-    );
-    assert!(printed.contains("added"), "{printed}");
+    printed.must_have(&format!("  a new revision of {title}"));
+    printed.must_have("added");
 }

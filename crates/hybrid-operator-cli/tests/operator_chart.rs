@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +17,7 @@ use std::process::{Command, Output};
 use hybrid_operator_test::helm;
 use serde_json::{Value, json};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _, or_skip, text};
 
 fn start(program: &Path, directory: &Path, arguments: &str) -> Output {
     Command::new(program)
@@ -24,10 +26,6 @@ fn start(program: &Path, directory: &Path, arguments: &str) -> Output {
         .env("HOME", directory)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]
@@ -98,13 +96,11 @@ fn one<'v>(objects: &'v [Value], kind: &str) -> &'v Value {
 
 #[test]
 fn helm_accepts_the_chart_and_renders_what_this_program_renders() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let directory = project();
     let root = directory.path();
     let linted = ok(&helm, root, "lint --strict dist/chart");
-    assert!(linted.contains("0 chart(s) failed"), "{linted}");
+    linted.must_have("0 chart(s) failed");
     let everything = "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true,watchNamespaces={a,b},image.digest=sha256:0,serviceAccount.annotations.a=b,nodeSelector.c=d,priorityClassName=e,crds.keep=false,replicas=2";
     for flags in ["", everything, "--set rbac.create=false,crds.install=false"] {
         let arguments = format!("template shop dist/chart --namespace ops {flags}");
@@ -327,10 +323,7 @@ fn the_chart_describes_itself_and_keeps_what_was_added() {
     );
     assert_eq!(outdated.status.code(), Some(1));
     let error = text(&outdated.stderr);
-    assert!(
-        error.contains("dist/chart/Chart.yaml is out of date"),
-        "{error}"
-    );
+    error.must_have("dist/chart/Chart.yaml is out of date");
 }
 
 #[test]
@@ -341,7 +334,7 @@ fn what_the_chart_cannot_have_is_refused_with_the_file() {
         let output = start(Path::new(PROGRAM), root, "generate chart");
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(error.contains(wanted), "{error}");
+        error.must_have(wanted);
     };
     let file: PathBuf = root.join("config/manager/kustomization.yaml");
     let before = fs::read_to_string(&file).unwrap();

@@ -3,14 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod support;
+
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use hybrid_operator_test::skipped;
-use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{Done, PROGRAM, Project, Text as _};
 
 /// Chart with a Deployment, a Secret, a `ConfigMap` that looks something up, and a hook.
 const CHART: &[(&str, &str)] = &[
@@ -62,9 +63,6 @@ metadata: {name: main, namespace: prod}
 spec: {replicas: 3}
 ";
 
-/// A temporary project.
-struct Project(TempDir);
-
 impl Project {
     fn new() -> Self {
         let project = Self(tempfile::tempdir().unwrap());
@@ -79,16 +77,6 @@ impl Project {
         );
         project.write("config/samples/shop.yaml", CR);
         project
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
     }
 
     fn run(&self, args: &[&str]) -> Done {
@@ -125,19 +113,7 @@ impl Project {
     }
 }
 
-/// The end of a command.
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl Done {
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}", self.err);
-        self.out
-    }
-
     fn failed(self) -> String {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
         assert_eq!(self.out, "", "an error prints no result");
@@ -161,16 +137,7 @@ fn run(program: &Path, directory: &Path, args: &[&str], input: &str) -> Done {
     // A command that reads no input may have ended.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = child.wait_with_output().unwrap();
-    Done {
-        code: status.code(),
-        out: String::from_utf8(stdout).unwrap(),
-        err: String::from_utf8(stderr).unwrap(),
-    }
+    Done::of(child.wait_with_output().unwrap())
 }
 
 /// The schema of the chart is neither readable nor right; that of its dependency rejects everything.
@@ -236,10 +203,8 @@ fn a_custom_resource_renders_as_its_chart_with_the_same_values() {
     let args = ["template", "--cr", "-", "--kube-version", "1.30"];
     assert_eq!(project.run_with(&args, CR).ok(), expected);
     let shown = with(&["template", "--cr", cr, "--show-only", "templates/map.yaml"]);
-    assert!(
-        shown.contains("found: \"0\"") && !shown.contains("kind: Secret"),
-        "{shown}"
-    );
+    shown.must_have("found: \"0\"");
+    shown.must_lack("kind: Secret");
     // The project is found from inside of it.
     let inside = project.path("helm-charts/shop");
     let args = [
@@ -279,10 +244,8 @@ fn all_custom_resources_of_a_file_are_rendered_in_their_order() {
     let other = ["other", "other", "other", "other-hook"];
     assert_eq!(names, [one, other].concat());
     // Without a kubeconfig, the namespace is `default`.
-    assert!(
-        out.contains("namespace: default") && out.contains("namespace: prod"),
-        "{out}"
-    );
+    out.must_have("namespace: default");
+    out.must_have("namespace: prod");
     let args = ["template", "--cr", "-", "-n", "mine"];
     let other = text.split("---\n").nth(1).unwrap();
     assert!(
@@ -303,20 +266,13 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
     project.write("watches.yaml", &format!("{WATCHES}{more}"));
     let cr = "config/samples/shop.yaml";
     let err = project.run(&["template", "--cr", cr]).failed();
-    assert!(
-        err.contains("Shop prod/main") && err.contains("Secret main-auth does not exist"),
-        "{err}"
-    );
+    err.must_have("Shop prod/main");
+    err.must_have("Secret main-auth does not exist");
     let secret =
         "apiVersion: v1\nkind: Secret\nmetadata: {name: main-auth}\nstringData: {p: hidden}\n";
     project.write("auth.yaml", secret);
     let done = project.run(&["template", "--cr", cr, "--from", "auth.yaml"]);
-    assert!(
-        done.err
-            .contains("Shop prod/main: the watches file overrides image.tag"),
-        "{}",
-        done.err
-    );
+    done.err.must_have("Shop prod/main: the watches file overrides image.tag");
     let out = done.ok();
     for part in ["password: aGlkZGVu", "image: shop:10", "paused: true"] {
         assert!(out.contains(part), "{part} is not in {out}");
@@ -328,77 +284,46 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
         let map = map.replace("NS", namespace);
         let text = format!("{secret}---\n{map}---\n{CR}");
         let out = project.run_with(&["template", "--cr", "-"], &text).ok();
-        assert!(out.contains(&format!("replicas: {replicas}")), "{out}");
+        out.must_have(&format!("replicas: {replicas}"));
     }
 }
 
 #[test]
 fn mistakes_are_named_with_the_way_out() {
     let project = Project::new();
-    let with = |cr: &str, args: &[&str]| {
-        let args = [&["template", "--cr", "-"], args].concat();
-        project.run_with(&args, cr).failed()
-    };
-    for (cr, args, expected) in [
-        (
-            CR.replace("kind: Shop", "kind: Shp"),
-            &[][..],
-            "no entry of watches.yaml binds Shp to a chart; did you mean Shop?",
-        ),
-        (
-            CR.replace("com/v1", "com/v2"),
-            &[],
-            "Shop prod/main has apiVersion example.com/v2, but watches.yaml binds Shop of \
-             example.com/v1 to a chart",
-        ),
-        (
-            CR.to_owned(),
-            &["-n", "dev"],
-            "Shop prod/main is in namespace prod, not in dev",
-        ),
-        (
-            CR.replace("spec: {replicas: 3}", "spec: [1]"),
-            &[],
-            "spec must be a map of values for the chart, but it is a list",
-        ),
-        (
-            "kind: Shop\n".to_owned(),
-            &[],
-            "document 1 is not a Kubernetes object",
-        ),
-        (String::new(), &[], "-: no custom resource in it"),
-        (
-            CR.replace("name: main", "name: 'a b'"),
-            &[],
-            "Shop prod/a b: cannot determine the release",
-        ),
-        (
-            CR.to_owned(),
-            &["--from", "none.yaml"],
-            "cannot read none.yaml",
-        ),
-        (
-            CR.to_owned(),
-            &["--show-only", "x"],
-            "could not find template x in chart",
-        ),
-        (
-            CR.to_owned(),
-            &["--kube-version", "x"],
-            "invalid kube version 'x'",
-        ),
-    ] {
-        let err = with(&cr, args);
-        assert!(err.contains(expected), "{expected:?} is not in {err:?}");
+    let refused = |cr: &str, args: &str, expected: &str| {
+        let mut words = vec!["template", "--cr", "-"];
+        words.extend(args.split_whitespace());
+        let err = project.run_with(&words, cr).failed();
+        err.must_have(expected);
         assert!(err.starts_with("Error: "), "{err}");
+    };
+    let changes = "\
+kind: Shop => kind: Shp => no entry of watches.yaml binds Shp to a chart; did you mean Shop?
+com/v1 => com/v2 => Shop prod/main has apiVersion example.com/v2, but watches.yaml binds Shop of example.com/v1 to a chart
+spec: {replicas: 3} => spec: [1] => spec must be a map of values for the chart, but it is a list
+name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
+    for change in changes.lines() {
+        let (old, rest) = change.split_once(" => ").unwrap();
+        let (new, expected) = rest.split_once(" => ").unwrap();
+        refused(&CR.replace(old, new), "", expected);
+    }
+    refused("kind: Shop\n", "", "document 1 is not a Kubernetes object");
+    refused("", "", "-: no custom resource in it");
+    let flags = "\
+-n dev => Shop prod/main is in namespace prod, not in dev
+--from none.yaml => cannot read none.yaml
+--show-only x => could not find template x in chart
+--kube-version x => invalid kube version 'x'";
+    for flag in flags.lines() {
+        let (args, expected) = flag.split_once(" => ").unwrap();
+        refused(CR, args, expected);
     }
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["template", "--cr", "-"];
     let err = run(Path::new(PROGRAM), elsewhere.path(), &args, CR).failed();
-    assert!(
-        err.contains("is not in a project") && err.contains("--watches-file"),
-        "{err}"
-    );
+    err.must_have("is not in a project");
+    err.must_have("--watches-file");
     // The chart of the entry is used, as it is fetched and verified there.
     for of_chart in [
         "helm-charts/shop",
@@ -407,7 +332,7 @@ fn mistakes_are_named_with_the_way_out() {
         "--cosign-key=x",
     ] {
         let done = project.run(&["template", "--cr", "x", of_chart]);
-        assert!(done.err.contains("cannot be used with"), "{}", done.err);
+        done.err.must_have("cannot be used with");
     }
 }
 
@@ -469,12 +394,7 @@ fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
     project.commit().unwrap();
     let diff = |args: &[&str]| project.run(&[&["diff", "--base", "HEAD"], args].concat());
     let same = diff(&[]);
-    assert_eq!(
-        (same.code, same.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        same.err
-    );
+    assert_eq!(same.ok(), "no differences\n");
     let original = CHART
         .iter()
         .find(|(name, _)| *name == "values.yaml")
@@ -568,12 +488,7 @@ fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
         done.out
     );
     let done = project.run(&["diff", "--base", "HEAD", "--cr", "config/samples/new.yaml"]);
-    assert_eq!(
-        (done.code, done.out.as_str()),
-        (Some(0), "no differences\n"),
-        "{}",
-        done.err
-    );
+    assert_eq!(done.ok(), "no differences\n");
 }
 
 #[test]
@@ -590,7 +505,7 @@ fn tests_of_a_chart_are_compared_if_the_operator_runs_them() {
     assert_eq!(project.run(&diff).out, "no differences\n");
     project.write("watches.yaml", &format!("{WATCHES}  test: {{}}\n"));
     let run = project.run(&diff).out;
-    assert!(run.contains("+ Pod check (hook)\n"), "{run}");
+    run.must_have("+ Pod check (hook)\n");
 }
 
 #[test]
@@ -645,11 +560,7 @@ fn errors_of_diff_have_another_exit_code_than_differences() {
     failed(&["diff", "--base", "HEAD"], "Shop prod/main: ");
     let outside = Project::new();
     let done = outside.run(&["diff", "--base", "HEAD"]);
-    assert!(
-        done.err.contains("is not in a git repository"),
-        "{}",
-        done.err
-    );
+    done.err.must_have("is not in a git repository");
 }
 
 #[test]
@@ -659,21 +570,14 @@ fn a_link_named_as_a_plugin_is_called_through_kubectl() {
     std::os::unix::fs::symlink(PROGRAM, &plugin).unwrap();
     let help = |args: &[&str]| run(&plugin, directory.path(), args, "").ok();
     let whole = help(&["--help"]);
-    assert!(whole.contains("Usage: kubectl hybrid <COMMAND>"), "{whole}");
+    whole.must_have("Usage: kubectl hybrid <COMMAND>");
     let template = help(&["template", "--help"]);
-    assert!(
-        template.contains("kubectl hybrid template --cr config/samples/"),
-        "{template}"
-    );
+    template.must_have("kubectl hybrid template --cr config/samples/");
     for text in [whole, template, help(&["diff", "--help"])] {
-        assert!(!text.contains("hybrid-operator "), "{text}");
+        text.must_lack("hybrid-operator ");
     }
     let wrong = run(&plugin, directory.path(), &["history"], "");
-    assert!(
-        wrong.err.contains("Usage: kubectl hybrid history"),
-        "{}",
-        wrong.err
-    );
+    wrong.err.must_have("Usage: kubectl hybrid history");
     let own = run(
         Path::new(PROGRAM),
         directory.path(),
@@ -681,7 +585,7 @@ fn a_link_named_as_a_plugin_is_called_through_kubectl() {
         "",
     )
     .ok();
-    assert!(own.contains("Usage: hybrid-operator history"), "{own}");
+    own.must_have("Usage: hybrid-operator history");
 }
 
 #[test]
@@ -694,10 +598,10 @@ fn completion_and_manual_pages_cover_all_commands() {
     let candidates = String::from_utf8(output.unwrap().stdout).unwrap();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = project.run(&["completion", shell]).ok();
-        assert!(script.contains("HYBRID_OPERATOR_COMPLETE"), "{script}");
+        script.must_have("HYBRID_OPERATOR_COMPLETE");
     }
     let page = project.run(&["man"]).ok();
-    assert!(page.contains(".TH hybrid-operator 1"), "{page}");
+    page.must_have(".TH hybrid-operator 1");
     project.run(&["man", "out/man1"]).ok();
     for command in [
         "diff", "images", "status", "history", "rollback", "get", "events", "template",
@@ -710,10 +614,7 @@ fn completion_and_manual_pages_cover_all_commands() {
         );
         let path = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
         let page = std::fs::read_to_string(path).unwrap();
-        assert!(
-            page.contains(&format!(".TH hybrid-operator-{command} 1")),
-            "{page}"
-        );
+        page.must_have(&format!(".TH hybrid-operator-{command} 1"));
     }
     let values = project.path("out/man1/hybrid-operator-get-values.1");
     assert!(
@@ -733,12 +634,9 @@ fn completion_and_manual_pages_cover_all_commands() {
 fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
     let project = Project::new();
     let err = project.run(&["status"]).failed();
-    assert!(
-        err.contains("no cluster: give --kubeconfig or $KUBECONFIG"),
-        "{err}"
-    );
+    err.must_have("no cluster: give --kubeconfig or $KUBECONFIG");
     let err = project.run(&["status", "--kubeconfig", "none"]).failed();
-    assert!(err.contains("cannot use the kubeconfig none"), "{err}");
+    err.must_have("cannot use the kubeconfig none");
     // Nothing listens on port 1.
     project.write(
         "kubeconfig",
@@ -753,16 +651,13 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
         &["rollback", "shop/main"],
     ] {
         let err = project.run(&[command, &kubeconfig].concat()).failed();
-        assert!(
-            err.contains("cannot reach the cluster at https://127.0.0.1:1"),
-            "{err}"
-        );
-        assert!(err.contains("check --kubeconfig and --context"), "{err}");
+        err.must_have("cannot reach the cluster at https://127.0.0.1:1");
+        err.must_have("check --kubeconfig and --context");
     }
     let err = project
         .run(&[&["status", "--context", "other"][..], &kubeconfig].concat())
         .failed();
-    assert!(err.contains("other"), "{err}");
+    err.must_have("other");
     for (target, expected) in [
         ("shp/main", "did you mean Shop?"),
         ("pod/main", "its kinds are Shop"),
@@ -770,7 +665,7 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
     ] {
         let args = [&["get", "values", target][..], &kubeconfig].concat();
         let err = project.run(&args).failed();
-        assert!(err.contains(expected), "{err}");
+        err.must_have(expected);
     }
 }
 
@@ -806,16 +701,16 @@ fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
         assert!(!said.contains("common.json"), "{command:?}: {said}");
     }
     let out = run(commands[0]).ok();
-    assert!(out.contains("replicas: 3"), "{out}");
+    out.must_have("replicas: 3");
     project.write(
         "config/samples/shop.yaml",
         &CR.replace("replicas: 3", "replicas: 4"),
     );
     let error = run(commands[0]).failed();
     let expected = "'/replicas': violates maximum (required by file://./helm-charts/common.json)";
-    assert!(error.contains(expected), "{error}");
+    error.must_have(expected);
     // Without a project, the directory of the process counts.
     let chart = ["template", "helm-charts/shop", "--set", "replicas=4"];
     let error = project.run(&chart).failed();
-    assert!(error.contains("violates maximum"), "{error}");
+    error.must_have("violates maximum");
 }

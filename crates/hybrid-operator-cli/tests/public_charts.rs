@@ -11,20 +11,23 @@
     reason = "a test fails by panicking"
 )]
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip, skipped};
+use hybrid_operator_test::{ControlPlane, TestNamespace, shared_or_skip, skipped};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery;
 use serde_json::json;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, operator, or_skip};
+
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -58,9 +61,7 @@ async fn becomes_an_operator(chart: &str, kind: &str) {
     let Some(archive) = archive(chart) else {
         return skipped(1, &"public charts: no conformance folder");
     };
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, &kind.to_lowercase())
         .await
         .unwrap();
@@ -74,12 +75,7 @@ async fn becomes_an_operator(chart: &str, kind: &str) {
     arguments.push(archive.to_str().unwrap());
     run(PROGRAM, &arguments, project, plane);
     run("kubectl", &["apply", "-k", "config/crd"], project, plane);
-    let operator = Operator::new(PROGRAM)
-        .arg("run")
-        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
-        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
-        .env("WATCH_NAMESPACE", namespace.name())
-        .env("OPERATOR_NAME", namespace.name())
+    let operator = operator(namespace.name())
         .kubeconfig(plane.kubeconfig_path())
         .dir(project)
         .start()
@@ -134,9 +130,7 @@ async fn ingress_nginx_becomes_an_operator() {
 
 #[tokio::test]
 async fn redis_becomes_an_operator() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // The volumes that a storage class of a cluster would provide.
     let volumes: Api<PersistentVolume> = Api::all(plane.client().await.unwrap());
     let names = ["redis-0", "redis-1", "redis-2", "redis-3"];

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod support;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,43 +18,18 @@ use std::time::Duration;
 
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{
-    ControlPlane, HttpServer, Operator, TestNamespace, packaged_chart, shared_or_skip,
-};
+use hybrid_operator_test::{ControlPlane, HttpServer, TestNamespace, packaged_chart, shared_or_skip};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Project, Text as _, definition, operator, or_skip};
+
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A project in a temporary directory.
-struct Project(tempfile::TempDir);
-
 impl Project {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let project = Self(tempfile::tempdir().unwrap());
-        for (name, text) in files {
-            project.write(name, text);
-        }
-        project
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap()
-    }
-
     fn run(&self, arguments: &[&str]) -> Output {
         let program = Command::new(PROGRAM)
             .args(["generate", "rbac"])
@@ -68,7 +45,7 @@ impl Project {
     /// Runs the generator and returns what it prints.
     fn generate(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = support::text(&output.stderr);
         assert!(output.status.success(), "{errors}");
         String::from_utf8(output.stdout).unwrap() + &errors
     }
@@ -80,7 +57,7 @@ const CHART: &str = "apiVersion: v2\nname: shop\nversion: 0.1.0\n";
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n";
 
 fn shop(template: &str) -> Project {
-    Project::new(&[
+    Project::with(&[
         ("watches.yaml", WATCHES),
         ("helm-charts/shop/Chart.yaml", CHART),
         ("helm-charts/shop/templates/a.yaml", template),
@@ -92,17 +69,11 @@ fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
     let project = shop(MAP);
     let output = project.run(&["--check"]);
     assert_eq!(output.status.code(), Some(1));
-    let missing = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        missing.contains("missing config/rbac/charts/shop_role.yaml\n"),
-        "{missing}"
-    );
+    let missing = support::text(&output.stdout);
+    missing.must_have("missing config/rbac/charts/shop_role.yaml\n");
     assert!(!project.path("config").exists());
     let first = project.generate(&[]);
-    assert!(
-        first.contains("created config/rbac/charts/shop_role.yaml\n"),
-        "{first}"
-    );
+    first.must_have("created config/rbac/charts/shop_role.yaml\n");
     assert_eq!(project.generate(&[]), "");
     assert_eq!(project.generate(&["--check"]), "");
     project.write(
@@ -111,7 +82,7 @@ fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
     );
     let output = project.run(&["--check"]);
     assert_eq!(output.status.code(), Some(1));
-    let diff = String::from_utf8_lossy(&output.stdout).into_owned();
+    let diff = support::text(&output.stdout);
     assert!(
         diff.contains("+  resources: [configmaps, services]")
             && diff.starts_with("--- a/config/rbac/charts/shop_role.yaml\n"),
@@ -128,7 +99,7 @@ fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
     let project = shop(MAP);
     project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
     let regular = rules(&project);
-    assert!(regular.contains("[photos]"), "{regular}");
+    regular.must_have("[photos]");
     project.write(
         "PROJECT",
         "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
@@ -136,10 +107,8 @@ fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
          version: \"3\"\n",
     );
     let given = project.generate(&["--prune"]) + &project.read("config/rbac/charts/shop_role.yaml");
-    assert!(
-        given.contains("[photoes]") && !given.contains("[photos]"),
-        "{given}"
-    );
+    given.must_have("[photoes]");
+    given.must_lack("[photos]");
 }
 
 #[test]
@@ -154,24 +123,12 @@ fn every_file_is_in_the_kustomization() {
         .map(|file| file.as_str().unwrap())
         .collect();
     listed.sort_unstable();
-    assert_eq!(
-        listed,
-        [
-            "charts/shop_role.yaml",
-            "charts/shop_role_binding.yaml",
-            "leader_election_role.yaml",
-            "leader_election_role_binding.yaml",
-            "metrics_auth_role.yaml",
-            "metrics_auth_role_binding.yaml",
-            "metrics_reader_role.yaml",
-            "operator_role.yaml",
-            "operator_role_binding.yaml",
-            "service_account.yaml",
-            "shop_admin_role.yaml",
-            "shop_editor_role.yaml",
-            "shop_viewer_role.yaml",
-        ]
-    );
+    let wanted = "\
+        charts/shop_role.yaml charts/shop_role_binding.yaml leader_election_role.yaml \
+        leader_election_role_binding.yaml metrics_auth_role.yaml metrics_auth_role_binding.yaml \
+        metrics_reader_role.yaml operator_role.yaml operator_role_binding.yaml \
+        service_account.yaml shop_admin_role.yaml shop_editor_role.yaml shop_viewer_role.yaml";
+    assert_eq!(listed, wanted.split(' ').collect::<Vec<_>>());
     for file in listed {
         let text = project.read(&format!("config/rbac/{file}"));
         let object: Value = go_yaml::from_str(&text).unwrap();
@@ -221,7 +178,7 @@ fn kinds_of_earlier_versions_stay_until_they_are_pruned() {
     assert_eq!(project.generate(&[]), "");
     project.generate(&["--prune"]);
     let pruned = project.read(role);
-    assert!(!pruned.contains("configmaps"), "{pruned}");
+    pruned.must_lack("configmaps");
     // The same from an earlier chart instead of the earlier file.
     project.write("old/Chart.yaml", CHART);
     project.write("old/templates/a.yaml", MAP);
@@ -242,7 +199,7 @@ fn charts_of_one_name_do_not_overwrite_each_other() {
     project.generate(&[]);
     for (kind, plural) in [("shop", "shops"), ("store", "stores")] {
         let role = project.read(&format!("config/rbac/charts/shop-{kind}_role.yaml"));
-        assert!(role.contains(&format!("resources: [{plural}]")), "{role}");
+        role.must_have(&format!("resources: [{plural}]"));
     }
 }
 
@@ -262,10 +219,7 @@ fn reasons_and_what_was_not_reached_are_explained() {
         cronjob.ends_with("templates/a.yaml (--set kind=b)"),
         "{cronjob}"
     );
-    assert!(
-        text.contains("  v1 Secret in templates/a.yaml:8\n"),
-        "{text}"
-    );
+    text.must_have("  v1 Secret in templates/a.yaml:8\n");
 }
 
 #[test]
@@ -277,19 +231,16 @@ fn ci_values_and_given_values_reach_more() {
     project.write("b.yaml", "never: Service\n");
     project.generate(&["--values", "b.yaml", "--explain"]);
     let role = project.read("config/rbac/charts/shop_role.yaml");
-    assert!(role.contains("resources: [configmaps, services]"), "{role}");
+    role.must_have("resources: [configmaps, services]");
     let text = project.generate(&["--explain"]);
-    assert!(text.contains("--values ci/a-values.yaml"), "{text}");
+    text.must_have("--values ci/a-values.yaml");
 }
 
 #[test]
 fn namespaced_roles_name_what_cannot_work() {
     let project = shop("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
     let text = project.generate(&["--namespaced"]);
-    assert!(
-        text.contains("warning: helm-charts/shop: cluster-scoped resources"),
-        "{text}"
-    );
+    text.must_have("warning: helm-charts/shop: cluster-scoped resources");
     let role: Value =
         go_yaml::from_str(&project.read("config/rbac/charts/shop_role.yaml")).unwrap();
     assert_eq!(role["kind"], "Role");
@@ -333,7 +284,7 @@ fn entry(server: &HttpServer, kind: &str, secret: &str) -> String {
 
 /// Returns a project with a Deployment of the operator `shop.example.com`.
 fn deployed(watches: &str) -> Project {
-    Project::new(&[
+    Project::with(&[
         ("watches.yaml", watches),
         (
             "config/default/kustomization.yaml",
@@ -423,12 +374,10 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
         json!([key, granted(&[], "create"), credentials])
     );
     let resources = project.read("config/rbac/kustomization.yaml");
-    assert!(
-        resources
-            .contains("\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n")
-            && !resources.contains("credentials"),
-        "{resources}"
+    resources.must_have(
+        "\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n",
     );
+    resources.must_lack("credentials");
 }
 
 #[test]
@@ -440,7 +389,7 @@ fn roles_for_credentials_that_are_not_needed_are_named_and_roles_of_the_cluster_
     project.write("watches.yaml", &entry("Shop", "registry/one"));
     let text = project.generate(&["--namespaced"]);
     let stale = "credentials/1_role.yaml is for no Secret in the watches file; delete it";
-    assert!(text.contains(stale), "{text}");
+    text.must_have(stale);
     // Roles for the cluster include all Secrets.
     project.write("watches.yaml", &entry("Shop", "other/one"));
     project.generate(&[]);
@@ -456,12 +405,9 @@ fn namespaced_roles_of_a_project_without_a_deployment_name_what_they_are_for() {
     let project = shop(MAP);
     let text = project.generate(&["--namespaced"]);
     let wanted = "its roles are for the operator hybrid-operator with the account controller-manager in the namespace system";
-    assert!(text.contains(wanted), "{text}");
+    text.must_have(wanted);
     let role = project.read("config/rbac/operator_secrets_role.yaml");
-    assert!(
-        role.contains("resourceNames: [hybrid-operator-release-record-key]"),
-        "{role}"
-    );
+    role.must_have("resourceNames: [hybrid-operator-release-record-key]");
 }
 
 #[test]
@@ -482,15 +428,15 @@ fn mistakes_are_named_and_leave_no_files() {
         let project = shop(MAP);
         project.write(file, text);
         let output = project.run(&[]);
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = support::text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{file}");
         assert!(message.contains(wanted), "{wanted} is not in {message}");
         assert!(!project.path("config/rbac/charts").exists(), "{file}");
     }
-    let empty = Project::new(&[]);
+    let empty = Project::with(&[]);
     let output = empty.run(&[]);
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(message.contains("is not in a project"), "{message}");
+    let message = support::text(&output.stderr);
+    message.must_have("is not in a project");
 }
 
 #[test]
@@ -505,12 +451,9 @@ fn native_controllers_have_roles_of_their_own() {
     assert!(!project.path("config/rbac/native").exists());
     project.generate(&[]);
     let role = project.read("config/rbac/native/backup_role.yaml");
-    assert!(role.contains("name: native-backup-role\n"), "{role}");
+    role.must_have("name: native-backup-role\n");
     let kustomization = project.read("config/rbac/kustomization.yaml");
-    assert!(
-        kustomization.contains("- native/backup_role_binding.yaml\n"),
-        "{kustomization}"
-    );
+    kustomization.must_have("- native/backup_role_binding.yaml\n");
 }
 
 #[test]
@@ -525,7 +468,7 @@ fn roles_of_this_repository_are_up_to_date() {
             .current_dir(&root)
             .output()
             .unwrap();
-        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let shown = support::text(&output.stdout);
         assert!(
             output.status.success(),
             "run `hybrid-operator generate {}`: {shown}",
@@ -580,26 +523,6 @@ metadata:
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}
 ";
 
-fn definition(kind: &str) -> String {
-    let one = kind.to_lowercase();
-    format!(
-        "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {{name: {one}s.{GROUP}}}
-spec:
-  group: {GROUP}
-  names: {{kind: {kind}, listKind: {kind}List, plural: {one}s, singular: {one}}}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {{status: {{}}}}
-    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-"
-    )
-}
-
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
@@ -644,14 +567,10 @@ async fn until(
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // Only a control plane of the test's own has one, which ends with everything that is created here.
-    let Some(audit) = plane.audit_log() else {
-        return;
-    };
-    let project = Project::new(&[
+    let audit = or_skip!(plane.audit_log());
+    let project = Project::with(&[
         (
             "watches.yaml",
             &format!(
@@ -667,11 +586,11 @@ async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
             "value: a\npassword: ''\nextra: {enabled: false}\n",
         ),
         ("chart/templates/a.yaml", EVERYTHING),
-        ("chart/crds/order.yaml", &definition("Order")),
+        ("chart/crds/order.yaml", &definition(GROUP, "Order")),
     ]);
     project.generate(&[]);
     let client = plane.client().await.unwrap();
-    apply_cluster(&client, &definition("Store"), None).await;
+    apply_cluster(&client, &definition(GROUP, "Store"), None).await;
     let namespace = TestNamespace::create(plane, "generated").await.unwrap();
     for (file, name) in [
         ("operator_role.yaml", "generated-operator"),
@@ -709,12 +628,7 @@ async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"values.yaml": "password: hidden"}});
     apply(&secrets, "password", &secret).await;
     let mark = audit.mark().unwrap();
-    let operator = Operator::new(PROGRAM)
-        .arg("run")
-        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
-        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
-        .env("WATCH_NAMESPACE", namespace.name())
-        .env("OPERATOR_NAME", namespace.name())
+    let operator = operator(namespace.name())
         .kubeconfig(plane.operator_kubeconfig())
         .dir(project.0.path())
         .start()
@@ -790,7 +704,7 @@ struct Limited {
 
 impl Limited {
     async fn new(plane: &ControlPlane, kind: &'static str, options: &str) -> Self {
-        let project = Project::new(&[
+        let project = Project::with(&[
             (
                 "watches.yaml",
                 &format!(
@@ -811,7 +725,7 @@ impl Limited {
         let namespace = TestNamespace::create(plane, &kind.to_lowercase())
             .await
             .unwrap();
-        apply_cluster(&namespace.client(), &definition(kind), None).await;
+        apply_cluster(&namespace.client(), &definition(GROUP, kind), None).await;
         let limited = Self {
             namespace,
             project,
@@ -882,13 +796,8 @@ impl Limited {
         let audit = plane.audit_log()?;
         let mark = audit.mark().unwrap();
         let name = self.namespace.name();
-        let operator = Operator::new(PROGRAM)
-            .arg("run")
-            .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
-            .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
-            .env("WATCH_NAMESPACE", name)
+        let operator = operator(name)
             .env("POD_NAMESPACE", name)
-            .env("OPERATOR_NAME", name)
             .kubeconfig(self.kubeconfig(plane).await)
             .dir(self.project.0.path())
             .start()
@@ -941,9 +850,7 @@ impl Limited {
 
 #[tokio::test]
 async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_can_grant() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let limited = Limited::new(plane, "Stall", "").await;
     if let Some(refused) = limited.refused(plane).await {
         assert_eq!(refused, [] as [String; 0]);
@@ -952,20 +859,15 @@ async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_ca
 
 #[tokio::test]
 async fn an_operator_that_acts_as_a_service_account_is_never_refused() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let limited = Limited::new(plane, "Booth", ", serviceAccountName: deployer").await;
     let role = limited
         .project
         .read("config/rbac/charts/generated_role.yaml");
     let hint = "list, patch and update on the chart's objects, and get and list on what templates look up: Service";
-    assert!(role.contains(hint), "{role}");
+    role.must_have(hint);
     // The operator itself only reads what the service account changes.
-    assert!(
-        role.contains("resources: [deployments]\n  verbs: [get, list, watch]\n"),
-        "{role}"
-    );
+    role.must_have("resources: [deployments]\n  verbs: [get, list, watch]\n");
     // What the warning of the command asks for, and the permissions that the chart's role grants.
     for text in [
         "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: deployer}\n",

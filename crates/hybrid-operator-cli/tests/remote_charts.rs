@@ -7,6 +7,8 @@
     reason = "a test fails with a panic"
 )]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,7 +17,7 @@ use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
 use sha2::{Digest as _, Sha256};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _, or_skip};
 
 /// The user `me` with the password `hidden`.
 const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9sCBgcXi\n";
@@ -116,6 +118,14 @@ impl Fixture {
         server
     }
 
+    /// Makes a fixture, and a registry with all versions. Returns `None` if the machine has not what they need.
+    fn with_registry() -> Option<(Self, Registry)> {
+        let fixture = Self::new()?;
+        let registry = Registry::start_or_skip(None).unwrap()?;
+        fixture.push(&registry, "");
+        Some((fixture, registry))
+    }
+
     /// Pushes all versions to a registry.
     fn push(&self, registry: &Registry, flags: &str) {
         for version in ["1.2.3", "1.10.0", "2.0.0-rc.1"] {
@@ -127,6 +137,14 @@ impl Fixture {
     }
 }
 
+/// Reads a lock without its time.
+fn lock(path: PathBuf) -> serde_json::Value {
+    let text = std::fs::read(path).unwrap();
+    let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+    assert!(lock["generated"].take().is_string());
+    lock
+}
+
 fn succeeded(output: &Output, arguments: &str) -> String {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments}: {message}");
@@ -135,9 +153,7 @@ fn succeeded(output: &Output, arguments: &str) -> String {
 
 #[test]
 fn charts_of_a_repository_render_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     for (version, expected) in [
@@ -163,27 +179,18 @@ fn charts_of_a_repository_render_as_with_helm() {
     assert_eq!(cached.count(), 3, "one archive for each version");
 
     let message = fixture.error(&format!("template shpo --repo {repo}"));
-    assert!(message.contains("did you mean \"shop\"?"), "{message}");
+    message.must_have("did you mean \"shop\"?");
     let message = fixture.error(&format!("lint shop --repo {repo} --version ^3"));
-    assert!(
-        message.contains("has no version \"^3\"; the newest is 2.0.0-rc.1"),
-        "{message}"
-    );
+    message.must_have("has no version \"^3\"; the newest is 2.0.0-rc.1");
     std::fs::write(fixture.path("repo/shop-1.2.3.tgz"), "changed").unwrap();
     let flags = "--version 1.2.3 --chart-cache other";
     let message = fixture.error(&format!("template shop --repo {repo} {flags}"));
-    assert!(message.contains("but the index says sha256:"), "{message}");
+    message.must_have("but the index says sha256:");
 }
 
 #[test]
 fn charts_of_a_registry_render_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let chart = format!("oci://{}/charts/shop", registry.address());
     for (reference, expected) in [
         (chart.clone(), "1.10.0"),
@@ -201,31 +208,21 @@ fn charts_of_a_registry_render_as_with_helm() {
         assert_eq!(text, fixture.helm(&arguments), "{reference}");
     }
     let message = fixture.error(&format!("template {chart} --version ^3 --plain-http"));
-    assert!(
-        message.contains("has no version \"^3\"; the newest is 2.0.0-rc.1"),
-        "{message}"
-    );
+    message.must_have("has no version \"^3\"; the newest is 2.0.0-rc.1");
     let message = fixture.error(&format!("template {chart}:9.9.9 --plain-http"));
-    assert!(message.contains("does not exist (status 404)"), "{message}");
+    message.must_have("does not exist (status 404)");
 }
 
 #[test]
 fn login_of_helm_opens_a_registry_that_wants_credentials() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let users = fixture.path("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
-    let Some(registry) = Registry::start_or_skip(Some(&users)).unwrap() else {
-        return;
-    };
+    let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
     let host = registry.address();
     let arguments = format!("template web oci://{host}/charts/shop --plain-http");
     let message = fixture.error(&arguments);
-    assert!(
-        message.contains(&format!("helm registry login {host}")),
-        "{message}"
-    );
+    message.must_have(&format!("helm registry login {host}"));
     fixture.helm(&format!(
         "registry login {host} -u me -p hidden --plain-http"
     ));
@@ -238,31 +235,22 @@ fn login_of_helm_opens_a_registry_that_wants_credentials() {
         fixture.helm(&arguments)
     );
     let message = fixture.error(&format!("{given} wrong"));
-    assert!(
-        message.contains("rejects the credentials that were given"),
-        "{message}"
-    );
-    assert!(!message.contains("wrong"), "{message}");
+    message.must_have("rejects the credentials that were given");
+    message.must_lack("wrong");
 }
 
 #[test]
 fn chart_of_a_registry_becomes_part_of_a_project() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let chart = format!("oci://{}/charts/shop", registry.address());
     fixture.ours("init --plugins helm --domain example.com --project-name p");
     fixture.ours(&format!(
         "create api --helm-chart {chart} --helm-chart-version ~1.2 --plain-http"
     ));
     let metadata = std::fs::read_to_string(fixture.path("helm-charts/shop/Chart.yaml")).unwrap();
-    assert!(metadata.contains("version: 1.2.3"), "{metadata}");
+    metadata.must_have("version: 1.2.3");
     let watches = std::fs::read_to_string(fixture.path("watches.yaml")).unwrap();
-    assert!(watches.contains("chart: helm-charts/shop"), "{watches}");
+    watches.must_have("chart: helm-charts/shop");
 }
 
 /// Writes a watches file with the chart of the kind `Shop`.
@@ -273,13 +261,7 @@ fn watch(fixture: &Fixture, chart: &str) {
 
 #[test]
 fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let url = format!("oci://{}/charts/shop", registry.address());
     let range = |range: &str| format!("{{url: '{url}', version: {range}, plainHttp: true}}");
     watch(&fixture, &range("~1.2"));
@@ -326,17 +308,14 @@ fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
     let cr = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {name: web, namespace: default}\nspec: {}\n";
     std::fs::write(fixture.path("cr.yaml"), cr).unwrap();
     let text = fixture.ours("template --cr cr.yaml");
-    assert!(text.contains(":1.2.3\""), "{text}");
+    text.must_have(":1.2.3\"");
     let expected = format!("updated {key} from 1.2.3 to 1.2.4\n");
     assert_eq!(fixture.ours("charts lock --update"), expected);
     let text = fixture.ours("template --cr cr.yaml");
-    assert!(text.contains(":1.2.4\""), "{text}");
+    text.must_have(":1.2.4\"");
     let linted = fixture.run(Path::new(PROGRAM), "lint --output json").stdout;
     let linted = String::from_utf8(linted).unwrap();
-    assert!(
-        linted.contains(&format!("{key} (locked: 1.2.4)")),
-        "{linted}"
-    );
+    linted.must_have(&format!("{key} (locked: 1.2.4)"));
 
     // A lock of other charts is an error that names the entry and the command.
     watch(&fixture, &range("^1"));
@@ -353,20 +332,18 @@ fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
     // What is locked and cached needs no registry.
     drop(registry);
     let text = fixture.ours("template --cr cr.yaml");
-    assert!(text.contains(":1.10.0\""), "{text}");
+    text.must_have(":1.10.0\"");
     watch(&fixture, "{url: 'oci://h/web', version: ^1, digset: a}");
     let message = fixture.error("charts lock");
-    assert!(message.contains("did you mean `digest`?"), "{message}");
+    message.must_have("did you mean `digest`?");
     watch(&fixture, "repo");
     let message = fixture.error("charts lock");
-    assert!(message.contains("repo has no Chart.yaml"), "{message}");
+    message.must_have("repo has no Chart.yaml");
 }
 
 #[test]
 fn charts_of_a_watches_file_are_copied_into_the_project() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     watch(
@@ -385,7 +362,7 @@ fn charts_of_a_watches_file_are_copied_into_the_project() {
     // Files of another version do not remain.
     std::fs::write(fixture.path("helm-charts/shop/templates/old.yaml"), "a: b").unwrap();
     let message = fixture.error("charts vendor");
-    assert!(message.contains("replace it with --force"), "{message}");
+    message.must_have("replace it with --force");
     fixture.ours("charts vendor --force");
     assert!(!fixture.path("helm-charts/shop/templates/old.yaml").exists());
     watch(&fixture, "helm-charts/shop");
@@ -419,9 +396,7 @@ fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
         ),
     ];
     for (name, text) in files {
-        let path = fixture.path(parent).join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        support::write(&fixture.path(parent).join(name), &text);
     }
     // An archive of a former version.
     let former = fixture
@@ -432,13 +407,7 @@ fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
 
 #[test]
 fn dependencies_of_a_chart_are_those_that_helm_fetches() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
-    fixture.push(&registry, "");
+    let (fixture, registry) = or_skip!(Fixture::with_registry());
     let server = fixture.repository();
     let (repo, host) = (server.url("/charts"), registry.address());
     for version in ["1.2.3", "1.2.5", "1.3.0"] {
@@ -458,18 +427,10 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
         names.sort();
         names
     };
-    let lock = |parent: &str| {
-        let text = std::fs::read(fixture.path(parent).join("parent/Chart.lock")).unwrap();
-        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-        assert!(lock["generated"].take().is_string());
-        lock
-    };
+    let lock = |parent: &str| lock(fixture.path(parent).join("parent/Chart.lock"));
     fixture.helm("dependency update helms/parent --plain-http");
     let said = fixture.ours("charts dependency update ours/parent --plain-http");
-    assert!(
-        said.contains("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n"),
-        "{said}"
-    );
+    said.must_have("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n");
     let expected = ["lib-0.3.0.tgz", "other-1.2.5.tgz", "own", "shop-1.10.0.tgz"];
     assert_eq!(files("helms"), expected);
     assert_eq!(files("ours"), expected);
@@ -493,11 +454,8 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
         std::fs::remove_file(fixture.path("ours/parent/charts").join(name)).unwrap();
     }
     let message = fixture.error("template web ours/parent");
-    assert!(
-        message.contains(
-            "missing in charts/ directory: shop, lib; fetch them with --dependency-update"
-        ),
-        "{message}"
+    message.must_have(
+        "missing in charts/ directory: shop, lib; fetch them with --dependency-update",
     );
     fixture.ours("charts dependency build ours/parent --plain-http");
     assert_eq!(files("ours"), expected);
@@ -517,23 +475,15 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     let text = std::fs::read_to_string(&metadata).unwrap();
     std::fs::write(&metadata, text.replace("~1.2", "~1.4")).unwrap();
     let message = fixture.error("charts dependency build ours/parent --plain-http");
-    assert!(
-        message.contains("run 'hybrid-operator charts dependency update ours/parent'"),
-        "{message}"
-    );
+    message.must_have("run 'hybrid-operator charts dependency update ours/parent'");
     let message = fixture.error("charts dependency update ours/parent --plain-http");
-    assert!(
-        message.contains("cannot get other ~1.4, which Chart.yaml depends on")
-            && message.contains("has no version \"~1.4\"; the newest is"),
-        "{message}"
-    );
+    message.must_have("cannot get other ~1.4, which Chart.yaml depends on");
+    message.must_have("has no version \"~1.4\"; the newest is");
 }
 
 #[test]
 fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.added_repository();
     let repo = server.url("/charts");
     for version in ["", "--version ~1.2", "--devel"] {
@@ -548,16 +498,13 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     let arguments = format!("lint shops/shop --version 1.2.3 {given}");
     let linted = fixture.run(Path::new(PROGRAM), &arguments).stdout;
     let linted = String::from_utf8(linted).unwrap();
-    assert!(
-        linted.contains(&format!("{repo}/shop-1.2.3.tgz")),
-        "{linted}"
-    );
+    linted.must_have(&format!("{repo}/shop-1.2.3.tgz"));
     fixture.ours("init --plugins helm --domain example.com --project-name p");
     fixture.ours(&format!(
         "create api --helm-chart shops/shop --helm-chart-version ~1.2 {given}"
     ));
     let metadata = std::fs::read_to_string(fixture.path("helm-charts/shop/Chart.yaml")).unwrap();
-    assert!(metadata.contains("version: 1.2.3"), "{metadata}");
+    metadata.must_have("version: 1.2.3");
 
     let message = fixture.error(&format!("template web shosp/shop {given}"));
     let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", only shops; \
@@ -565,15 +512,12 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     assert_eq!(message, expected);
     let other = "--username me --password wrong";
     let message = fixture.error(&format!("template web shops/shop {given} {other}"));
-    assert!(message.contains("credentials"), "{message}");
-    assert!(!message.contains("wrong"), "{message}");
+    message.must_have("credentials");
+    message.must_lack("wrong");
 
     // A path goes before a name.
     let message = fixture.error(&format!("template web ./shops/shop {given}"));
-    assert!(
-        message.contains("chart \"./shops/shop\" not found"),
-        "{message}"
-    );
+    message.must_have("chart \"./shops/shop\" not found");
     let requests = server.received().len();
     std::fs::create_dir_all(fixture.path("shops/shop")).unwrap();
     let text = "apiVersion: v2\nname: shop\nversion: 1.0.0\n";
@@ -584,9 +528,7 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
 
 #[test]
 fn dependencies_name_repositories_of_helm_repo_add() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.added_repository();
     let repo = server.url("/charts");
     for (index, repository) in ["@shops", "alias:shops", &repo].into_iter().enumerate() {
@@ -599,12 +541,7 @@ fn dependencies_name_repositories_of_helm_repo_add() {
             );
             std::fs::write(path(parent, "Chart.yaml"), text).unwrap();
         }
-        let lock = |parent: &str| {
-            let text = std::fs::read(path(parent, "Chart.lock")).unwrap();
-            let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-            assert!(lock["generated"].take().is_string());
-            lock
-        };
+        let lock = |parent: &str| lock(path(parent, "Chart.lock"));
         let archive = |parent: &str| std::fs::read(path(parent, "charts/shop-1.2.3.tgz")).unwrap();
         fixture.helm(&format!("dependency update helms{index}"));
         fixture.ours(&format!("charts dependency update ours{index}"));
@@ -618,19 +555,14 @@ fn dependencies_name_repositories_of_helm_repo_add() {
     }
     let unknown = "charts dependency update ours0 --repository-config none.yaml";
     let message = fixture.error(unknown);
-    assert!(
-        message.contains(
-            "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'"
-        ),
-        "{message}"
+    message.must_have(
+        "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'",
     );
 }
 
 #[test]
 fn requirements_of_a_chart_are_those_that_helm_fetches() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     let server = fixture.repository();
     let repo = server.url("/charts");
     for parent in ["ours", "helms"] {
@@ -647,18 +579,10 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
         write("requirements.yaml", &wanted);
     }
     let path = |parent: &str, file: &str| fixture.path(parent).join("legacy").join(file);
-    let lock = |parent: &str| {
-        let text = std::fs::read(path(parent, "requirements.lock")).unwrap();
-        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
-        assert!(lock["generated"].take().is_string());
-        lock
-    };
+    let lock = |parent: &str| lock(path(parent, "requirements.lock"));
     fixture.helm("dependency update helms/legacy --plain-http");
     let said = fixture.ours("charts dependency update ours/legacy --plain-http");
-    assert!(
-        said.contains("shop 1.10.0\nwrote ours/legacy/requirements.lock"),
-        "{said}"
-    );
+    said.must_have("shop 1.10.0\nwrote ours/legacy/requirements.lock");
     assert_eq!(lock("ours"), lock("helms"), "with the same digest");
     assert!(!path("ours", "Chart.lock").exists());
 
@@ -688,9 +612,8 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
     )
     .unwrap();
     let message = fixture.error("charts dependency build ours/legacy --plain-http");
-    assert!(
-        message.contains("requirements.lock does not match the dependencies in requirements.yaml"),
-        "{message}"
+    message.must_have(
+        "requirements.lock does not match the dependencies in requirements.yaml",
     );
 }
 
@@ -712,13 +635,10 @@ fn proxies_of_the_environment_are_used() {
         String::from_utf8(output.stderr).unwrap()
     };
     let message = ask("http://charts.example.com");
-    assert!(message.contains("has no chart \"web\""), "{message}");
+    message.must_have("has no chart \"web\"");
     let message = ask("https://charts.example.com");
-    assert!(
-        message.contains("cannot reach https://charts.example.com/index.yaml"),
-        "{message}"
-    );
-    assert!(!message.contains("hidden"), "{message}");
+    message.must_have("cannot reach https://charts.example.com/index.yaml");
+    message.must_lack("hidden");
     let received = proxy.received();
     assert!(
         received
@@ -740,9 +660,7 @@ fn proxies_of_the_environment_are_used() {
 
 #[tokio::test]
 async fn certificates_of_servers_are_verified_unless_a_flag_says_otherwise() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     // The API server stands for a repository with TLS: it has nothing for strangers, and no charts.
     let text = std::fs::read(plane.kubeconfig_path()).unwrap();
     let config: serde_json::Value = go_yaml::from_slice(&text).unwrap();
@@ -823,12 +741,8 @@ impl Fixture {
 
 #[test]
 fn signed_charts_are_verified_as_with_helm() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     fixture.sign();
     let server = fixture.repository();
     fixture.push(&registry, "");
@@ -842,64 +756,36 @@ fn signed_charts_are_verified_as_with_helm() {
     copy("repo/shop-1.2.3.tgz.prov", "changed/shop-1.10.0.tgz.prov");
     let repo = format!("shop --repo {}", server.url("/charts"));
     let oci = format!("oci://{}/charts/shop --plain-http", registry.address());
-    for (chart, keyring, expected) in [
-        ("repo/shop-1.2.3.tgz", "signer.gpg", None),
-        ("repo/shop-1.2.3.tgz", "signer.kbx", None),
-        ("repo/shop-1.2.3.tgz", "other.gpg", Some("which is not in ")),
-        (
-            "repo/shop-1.2.3.tgz",
-            "none.gpg",
-            Some("cannot read none.gpg"),
-        ),
-        (
-            "repo/shop-2.0.0-rc.1.tgz",
-            "signer.gpg",
-            Some("it is not signed"),
-        ),
-        ("repo", "signer.gpg", Some("a directory cannot be verified")),
-        (
-            "changed/shop-1.2.3.tgz",
-            "signer.gpg",
-            Some("its signature is for"),
-        ),
-        (
-            "changed/shop-1.10.0.tgz",
-            "signer.gpg",
-            Some("not for shop-1.10.0.tgz"),
-        ),
-        (&format!("{repo} --version 1.2.3"), "signer.gpg", None),
-        (&format!("{repo} --version ~1.10"), "signer.gpg", None),
-        (
-            &format!("{repo} --version 1.2.3"),
-            "other.gpg",
-            Some("which is not in "),
-        ),
-        (
-            &format!("{repo} --version 2.0.0-rc.1"),
-            "signer.gpg",
-            Some("it is not signed"),
-        ),
-        (&format!("{oci} --version 1.2.3"), "signer.gpg", None),
-        (
-            &format!("{oci} --version 1.2.3"),
-            "other.gpg",
-            Some("which is not in "),
-        ),
-        (
-            &format!("{oci} --version 2.0.0-rc.1"),
-            "signer.gpg",
-            Some("it is not signed"),
-        ),
-    ] {
+    let cases = "\
+signer.gpg: repo/shop-1.2.3.tgz
+signer.kbx: repo/shop-1.2.3.tgz
+other.gpg: repo/shop-1.2.3.tgz => which is not in {end}
+none.gpg: repo/shop-1.2.3.tgz => cannot read none.gpg
+signer.gpg: repo/shop-2.0.0-rc.1.tgz => it is not signed
+signer.gpg: repo => a directory cannot be verified
+signer.gpg: changed/shop-1.2.3.tgz => its signature is for
+signer.gpg: changed/shop-1.10.0.tgz => not for shop-1.10.0.tgz
+signer.gpg: {repo} --version 1.2.3
+signer.gpg: {repo} --version ~1.10
+other.gpg: {repo} --version 1.2.3 => which is not in {end}
+signer.gpg: {repo} --version 2.0.0-rc.1 => it is not signed
+signer.gpg: {oci} --version 1.2.3
+other.gpg: {oci} --version 1.2.3 => which is not in {end}
+signer.gpg: {oci} --version 2.0.0-rc.1 => it is not signed"
+        .replace("{repo}", &repo)
+        .replace("{oci}", &oci)
+        .replace("{end}", "");
+    for case in cases.lines() {
+        let (case, expected) = case.split_once(" => ").unwrap_or((case, ""));
+        let (keyring, chart) = case.split_once(": ").unwrap();
         let said = fixture.both(&format!(
             "template web {chart} --verify --keyring {keyring}"
         ));
-        match expected {
-            None => assert_eq!(said, Ok(()), "{chart}"),
-            Some(expected) => {
-                let said = said.unwrap_err();
-                assert!(said.contains(expected), "{chart}: {said}");
-            }
+        if expected.is_empty() {
+            assert_eq!(said, Ok(()), "{chart}");
+        } else {
+            let said = said.unwrap_err();
+            assert!(said.contains(expected), "{chart}: {said}");
         }
     }
 
@@ -910,14 +796,12 @@ fn signed_charts_are_verified_as_with_helm() {
     assert_eq!(fixture.both(&format!("template web {signed}")), Ok(()));
     copy("other.gpg", ".gnupg/pubring.gpg");
     let said = fixture.both(&format!("template web {signed}")).unwrap_err();
-    assert!(said.contains("which is not in "), "{said}");
+    said.must_have("which is not in ");
 }
 
 #[test]
 fn lint_and_create_verify_signed_charts() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     fixture.sign();
     let lint = |flags: &str| {
         let arguments = format!("lint repo/shop-1.2.3.tgz {flags}");
@@ -926,11 +810,11 @@ fn lint_and_create_verify_signed_charts() {
     assert!(!lint("").is_empty());
     assert_eq!(lint("--verify --keyring signer.gpg"), lint(""));
     let refused = fixture.error("lint repo/shop-1.2.3.tgz --verify --keyring other.gpg");
-    assert!(refused.contains("which is not in "), "{refused}");
+    refused.must_have("which is not in ");
     fixture.ours("init --plugins helm --domain example.com --project-name p");
     let create = "create api --helm-chart repo/shop-1.2.3.tgz";
     let refused = fixture.error(&format!("{create} --verify --keyring other.gpg"));
-    assert!(refused.contains("which is not in "), "{refused}");
+    refused.must_have("which is not in ");
     assert!(!fixture.path("helm-charts/shop").exists());
     fixture.ours(&format!("{create} --verify --keyring signer.gpg"));
     assert!(fixture.path("helm-charts/shop/Chart.yaml").exists());
@@ -938,9 +822,7 @@ fn lint_and_create_verify_signed_charts() {
 
 #[test]
 fn charts_of_entries_with_a_keyring_need_a_provenance_file() {
-    let Some(fixture) = Fixture::new() else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new());
     fixture.sign();
     let server = fixture.repository();
     let entry = |range: &str, keyring: &str| {
@@ -960,9 +842,9 @@ fn charts_of_entries_with_a_keyring_need_a_provenance_file() {
     }
     entry("~1.2", "signer.gpg");
     let said = fixture.ours("charts lock");
-    assert!(said.contains("at 1.2.3"), "{said}");
+    said.must_have("at 1.2.3");
     let text = fixture.ours("template --cr cr.yaml");
-    assert!(text.contains(":1.2.3\""), "{text}");
+    text.must_have(":1.2.3\"");
     // What is locked and cached is verified with the key that the entry has now.
     entry("~1.2", "other.gpg");
     for command in ["charts lock", "charts vendor", "template --cr cr.yaml"] {
@@ -971,16 +853,14 @@ fn charts_of_entries_with_a_keyring_need_a_provenance_file() {
     }
     entry("~1.2", "none.gpg");
     let said = fixture.error("template --cr cr.yaml");
-    assert!(
-        said.contains("cannot read ") && said.contains("none.gpg"),
-        "{said}"
-    );
+    said.must_have("cannot read ");
+    said.must_have("none.gpg");
     // It needs no network.
     entry("~1.2", "signer.gpg");
     drop(server);
     fixture.ours("charts lock");
     let text = fixture.ours("template --cr cr.yaml");
-    assert!(text.contains(":1.2.3\""), "{text}");
+    text.must_have(":1.2.3\"");
     fixture.ours("charts vendor");
     assert!(fixture.path("helm-charts/shop/Chart.yaml").exists());
 }

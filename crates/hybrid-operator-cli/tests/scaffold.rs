@@ -7,60 +7,39 @@
     reason = "a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use hybrid_operator_test::helm;
 
+use support::{PROGRAM, Text as _, files, or_skip, text, write};
+
 #[path = "scaffold/bad_input.rs"]
 mod bad_input;
 #[path = "scaffold/make.rs"]
 mod make;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
-
 /// Files of the repository's root that differ from what the commands write, and why.
-const DIFFERENT: &[(&str, &str)] = &[
-    ("Cargo.toml", "is also the workspace of the framework"),
-    ("README.md", "is about the framework"),
-    (
-        "config/samples/cache_v1alpha1_memcached.yaml",
-        "sets only the values that the demo shows",
-    ),
-    ("src/api/v1alpha1.rs", "has the fields of the finished type"),
-    (
-        "config/crd/bases/cache.example.com_memcachedbackups.yaml",
-        "has the fields of that type",
-    ),
-    (
-        "config/samples/cache_v1alpha1_memcachedbackup.yaml",
-        "sets the fields of that type",
-    ),
-    (
-        "src/controllers/memcached_backup/mod.rs",
-        "is a finished controller",
-    ),
-    (
-        "src/controllers/memcached_backup/desired.rs",
-        "is part of that controller",
-    ),
-    (
-        "src/controllers/memcached_backup/status.rs",
-        "is part of that controller",
-    ),
-    (
-        "config/rbac/native/memcachedbackup_role.yaml",
-        "allows what that controller does",
-    ),
-];
+const DIFFERENT: &str = "
+    Cargo.toml is also the workspace of the framework
+    README.md is about the framework
+    config/samples/cache_v1alpha1_memcached.yaml sets only the values that the demo shows
+    src/api/v1alpha1.rs has the fields of the finished type
+    config/crd/bases/cache.example.com_memcachedbackups.yaml has the fields of that type
+    config/samples/cache_v1alpha1_memcachedbackup.yaml sets the fields of that type
+    src/controllers/memcached_backup/mod.rs is a finished controller
+    src/controllers/memcached_backup/desired.rs is part of that controller
+    src/controllers/memcached_backup/status.rs is part of that controller
+    config/rbac/native/memcachedbackup_role.yaml allows what that controller does
+";
 
 /// Files that only the repository's root has in the directories of a project, and why.
-const ONLY_IN_ROOT: &[(&str, &str)] = &[(
-    "src/controllers/memcached_backup/source.rs",
-    "reads the release that the finished controller copies",
-)];
+const ONLY_IN_ROOT: &str = "
+    src/controllers/memcached_backup/source.rs reads the release that the finished controller copies
+";
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -89,10 +68,6 @@ fn start(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(output: &[u8]) -> String {
-    String::from_utf8_lossy(output).into_owned()
-}
-
 /// Runs the program, which must succeed, and returns its output.
 #[track_caller]
 fn ok(directory: &Path, arguments: &str) -> String {
@@ -106,26 +81,9 @@ fn ok(directory: &Path, arguments: &str) -> String {
     text(&output.stdout)
 }
 
-/// Returns all files below a directory.
-fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut left = vec![directory.to_owned()];
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                left.push(path);
-            } else {
-                let name = path.strip_prefix(directory).unwrap().to_str().unwrap();
-                files.insert(name.to_owned(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    files
-}
-
-fn names<'a>(table: &'a [(&str, &str)]) -> Vec<&'a str> {
-    table.iter().map(|(name, _)| *name).collect()
+fn names(table: &str) -> Vec<&str> {
+    let lines = table.lines().map(str::trim_start);
+    lines.filter_map(|line| Some(line.split_once(' ')?.0)).collect()
 }
 
 /// Makes the project that the repository's root is.
@@ -213,7 +171,7 @@ fn a_second_run_changes_nothing_and_says_so() {
             output.ends_with("\nNothing to do: all files are there already.\n"),
             "{output}"
         );
-        assert!(!output.contains("update "), "{output}");
+        output.must_lack("update ");
     }
     assert_eq!(files(root), before);
 }
@@ -293,9 +251,9 @@ fn a_kind_gets_another_version_and_a_conversion() {
         (&true.into(), &serde_json::Value::Null)
     );
     let listed = text(&written["config/webhook/kustomization.yaml"]);
-    assert!(listed.contains("- conversion_role.yaml\n"), "{listed}");
+    listed.must_have("- conversion_role.yaml\n");
     let sample = text(&written["config/samples/apps_v2_order.yaml"]);
-    assert!(sample.contains("name: order-v2-sample"), "{sample}");
+    sample.must_have("name: order-v2-sample");
 
     // A third version, and functions beside the conversions.
     for command in &commands {
@@ -317,10 +275,7 @@ fn a_kind_gets_another_version_and_a_conversion() {
         assert_eq!(webhooks.matches(&call).count(), 1, "{webhooks}");
     }
     let project = fs::read_to_string(root.join("PROJECT")).unwrap();
-    assert!(
-        project.contains("spoke:\n    - v2\n    - v3\n    validation: true\n"),
-        "{project}"
-    );
+    project.must_have("spoke:\n    - v2\n    - v3\n    validation: true\n");
 }
 
 #[test]
@@ -344,24 +299,14 @@ fn files_that_were_changed_are_kept_unless_forced() {
     let output = run(root, chart);
     assert_eq!(output.status.code(), Some(1));
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(
-        out.contains("-replicaCount: 7\n+replicaCount: 1\n"),
-        "{out}"
-    );
-    assert!(
-        err.contains("nothing was written, because these files have other content: helm-charts/shop/values.yaml; "),
-        "{err}"
+    out.must_have("-replicaCount: 7\n+replicaCount: 1\n");
+    err.must_have(
+        "nothing was written, because these files have other content: helm-charts/shop/values.yaml; ",
     );
     assert_eq!(files(root), before);
     let output = ok(root, &format!("{chart} --force"));
-    assert!(
-        output.contains("update    helm-charts/shop/values.yaml\n"),
-        "{output}"
-    );
-    assert!(
-        output.contains("create    config/rbac/shop_admin_role.yaml\n"),
-        "{output}"
-    );
+    output.must_have("update    helm-charts/shop/values.yaml\n");
+    output.must_have("create    config/rbac/shop_admin_role.yaml\n");
 }
 
 #[test]
@@ -400,16 +345,13 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
 "
     );
     let crd = text(&files["config/crd/bases/apps.example.com_proxies.yaml"]);
-    assert!(crd.contains("scope: Cluster"), "{crd}");
+    crd.must_have("scope: Cluster");
     let base = concat!(
         "ARG BASE_IMG=localhost/hybrid-operator:v",
         env!("CARGO_PKG_VERSION")
     );
     let dockerfile = text(&files["Dockerfile"]);
-    assert!(
-        dockerfile.contains(&format!("{base}\nFROM $BASE_IMG\n")),
-        "{dockerfile}"
-    );
+    dockerfile.must_have(&format!("{base}\nFROM $BASE_IMG\n"));
     assert!(text(&files["PROJECT"]).contains("- helm.sdk.operatorframework.io/v1\n"));
     check_kustomizations(root);
 }
@@ -439,7 +381,7 @@ fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
     let before = files(&root);
     let given = assumed.trim_end().trim_start_matches("Assumed: ");
     let again = ok(&root, &format!("{init} {given}"));
-    assert!(!again.contains("Assumed"), "{again}");
+    again.must_lack("Assumed");
     assert!(again.ends_with("all files are there already.\n"), "{again}");
     assert_eq!(files(&root), before);
     let added = ok(&root, &format!("create api {chart} --kind Memcached"));
@@ -462,10 +404,6 @@ fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
 #[test]
 fn another_version_of_a_chart_replaces_the_former_one_whole() {
     let directory = tempfile::tempdir().unwrap();
-    let write = |path: &Path, data: &str| {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, data).unwrap();
-    };
     let chart = |version: &str, template: &str| {
         let folder = directory.path().join(version).join("cache");
         let metadata = format!("apiVersion: v2\nname: cache\nversion: {version}\n");
@@ -487,13 +425,10 @@ fn another_version_of_a_chart_replaces_the_former_one_whole() {
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     let set = "helm-charts/cache/templates/set.yaml";
-    assert!(
-        error.contains(&format!("{set} (not in the chart)")),
-        "{error}"
-    );
+    error.must_have(&format!("{set} (not in the chart)"));
     assert_eq!(files(&root), before);
     let output = ok(&root, &format!("{second} --force"));
-    assert!(output.contains(&format!("delete    {set}\n")), "{output}");
+    output.must_have(&format!("delete    {set}\n"));
     assert!(!root.join(set).exists() && notes.exists());
     assert!(root.join("helm-charts/cache/templates/sets.yaml").exists());
     let again = ok(&root, &second);
@@ -645,9 +580,7 @@ fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
 
 #[test]
 fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     ok(
@@ -789,10 +722,8 @@ fn a_place_that_is_not_found_is_named_and_nothing_is_written() {
         let output = run(root, order);
         assert_eq!(output.status.code(), Some(1));
         let err = text(&output.stderr);
-        assert!(
-            err.contains(&format!("cannot find the place in {path}")) && err.contains(wanted),
-            "{err}"
-        );
+        err.must_have(&format!("cannot find the place in {path}"));
+        err.must_have(wanted);
         assert_eq!(files(root), before);
         fs::write(root.join(path), usual).unwrap();
     }
@@ -821,7 +752,7 @@ fn a_chart_without_values_can_be_served() {
         "init --plugins helm --domain example.com --project-name p --helm-chart ../bare",
     );
     let role = text(&files(&project)["config/rbac/charts/bare_role.yaml"]);
-    assert!(role.contains("configmaps"), "{role}");
+    role.must_have("configmaps");
 }
 
 /// Builds the reference project with the framework of this checkout, and runs its program.
@@ -914,7 +845,7 @@ fn a_project_compiles_and_its_program_runs() {
         "run",
         "--help",
     ]);
-    assert!(help.contains("--watches-file"), "{help}");
+    help.must_have("--watches-file");
 
     let crds = cargo(&["run", "--offline", "--quiet", "--bin", "scaffolded-crds"]);
     let crds: Vec<serde_json::Value> = serde_json::from_str(&crds).unwrap();

@@ -6,16 +6,17 @@
     reason = "a test fails with a panic"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use hybrid_operator_test::http_server::{Received, Reply};
 use hybrid_operator_test::{HttpServer, packaged_chart};
 use serde_json::Value;
-use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{Done, PROGRAM, Project, Text as _, files, text};
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {size: '{{ .Values.size }}'}\n";
 
@@ -33,23 +34,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
 /// Answer of a server.
 type Answer = fn(&Received) -> Reply;
 
-/// A temporary directory for a project, and what a command needs.
-struct Project(TempDir);
-
-/// The end of a command.
-#[derive(Debug)]
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
 impl Done {
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
-        self.out
-    }
-
     fn failed(self) -> String {
         assert_ne!(self.code, Some(0), "{}{}", self.out, self.err);
         self.out + &self.err
@@ -66,7 +51,7 @@ impl Project {
         let project = Self::empty();
         project.chart("helm-charts/shop", url);
         project.write("watches.yaml", ENTRY);
-        project.write("shop.yaml", custom_resource(3));
+        project.write("shop.yaml", &custom_resource(3));
         project
     }
 
@@ -79,22 +64,13 @@ impl Project {
         self.write(&format!("{directory}/templates/map.yaml"), TEMPLATE);
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
     fn run(&self, args: &str) -> Done {
         self.run_with(args, &[])
     }
 
     fn run_with(&self, args: &str, env: &[(&str, &Path)]) -> Done {
-        let output = Command::new(PROGRAM)
+        let mut command = Command::new(PROGRAM);
+        command
             .args(args.split_whitespace())
             .current_dir(self.0.path())
             .env("HOME", self.0.path())
@@ -102,36 +78,17 @@ impl Project {
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("SSL_CERT_FILE")
-            .envs(env.iter().copied())
-            .output()
-            .unwrap();
-        Done {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+            .envs(env.iter().copied());
+        Done::of(command.output().unwrap())
     }
 
     /// Returns the files of a directory with their texts.
     fn files(&self, directory: &str) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        let mut left = vec![self.path(directory)];
-        while let Some(folder) = left.pop() {
-            for entry in std::fs::read_dir(folder).into_iter().flatten() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    left.push(path);
-                    continue;
-                }
-                let name = path.strip_prefix(self.0.path()).unwrap().display();
-                let text = std::fs::read(&path).unwrap();
-                found.insert(
-                    name.to_string(),
-                    String::from_utf8_lossy(&text).into_owned(),
-                );
-            }
-        }
-        found
+        files(self.0.path())
+            .into_iter()
+            .filter(|(name, _)| Path::new(name).starts_with(directory))
+            .map(|(name, data)| (name, text(&data)))
+            .collect()
     }
 }
 
@@ -201,7 +158,7 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
         );
     }
     let untrusted = project.run("charts vendor").failed();
-    assert!(untrusted.contains("is not trusted"), "{untrusted}");
+    untrusted.must_have("is not trusted");
     assert_eq!(server.received().len(), 0);
     let before = project.files("");
 
@@ -213,7 +170,7 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
             server.url(path),
             text.len()
         );
-        assert!(said.contains(&line), "{said}");
+        said.must_have(&line);
     }
     let received = server.received();
     assert_eq!(received.len(), 2, "{received:?}");
@@ -229,14 +186,11 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
         .collect();
     assert_eq!(new.len(), 3, "{new:?}");
     let index = &after["helm-charts/shop/values.schema/index.json"];
-    assert!(index.contains(&format!("\"{url}\": \"sha256:")), "{index}");
+    index.must_have(&format!("\"{url}\": \"sha256:"));
 
     let again = project.run("charts vendor").ok();
-    assert!(
-        again.contains(&format!("{url} is in helm-charts/shop already\n")),
-        "{again}"
-    );
-    assert!(!again.contains("fetched "), "{again}");
+    again.must_have(&format!("{url} is in helm-charts/shop already\n"));
+    again.must_lack("fetched ");
     assert_eq!(server.received().len(), 2);
     assert_eq!(project.files(""), after);
 
@@ -245,9 +199,9 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
         project.run(command).ok();
     }
     project.run("charts vendor").ok();
-    project.write("shop.yaml", custom_resource(4));
+    project.write("shop.yaml", &custom_resource(4));
     let refused = project.run("template --cr shop.yaml").failed();
-    assert!(refused.contains("'/size': must be <= 3"), "{refused}");
+    refused.must_have("'/size': must be <= 3");
 }
 
 #[test]
@@ -269,7 +223,7 @@ fn changed_documents_are_refused_and_replaced_only_by_force() {
     let why = format!(
         "\"{url}\" was changed in the chart: it is not the one of values.schema/index.json; run"
     );
-    assert!(refused.contains(&why), "{refused}");
+    refused.must_have(&why);
     project.run("charts vendor").ok();
     assert_eq!(project.files("helm-charts"), vendored);
 
@@ -279,16 +233,11 @@ fn changed_documents_are_refused_and_replaced_only_by_force() {
     assert_eq!(project.files("helm-charts"), vendored);
     std::fs::remove_file(project.path(document)).unwrap();
     let refused = project.run("charts vendor").failed();
-    assert!(
-        refused.contains("has changed: its digest is sha256:") && refused.contains("--force"),
-        "{refused}"
-    );
+    refused.must_have("has changed: its digest is sha256:");
+    refused.must_have("--force");
     let said = project.run("charts vendor --force").ok();
-    assert!(
-        said.contains(&format!("fetched {url} (14 bytes)")),
-        "{said}"
-    );
-    project.write("shop.yaml", custom_resource(5));
+    said.must_have(&format!("fetched {url} (14 bytes)"));
+    project.write("shop.yaml", &custom_resource(5));
     project.run("template --cr shop.yaml").ok();
     assert_eq!(project.files("helm-charts").len(), vendored.len());
 
@@ -307,18 +256,16 @@ fn init_and_create_api_fetch_the_documents_of_their_charts() {
     project.chart("source", &url);
     let init = "init --domain example.com --project-name shops --group apps --helm-chart source";
     let said = project.run(init).ok();
-    assert!(
-        said.contains("fetched ") && said.contains("into helm-charts/shop\n"),
-        "{said}"
-    );
+    said.must_have("fetched ");
+    said.must_have("into helm-charts/shop\n");
     assert_eq!(server.received().len(), 2);
     let definition = &project.files("config/crd")["config/crd/bases/apps.example.com_shops.yaml"];
-    assert!(definition.contains("size"), "{definition}");
+    definition.must_have("size");
 
     // The same once more: the documents of the project are used.
     let create = "create api --group apps --version v1alpha1 --kind Shop --helm-chart source";
     let said = project.run(create).ok();
-    assert!(said.contains("is in helm-charts/shop already"), "{said}");
+    said.must_have("is in helm-charts/shop already");
     assert_eq!(server.received().len(), 2);
     drop(server);
     project.run("lint").ok();
@@ -336,7 +283,9 @@ fn documents_of_packed_dependencies_are_kept_in_the_chart_above() {
     let project = Project::new("values.json");
     project.write("helm-charts/shop/values.schema.json", "{}");
     let packed = packaged_chart("db", "1.0.0", &[("values.schema.json", &schema)]);
-    project.write("helm-charts/shop/charts/db-1.0.0.tgz", packed);
+    let charts = project.path("helm-charts/shop/charts");
+    std::fs::create_dir_all(&charts).unwrap();
+    std::fs::write(charts.join("db-1.0.0.tgz"), packed).unwrap();
     project.run("charts vendor").ok();
     assert_eq!(server.received().len(), 1);
     drop(server);
@@ -344,7 +293,7 @@ fn documents_of_packed_dependencies_are_kept_in_the_chart_above() {
     let refused = project
         .run("template helm-charts/shop --set db.size=4")
         .failed();
-    assert!(refused.contains("'/size': must be <= 3"), "{refused}");
+    refused.must_have("'/size': must be <= 3");
 }
 
 #[test]
@@ -365,17 +314,12 @@ fn charts_that_are_fetched_get_their_documents_with_them() {
     });
     let server = server.unwrap();
     let entry = ENTRY.replace("helm-charts/shop", &server.url("/shop-1.0.0.tgz"));
-    project.write("watches.yaml", entry);
+    project.write("watches.yaml", &entry);
     let refused = project.run("lint").failed();
-    assert!(
-        refused.contains("run \"hybrid-operator charts vendor\""),
-        "{refused}"
-    );
+    refused.must_have("run \"hybrid-operator charts vendor\"");
     let said = project.run("charts vendor --force").ok();
-    assert!(
-        said.contains("copied ") && said.contains("fetched "),
-        "{said}"
-    );
+    said.must_have("copied ");
+    said.must_have("fetched ");
     project.write("watches.yaml", ENTRY);
     drop(server);
     project.run("lint").ok();
@@ -432,10 +376,7 @@ fn nothing_is_written_if_a_document_cannot_be_used() {
     let said = project
         .run_with("charts vendor", &[("SSL_CERT_FILE", &trusted)])
         .failed();
-    assert!(
-        said.contains("which is not followed: it would leave TLS"),
-        "{said}"
-    );
+    said.must_have("which is not followed: it would leave TLS");
     assert_eq!((project.files(""), plain.received().len()), (before, 0));
 }
 
@@ -445,36 +386,27 @@ fn charts_that_cannot_keep_documents_are_refused() {
     let url = server.url("/b.json");
     let project = Project::new(&url.replace("http://", "http://me:hidden@"));
     let said = project.run("charts vendor").failed();
-    assert!(
-        said.contains("has a user; documents are fetched without credentials"),
-        "{said}"
-    );
-    assert!(!said.contains("fetched http"), "{said}");
+    said.must_have("has a user; documents are fetched without credentials");
+    said.must_lack("fetched http");
     project.chart("helm-charts/shop", &url);
     for rule in ["values.schema/", "values.schema/*.json", "index.json"] {
         project.write("helm-charts/shop/.helmignore", rule);
         let said = project.run("charts vendor").failed();
-        assert!(
-            said.contains("the .helmignore of the chart shop excludes values.schema/"),
-            "{said}"
-        );
+        said.must_have("the .helmignore of the chart shop excludes values.schema/");
     }
     let schema = format!(r#"{{"$ref": "{url}"}}"#);
     let packed = packaged_chart("shop", "1.0.0", &[("values.schema.json", &schema)]);
-    project.write("shop.tgz", packed);
+    std::fs::write(project.path("shop.tgz"), packed).unwrap();
     project.write(
         "watches.yaml",
-        ENTRY.replace("helm-charts/shop", "shop.tgz"),
+        &ENTRY.replace("helm-charts/shop", "shop.tgz"),
     );
     let said = project.run("charts vendor").failed();
-    assert!(
-        said.contains("shop.tgz; unpack it, and name its directory"),
-        "{said}"
-    );
+    said.must_have("shop.tgz; unpack it, and name its directory");
     // Nobody needs them.
-    project.write("watches.yaml", ENTRY.replace('}', ", schema: skip}"));
+    project.write("watches.yaml", &ENTRY.replace('}', ", schema: skip}"));
     let before = server.received().len();
     let said = project.run("charts vendor").ok();
-    assert!(said.contains("refer to no documents of the web"), "{said}");
+    said.must_have("refer to no documents of the web");
     assert_eq!(server.received().len(), before);
 }

@@ -5,12 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use hybrid_operator_test::{helm, skipped};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _, or_skip};
 
 struct Case {
     name: String,
@@ -80,9 +82,7 @@ fn output_is_equal_to_the_golden_files() {
 
 #[test]
 fn golden_files_are_those_of_the_pinned_helm() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     for case in cases() {
         let found = template(&helm, &case.arguments);
         let given = found.status.success() || case.name.ends_with("-debug");
@@ -114,9 +114,7 @@ fn charts_of_the_conformance_folder_render_as_with_helm() {
         skipped(1, &"comparison of charts with helm: no conformance folder");
         return;
     };
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let mut wrong = Vec::new();
     for entry in entries {
         let chart = entry.unwrap().path().to_string_lossy().into_owned();
@@ -152,38 +150,22 @@ fn equal_except_random_lines(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
 
 #[test]
 fn errors_say_how_to_fix_them() {
-    for (arguments, words) in [
-        (
-            &["web", "no-such-chart"][..],
-            "give a chart directory, a packaged chart",
-        ),
-        (
-            &["web", "charts/shop", "--bogus"],
-            "unexpected argument '--bogus'",
-        ),
-        (&["Web", "charts/shop"], "lower-case letters"),
-        (
-            &["web", "charts/shop", "--values", "https://example.com/v"],
-            "download the file first",
-        ),
-        (
-            &["web", "charts/shop", "-s", "a.yaml"],
-            "choose from templates/config.yaml, ",
-        ),
-        (
-            &["web", "charts/shop", "--set", "a"],
-            "key \"a\" has no value",
-        ),
-        (
-            &["web", "charts/broken", "--set", "data=["],
-            "Use --debug flag",
-        ),
-        (&[], "required"),
-    ] {
-        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let cases = "\
+web no-such-chart => give a chart directory, a packaged chart
+web charts/shop --bogus => unexpected argument '--bogus'
+Web charts/shop => lower-case letters
+web charts/shop --values https://example.com/v => download the file first
+web charts/shop -s a.yaml => choose from templates/config.yaml,{end}
+web charts/shop --set a => key \"a\" has no value
+web charts/broken --set data=[ => Use --debug flag
+ => required";
+    for case in cases.lines() {
+        let (arguments, words) = case.split_once(" => ").unwrap();
+        let words = words.replace("{end}", " ");
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         let found = template(PROGRAM, &arguments);
         let stderr = String::from_utf8_lossy(&found.stderr);
-        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(&words), "{arguments:?}: {stderr}");
         // A command line that cannot be parsed has a code of its own.
         let code = if stderr.contains("Usage:") { 2 } else { 1 };
         assert_eq!(
@@ -250,9 +232,7 @@ fn example(name: &str, kind: &str) -> Option<String> {
 
 #[test]
 fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let usage = template(&helm, &["--help".to_owned()]);
     let flags = flags_of_helm(&String::from_utf8(usage.stdout).unwrap());
     assert!(flags.len() > 60, "{flags:?}");
@@ -277,38 +257,24 @@ fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
             &["charts/shop".to_owned(), format!("{name}={value}")],
         );
         let stderr = String::from_utf8_lossy(&refused.stderr);
-        assert!(stderr.contains(reason), "{stderr}");
+        stderr.must_have(reason);
         assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
     }
 }
 
 #[test]
 fn values_of_flags_without_an_effect_are_checked_as_in_helm() {
-    for (flags, is_valid) in [
-        (&["--dry-run"][..], true),
-        (&["--dry-run=true"], true),
-        (&["--dry-run=none"], false),
-        (&["--dry-run=server"], false),
-        (&["--validate"], false),
-        (&["--wait"], true),
-        (&["--wait=later"], false),
-        (&["--timeout", "5"], false),
-        (&["--qps", "many"], false),
-        (&["--color", "blue"], false),
-        (&["--labels", "team=a,tier=b"], true),
-        (&["--labels", "team"], false),
-        (&["--labels", "owner=a"], false),
-        (&["--force", "--force-conflicts"], false),
-        (&["--atomic=f", "--server-side=T"], true),
-        (&["--server-side=auto"], false),
-        (&["--description", "-", "--devel"], true),
-        (&["--output-dir="], true),
-        (&["--name-template=A"], false),
-        (&["--name-template={{"], false),
-        (&["--name-template=a", "-s", "templates/config.yaml"], true),
-    ] {
+    let valid = "\
+        --dry-run; --dry-run=true; --wait; --labels team=a,tier=b; --atomic=f --server-side=T; \
+        --description - --devel; --output-dir=; --name-template=a -s templates/config.yaml";
+    let invalid = "\
+        --dry-run=none; --dry-run=server; --validate; --wait=later; --timeout 5; --qps many; \
+        --color blue; --labels team; --labels owner=a; --force --force-conflicts; \
+        --server-side=auto; --name-template=A; --name-template={{";
+    let cases = |list: &'static str, is_valid| list.split("; ").map(move |flags| (flags, is_valid));
+    for (flags, is_valid) in cases(valid, true).chain(cases(invalid, false)) {
         let mut arguments = vec!["charts/shop".to_owned()];
-        arguments.extend(flags.iter().map(ToString::to_string));
+        arguments.extend(flags.split(' ').map(str::to_owned));
         let mut programs = vec![PathBuf::from(PROGRAM)];
         programs.extend(helm::ensure_or_skip().unwrap());
         for program in programs {
@@ -342,9 +308,7 @@ fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn the_output_directory_gets_the_files_that_helm_writes() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     for flags in [
         &[][..],
         &["--release-name", "--include-crds"],
@@ -381,10 +345,7 @@ fn an_output_directory_that_cannot_be_written_is_an_error_that_names_the_file() 
     let arguments = ["charts/shop", "--output-dir", file.to_str().unwrap()];
     let found = template(PROGRAM, &arguments.map(str::to_owned));
     let stderr = String::from_utf8_lossy(&found.stderr);
-    assert!(
-        stderr.contains("Chart.yaml/shop/templates/config.yaml"),
-        "{stderr}"
-    );
+    stderr.must_have("Chart.yaml/shop/templates/config.yaml");
     assert_eq!(found.status.code(), Some(1));
     let arguments = [
         "charts/shop",

@@ -1,7 +1,7 @@
 //! `diff`: what would change, in the cluster or between two revisions of the repository.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, ValueEnum};
@@ -14,6 +14,7 @@ use kube::api::DynamicObject;
 use super::preview_flags::PreviewFlags;
 use crate::Exit;
 use crate::cluster::{Cluster, ClusterArgs, Selected};
+use crate::files::entries_of;
 use crate::output::{ColorArgs, with_progress};
 use crate::preview::difference::{self, ObjectDifference};
 use crate::preview::print::{self, ReleaseDifference, Summary};
@@ -366,24 +367,12 @@ impl Side {
 
 /// Returns the samples of a project, sorted.
 fn samples_of(root: &Path) -> anyhow::Result<Vec<String>> {
-    let directory = root.join(SAMPLES);
-    let entries = match std::fs::read_dir(&directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", directory.display()));
-        }
-    };
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<_>>()
-        .with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut files = entries_of(&root.join(SAMPLES))?;
     files.retain(|file| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let extension = file.extension().unwrap_or_default();
         (extension == "yaml" || extension == "yml") && !name.starts_with("kustomization.")
     });
-    files.sort();
     Ok(files
         .iter()
         .map(|file| file.display().to_string())

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::UsageError;
 use super::chart_flags::{AccessFlags, Found};
-use crate::lint::{Finding, Input, RULES, Severity, judge, lint};
+use crate::lint::{Finding, Input, Severity, judge, lint, rules};
 use crate::preview::LimitArgs;
 use crate::project::{PROJECT, Project, WATCHES};
 
@@ -100,7 +100,7 @@ enum Format {
 }
 
 fn ids() -> PossibleValuesParser {
-    PossibleValuesParser::new(RULES.iter().map(|(id, _)| *id))
+    PossibleValuesParser::new(rules().map(|(id, _)| id))
 }
 
 /// The findings of one chart.
@@ -114,7 +114,7 @@ struct Report {
 /// Prints the findings.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.rules {
-        for (id, what) in RULES {
+        for (id, what) in rules() {
             writeln!(out, "{id:<22}{what}")?;
         }
         return Ok(());

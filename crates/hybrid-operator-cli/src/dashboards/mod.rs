@@ -4,352 +4,131 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// A panel: title, unit, and the queries with their legends.
-struct Panel {
-    title: &'static str,
-    description: &'static str,
-    unit: &'static str,
-    queries: &'static [(&'static str, &'static str)],
-}
+/// The panels in reading order, two in a row: title, unit and description, and below them the queries with
+/// their legends.
+const PANELS: &str = "\
+Reconciles by result | ops | How often custom resources are reconciled. At rest this is near zero.
+    sum by (controller, result) (rate(controller_runtime_reconcile_total{SELECT}[$__rate_interval])) => {{controller}} {{result}}
 
-/// The panels in reading order, two in a row.
-const PANELS: &[Panel] = &[
-    Panel {
-        title: "Reconciles by result",
-        description: "How often custom resources are reconciled. At rest this is near zero.",
-        unit: "ops",
-        queries: &[(
-            "sum by (controller, result) (rate(controller_runtime_reconcile_total{SELECT}[$__rate_interval]))",
-            "{{controller}} {{result}}",
-        )],
-    },
-    Panel {
-        title: "Failed reconciles",
-        description: "A controller that fails all the time has a custom resource to look at: hybrid-operator status.",
-        unit: "ops",
-        queries: &[(
-            "sum by (controller) (rate(controller_runtime_reconcile_errors_total{SELECT}[$__rate_interval]))",
-            "{{controller}}",
-        )],
-    },
-    Panel {
-        title: "Duration of reconciles",
-        description: "Half and 99 percent of the reconciles are faster.",
-        unit: "s",
-        queries: &[
-            (
-                "histogram_quantile(0.5, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{SELECT}[$__rate_interval])))",
-                "{{controller}} 50%",
-            ),
-            (
-                "histogram_quantile(0.99, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{SELECT}[$__rate_interval])))",
-                "{{controller}} 99%",
-            ),
-        ],
-    },
-    Panel {
-        title: "Reconciles in progress",
-        description: "Limited by --max-concurrent-reconciles.",
-        unit: "short",
-        queries: &[
-            (
-                "sum by (controller) (controller_runtime_active_workers{SELECT})",
-                "{{controller}}",
-            ),
-            (
-                "sum by (controller) (controller_runtime_max_concurrent_reconciles{SELECT})",
-                "{{controller}} at most",
-            ),
-        ],
-    },
-    Panel {
-        title: "Longest reconcile in progress",
-        description: "A value that grows belongs to a reconcile that does not end.",
-        unit: "s",
-        queries: &[
-            (
-                "max by (name) (workqueue_longest_running_processor_seconds{SELECT})",
-                "{{name}}",
-            ),
-            (
-                "sum by (name) (workqueue_unfinished_work_seconds{SELECT})",
-                "{{name}} all",
-            ),
-        ],
-    },
-    Panel {
-        title: "Reconciles that ended badly",
-        description: "Terminal errors are not tried again until something changes. Panics and time-outs are defects of a controller in Rust.",
-        unit: "short",
-        queries: &[
-            (
-                "sum by (controller) (increase(controller_runtime_terminal_reconcile_errors_total{SELECT}[$__rate_interval]))",
-                "{{controller}} terminal",
-            ),
-            (
-                "sum by (controller) (increase(controller_runtime_reconcile_panics_total{SELECT}[$__rate_interval]))",
-                "{{controller}} panics",
-            ),
-            (
-                "sum by (controller) (increase(controller_runtime_reconcile_timeouts_total{SELECT}[$__rate_interval]))",
-                "{{controller}} time-outs",
-            ),
-        ],
-    },
-    Panel {
-        title: "Queue",
-        description: "Custom resources that wait for a free worker.",
-        unit: "short",
-        queries: &[("sum by (name) (workqueue_depth{SELECT})", "{{name}}")],
-    },
-    Panel {
-        title: "Added to the queue",
-        description: "Changes of custom resources and of what they own.",
-        unit: "ops",
-        queries: &[(
-            "sum by (name) (rate(workqueue_adds_total{SELECT}[$__rate_interval]))",
-            "{{name}}",
-        )],
-    },
-    Panel {
-        title: "Retries",
-        description: "Reconciles that failed and are tried again.",
-        unit: "ops",
-        queries: &[(
-            "sum by (name) (rate(workqueue_retries_total{SELECT}[$__rate_interval]))",
-            "{{name}}",
-        )],
-    },
-    Panel {
-        title: "Time in the queue and at work",
-        description: "99 percent are faster.",
-        unit: "s",
-        queries: &[
-            (
-                "histogram_quantile(0.99, sum by (name, le) (rate(workqueue_queue_duration_seconds_bucket{SELECT}[$__rate_interval])))",
-                "{{name}} queued",
-            ),
-            (
-                "histogram_quantile(0.99, sum by (name, le) (rate(workqueue_work_duration_seconds_bucket{SELECT}[$__rate_interval])))",
-                "{{name}} at work",
-            ),
-        ],
-    },
-    Panel {
-        title: "Custom resources",
-        description: "Number of custom resources of charts by kind.",
-        unit: "short",
-        queries: &[(
-            "count by (kind) (resource_created_at_seconds{SELECT})",
-            "{{kind}}",
-        )],
-    },
-    Panel {
-        title: "Requests to the API server",
-        description: "At rest the operator sends none. 409 is answered by reading again; 403 is a missing permission.",
-        unit: "reqps",
-        queries: &[(
-            "sum by (code, method) (rate(rest_client_requests_total{SELECT}[$__rate_interval]))",
-            "{{method}} {{code}}",
-        )],
-    },
-    Panel {
-        title: "Watches restarted",
-        description: "Watches that had to list everything again, by cause.",
-        unit: "short",
-        queries: &[(
-            "sum by (kind, cause) (increase(hybrid_operator_watch_restarts_total{SELECT}[$__rate_interval]))",
-            "{{kind}} {{cause}}",
-        )],
-    },
-    Panel {
-        title: "Leader",
-        description: "Exactly one replica is the leader.",
-        unit: "short",
-        queries: &[(
-            "max by (pod, name) (leader_election_master_status{SELECT})",
-            "{{pod}} {{name}}",
-        )],
-    },
-    Panel {
-        title: "Blocked threads",
-        description: "Reconciles of native controllers that blocked their thread for more than 5 s.",
-        unit: "short",
-        queries: &[(
-            "sum by (controller) (increase(hybrid_operator_blocked_reconciles_total{SELECT}[$__rate_interval]))",
-            "{{controller}}",
-        )],
-    },
-    Panel {
-        title: "Reloads",
-        description: "Changes of the watches file and its charts, by result, releases that wait for one, and entries whose charts could not be fetched yet.",
-        unit: "short",
-        queries: &[
-            (
-                "sum by (result) (increase(hybrid_operator_reload_total{SELECT}[$__rate_interval]))",
-                "{{result}}",
-            ),
-            (
-                "sum by (controller) (hybrid_operator_rollout_waiting{SELECT})",
-                "{{controller}} waiting",
-            ),
-            (
-                "max(hybrid_operator_charts_missing{SELECT})",
-                "charts missing",
-            ),
-        ],
-    },
-    Panel {
-        title: "Time since the last reload",
-        description: "Time since the watches file and its charts were last loaded.",
-        unit: "s",
-        queries: &[(
-            "time() - max by (pod) (hybrid_operator_reload_last_success_timestamp_seconds{SELECT})",
-            "{{pod}}",
-        )],
-    },
-    Panel {
-        title: "Memory",
-        description: "Resident memory. It grows with the number of watched objects, not with the time.",
-        unit: "bytes",
-        queries: &[(
-            "max by (pod) (process_resident_memory_bytes{SELECT})",
-            "{{pod}}",
-        )],
-    },
-    Panel {
-        title: "Processors",
-        description: "Processors that are busy with the operator. At rest this is near zero.",
-        unit: "short",
-        queries: &[(
-            "sum by (pod) (rate(process_cpu_seconds_total{SELECT}[$__rate_interval]))",
-            "{{pod}}",
-        )],
-    },
-    Panel {
-        title: "Open files",
-        description: "Connections count. At the limit the operator can open no more of them.",
-        unit: "short",
-        queries: &[
-            ("max by (pod) (process_open_fds{SELECT})", "{{pod}}"),
-            ("max by (pod) (process_max_fds{SELECT})", "{{pod}} at most"),
-        ],
-    },
-    Panel {
-        title: "Time since the start",
-        description: "A process that was restarted begins again. A memory limit is a usual cause.",
-        unit: "s",
-        queries: &[(
-            "time() - max by (pod) (process_start_time_seconds{SELECT})",
-            "{{pod}}",
-        )],
-    },
-    Panel {
-        title: "Webhook requests",
-        description: "Empty without webhooks.",
-        unit: "reqps",
-        queries: &[
-            (
-                "sum by (webhook, code) (rate(controller_runtime_webhook_requests_total{SELECT}[$__rate_interval]))",
-                "{{webhook}} {{code}}",
-            ),
-            (
-                "sum by (webhook) (controller_runtime_webhook_requests_in_flight{SELECT})",
-                "{{webhook}} in flight",
-            ),
-        ],
-    },
-    Panel {
-        title: "Duration of webhook requests",
-        description: "The API server waits for them: 99 percent are faster.",
-        unit: "s",
-        queries: &[(
-            "histogram_quantile(0.99, sum by (webhook, le) (rate(controller_runtime_webhook_latency_seconds_bucket{SELECT}[$__rate_interval])))",
-            "{{webhook}}",
-        )],
-    },
-];
+Failed reconciles | ops | A controller that fails all the time has a custom resource to look at: hybrid-operator status.
+    sum by (controller) (rate(controller_runtime_reconcile_errors_total{SELECT}[$__rate_interval])) => {{controller}}
 
-/// An alert: name, query, time, severity, summary and what to do.
-struct Alert {
-    name: &'static str,
-    query: &'static str,
-    lasting: &'static str,
-    severity: &'static str,
-    summary: &'static str,
-    description: &'static str,
-}
+Duration of reconciles | s | Half and 99 percent of the reconciles are faster.
+    histogram_quantile(0.5, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{SELECT}[$__rate_interval]))) => {{controller}} 50%
+    histogram_quantile(0.99, sum by (controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{SELECT}[$__rate_interval]))) => {{controller}} 99%
 
-const ALERTS: &[Alert] = &[
-    Alert {
-        name: "OperatorReconcileErrors",
-        query: "sum by (namespace, job, controller) (rate(controller_runtime_reconcile_errors_total{JOB}[5m])) > 0.01",
-        lasting: "15m",
-        severity: "warning",
-        summary: "Reconciles of {{ $labels.controller }} fail.",
-        description: "Find the custom resource whose condition ReleaseFailed or Irreconcilable is true with 'hybrid-operator status', and read its message.",
-    },
-    Alert {
-        name: "OperatorQueueBacklog",
-        query: "sum by (namespace, job, name) (workqueue_depth{JOB}) > 10",
-        lasting: "15m",
-        severity: "warning",
-        summary: "Custom resources of {{ $labels.name }} wait for a free worker.",
-        description: "Raise --max-concurrent-reconciles or maxConcurrentReconciles in the watches file, and look for reconciles that take long.",
-    },
-    Alert {
-        name: "OperatorReconcilesSlow",
-        query: "histogram_quantile(0.99, sum by (namespace, job, controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{JOB}[10m]))) > 10",
-        lasting: "15m",
-        severity: "warning",
-        summary: "Reconciles of {{ $labels.controller }} take more than 10 s.",
-        description: "Reconciles do not wait for hooks or Pods; look at the API server, admission webhooks and the operator's CPU limit.",
-    },
-    Alert {
-        name: "OperatorPermissionMissing",
-        query: "sum by (namespace, job, method) (increase(rest_client_requests_total{code=\"403\",JOB}[10m])) > 0",
-        lasting: "10m",
-        severity: "warning",
-        summary: "The API server refuses {{ $labels.method }} requests of the operator.",
-        description: "The operator's log names the missing permission. Run 'hybrid-operator generate rbac' and apply config/rbac.",
-    },
-    Alert {
-        name: "OperatorChartsMissing",
-        query: "max by (namespace, job) (hybrid_operator_charts_missing{JOB}) > 0",
-        lasting: "10m",
-        severity: "warning",
-        summary: "{{ $value }} kinds do not run, because their charts could not be fetched.",
-        description: "/readyz/charts and the operator's log name the charts and the errors. What they deployed keeps running.",
-    },
-    Alert {
-        name: "OperatorHasNoLeader",
-        query: "sum by (namespace, job, name) (leader_election_master_status{JOB}) < 1",
-        lasting: "5m",
-        severity: "critical",
-        summary: "No replica of the operator is the leader of {{ $labels.name }}.",
-        description: "Nothing is reconciled. Look at the operator's log and at its Lease.",
-    },
-    Alert {
-        name: "OperatorAbsent",
-        query: "absent(helm_operator_build_info{JOB})",
-        lasting: "10m",
-        severity: "critical",
-        summary: "The operator is not scraped.",
-        description: "It does not run, or its Service and ServiceMonitor do not select it. What it deployed keeps running.",
-    },
-];
+Reconciles in progress | short | Limited by --max-concurrent-reconciles.
+    sum by (controller) (controller_runtime_active_workers{SELECT}) => {{controller}}
+    sum by (controller) (controller_runtime_max_concurrent_reconciles{SELECT}) => {{controller}} at most
+
+Longest reconcile in progress | s | A value that grows belongs to a reconcile that does not end.
+    max by (name) (workqueue_longest_running_processor_seconds{SELECT}) => {{name}}
+    sum by (name) (workqueue_unfinished_work_seconds{SELECT}) => {{name}} all
+
+Reconciles that ended badly | short | Terminal errors are not tried again until something changes. Panics and time-outs are defects of a controller in Rust.
+    sum by (controller) (increase(controller_runtime_terminal_reconcile_errors_total{SELECT}[$__rate_interval])) => {{controller}} terminal
+    sum by (controller) (increase(controller_runtime_reconcile_panics_total{SELECT}[$__rate_interval])) => {{controller}} panics
+    sum by (controller) (increase(controller_runtime_reconcile_timeouts_total{SELECT}[$__rate_interval])) => {{controller}} time-outs
+
+Queue | short | Custom resources that wait for a free worker.
+    sum by (name) (workqueue_depth{SELECT}) => {{name}}
+
+Added to the queue | ops | Changes of custom resources and of what they own.
+    sum by (name) (rate(workqueue_adds_total{SELECT}[$__rate_interval])) => {{name}}
+
+Retries | ops | Reconciles that failed and are tried again.
+    sum by (name) (rate(workqueue_retries_total{SELECT}[$__rate_interval])) => {{name}}
+
+Time in the queue and at work | s | 99 percent are faster.
+    histogram_quantile(0.99, sum by (name, le) (rate(workqueue_queue_duration_seconds_bucket{SELECT}[$__rate_interval]))) => {{name}} queued
+    histogram_quantile(0.99, sum by (name, le) (rate(workqueue_work_duration_seconds_bucket{SELECT}[$__rate_interval]))) => {{name}} at work
+
+Custom resources | short | Number of custom resources of charts by kind.
+    count by (kind) (resource_created_at_seconds{SELECT}) => {{kind}}
+
+Requests to the API server | reqps | At rest the operator sends none. 409 is answered by reading again; 403 is a missing permission.
+    sum by (code, method) (rate(rest_client_requests_total{SELECT}[$__rate_interval])) => {{method}} {{code}}
+
+Watches restarted | short | Watches that had to list everything again, by cause.
+    sum by (kind, cause) (increase(hybrid_operator_watch_restarts_total{SELECT}[$__rate_interval])) => {{kind}} {{cause}}
+
+Leader | short | Exactly one replica is the leader.
+    max by (pod, name) (leader_election_master_status{SELECT}) => {{pod}} {{name}}
+
+Blocked threads | short | Reconciles of native controllers that blocked their thread for more than 5 s.
+    sum by (controller) (increase(hybrid_operator_blocked_reconciles_total{SELECT}[$__rate_interval])) => {{controller}}
+
+Reloads | short | Changes of the watches file and its charts, by result, releases that wait for one, and entries whose charts could not be fetched yet.
+    sum by (result) (increase(hybrid_operator_reload_total{SELECT}[$__rate_interval])) => {{result}}
+    sum by (controller) (hybrid_operator_rollout_waiting{SELECT}) => {{controller}} waiting
+    max(hybrid_operator_charts_missing{SELECT}) => charts missing
+
+Time since the last reload | s | Time since the watches file and its charts were last loaded.
+    time() - max by (pod) (hybrid_operator_reload_last_success_timestamp_seconds{SELECT}) => {{pod}}
+
+Memory | bytes | Resident memory. It grows with the number of watched objects, not with the time.
+    max by (pod) (process_resident_memory_bytes{SELECT}) => {{pod}}
+
+Processors | short | Processors that are busy with the operator. At rest this is near zero.
+    sum by (pod) (rate(process_cpu_seconds_total{SELECT}[$__rate_interval])) => {{pod}}
+
+Open files | short | Connections count. At the limit the operator can open no more of them.
+    max by (pod) (process_open_fds{SELECT}) => {{pod}}
+    max by (pod) (process_max_fds{SELECT}) => {{pod}} at most
+
+Time since the start | s | A process that was restarted begins again. A memory limit is a usual cause.
+    time() - max by (pod) (process_start_time_seconds{SELECT}) => {{pod}}
+
+Webhook requests | reqps | Empty without webhooks.
+    sum by (webhook, code) (rate(controller_runtime_webhook_requests_total{SELECT}[$__rate_interval])) => {{webhook}} {{code}}
+    sum by (webhook) (controller_runtime_webhook_requests_in_flight{SELECT}) => {{webhook}} in flight
+
+Duration of webhook requests | s | The API server waits for them: 99 percent are faster.
+    histogram_quantile(0.99, sum by (webhook, le) (rate(controller_runtime_webhook_latency_seconds_bucket{SELECT}[$__rate_interval]))) => {{webhook}}";
+
+/// The alerts, each in four lines: name, time and severity; query; summary; what to do.
+const ALERTS: &str = r#"OperatorReconcileErrors 15m warning
+    sum by (namespace, job, controller) (rate(controller_runtime_reconcile_errors_total{JOB}[5m])) > 0.01
+    Reconciles of {{ $labels.controller }} fail.
+    Find the custom resource whose condition ReleaseFailed or Irreconcilable is true with 'hybrid-operator status', and read its message.
+OperatorQueueBacklog 15m warning
+    sum by (namespace, job, name) (workqueue_depth{JOB}) > 10
+    Custom resources of {{ $labels.name }} wait for a free worker.
+    Raise --max-concurrent-reconciles or maxConcurrentReconciles in the watches file, and look for reconciles that take long.
+OperatorReconcilesSlow 15m warning
+    histogram_quantile(0.99, sum by (namespace, job, controller, le) (rate(controller_runtime_reconcile_time_seconds_bucket{JOB}[10m]))) > 10
+    Reconciles of {{ $labels.controller }} take more than 10 s.
+    Reconciles do not wait for hooks or Pods; look at the API server, admission webhooks and the operator's CPU limit.
+OperatorPermissionMissing 10m warning
+    sum by (namespace, job, method) (increase(rest_client_requests_total{code="403",JOB}[10m])) > 0
+    The API server refuses {{ $labels.method }} requests of the operator.
+    The operator's log names the missing permission. Run 'hybrid-operator generate rbac' and apply config/rbac.
+OperatorChartsMissing 10m warning
+    max by (namespace, job) (hybrid_operator_charts_missing{JOB}) > 0
+    {{ $value }} kinds do not run, because their charts could not be fetched.
+    /readyz/charts and the operator's log name the charts and the errors. What they deployed keeps running.
+OperatorHasNoLeader 5m critical
+    sum by (namespace, job, name) (leader_election_master_status{JOB}) < 1
+    No replica of the operator is the leader of {{ $labels.name }}.
+    Nothing is reconciled. Look at the operator's log and at its Lease.
+OperatorAbsent 10m critical
+    absent(helm_operator_build_info{JOB})
+    The operator is not scraped.
+    It does not run, or its Service and ServiceMonitor do not select it. What it deployed keeps running."#;
 
 /// Returns the dashboard as JSON. `name` is the name of the project.
 pub(crate) fn dashboard(name: &str) -> Value {
     let selector = "{namespace=~\"$namespace\",job=~\"$job\"}";
     let datasource = json!({"type": "prometheus", "uid": "${datasource}"});
     let panels: Vec<Value> = PANELS
-        .iter()
+        .split("\n\n")
         .enumerate()
         .map(|(index, panel)| {
-            let targets: Vec<Value> = panel
-                .queries
-                .iter()
+            let mut lines = panel.lines();
+            let mut head = lines.next().unwrap_or_default().split(" | ");
+            let (title, unit, description) = (head.next(), head.next(), head.next());
+            let targets: Vec<Value> = lines
+                .filter_map(|line| line.trim_start().split_once(" => "))
                 .zip('A'..='Z')
                 .map(|((query, legend), id)| {
                     json!({
@@ -363,10 +142,10 @@ pub(crate) fn dashboard(name: &str) -> Value {
             json!({
                 "id": index + 1,
                 "type": "timeseries",
-                "title": panel.title,
-                "description": panel.description,
+                "title": title,
+                "description": description,
                 "datasource": datasource,
-                "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+                "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
                 "gridPos": {"h": 8, "w": 12, "x": (index % 2) * 12, "y": (index / 2) * 8},
                 "targets": targets,
             })
@@ -420,25 +199,27 @@ spec:
     rules:
 "
     );
-    for alert in ALERTS {
-        let quoted = |text: &str| Value::from(text).to_string();
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut lines = ALERTS.lines().map(str::trim_start);
+    while let (Some(head), Some(query), Some(summary), Some(description)) =
+        (lines.next(), lines.next(), lines.next(), lines.next())
+    {
+        let mut words = head.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (name, lasting, severity) = (word(), word(), word());
+        let query = quoted(&query.replace("JOB", job));
+        let (summary, description) = (quoted(summary), quoted(description));
         let _ = write!(
             text,
-            "    - alert: {}
-      expr: {}
-      for: {}
+            "    - alert: {name}
+      expr: {query}
+      for: {lasting}
       labels:
-        severity: {}
+        severity: {severity}
       annotations:
-        summary: {}
-        description: {}
-",
-            alert.name,
-            quoted(&alert.query.replace("JOB", job)),
-            alert.lasting,
-            alert.severity,
-            quoted(alert.summary),
-            quoted(alert.description),
+        summary: {summary}
+        description: {description}
+"
         );
     }
     text
@@ -475,6 +256,7 @@ mod tests {
     fn every_metric_of_the_dashboard_is_registered_and_used() {
         let board = dashboard("shop");
         let panels = board["panels"].as_array().unwrap();
+        assert!(panels.iter().all(|panel| panel["description"].is_string()));
         let queries: Vec<String> = panels
             .iter()
             .flat_map(|panel| panel["targets"].as_array().unwrap())
@@ -500,7 +282,7 @@ mod tests {
     fn every_metric_of_the_alerts_is_registered() {
         let rule: Value = go_yaml::from_str(&alerts("shop")).unwrap();
         let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
-        assert_eq!(rules.len(), ALERTS.len());
+        assert_eq!(rules.len() * 4, ALERTS.lines().count());
         let queries: Vec<String> = rules
             .iter()
             .map(|rule| rule["expr"].as_str().unwrap().to_owned())

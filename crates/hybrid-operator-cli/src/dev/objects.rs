@@ -19,28 +19,24 @@ const SERVED_WITHIN: Duration = Duration::from_secs(30);
 /// Error applying a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApplyError {
-    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The file is not YAML with Kubernetes objects.
     #[error("{} is not a YAML file with Kubernetes objects", path.display())]
     Parse {
         path: PathBuf,
         #[source]
         source: go_yaml::Error,
     },
-    /// An object lacks its kind or name.
     #[error("an object in {} has no {what}; add it", path.display())]
     Incomplete {
         path: PathBuf,
         /// The missing field.
         what: &'static str,
     },
-    /// The API server refuses an object.
     #[error("cannot apply {object} of {}", path.display())]
     Refused {
         path: PathBuf,
@@ -49,7 +45,6 @@ pub(super) enum ApplyError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// A CRD does not become served.
     #[error(
         "the API server does not serve the CRD {0} after 30 s; see its status with 'kubectl describe crd {0}'"
     )]

@@ -20,19 +20,16 @@ const START_WITHIN: Duration = Duration::from_mins(20);
 /// Error starting a control plane.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaneError {
-    /// The program is nowhere.
     #[error(
         "there is no cluster: the program 'control-plane' was not found; build it in a checkout of hybrid-operator (cargo build --bin control-plane) and put it on the PATH or set HYBRID_CONTROL_PLANE, or name a cluster with --kubeconfig"
     )]
     NoProgram,
-    /// The program cannot be started.
     #[error("cannot start {}", program.display())]
     Start {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The program ended.
     #[error("{} ended before the control plane was ready; its messages are above", .0.display())]
     Ended(PathBuf),
 }

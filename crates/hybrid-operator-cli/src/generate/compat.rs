@@ -320,76 +320,34 @@ mod tests {
         };
         let object = |fields: Value| open(json!({"type": "object", "properties": fields}));
         let one = |field: Value| object(json!({"a": field}));
-        let any = || open(json!({}));
-        let string = || json!({"type": "string", "nullable": true});
-        for (old, new, wanted) in [
-            (one(string()), object(json!({})), vec!["v1.spec.a: removed"]),
-            (object(json!({})), one(string()), vec![]),
-            (one(string()), one(any()), vec![]),
-            (
-                one(any()),
-                one(string()),
-                vec!["v1.spec.a: type changed from any to string"],
-            ),
-            (
-                one(json!({"type": "integer"})),
-                one(json!({"type": "number"})),
-                vec![],
-            ),
-            (
-                one(json!({"type": "integer"})),
-                one(json!({INT_OR_STRING: true})),
-                vec![],
-            ),
-            (
-                one(json!({"type": "number"})),
-                one(json!({"type": "integer"})),
-                vec!["v1.spec.a: type changed from number to integer"],
-            ),
-            (
-                one(string()),
-                one(json!({"type": "string"})),
-                vec!["v1.spec.a: no longer nullable"],
-            ),
-            (
-                object(json!({})),
-                json!({"type": "object"}),
-                vec!["v1.spec: no longer accepts unknown fields"],
-            ),
-            (
-                one(json!({"type": "string", "pattern": "^(a|b\\.c)$"})),
-                one(json!({"type": "string", "pattern": "^(a|d)$"})),
-                vec!["v1.spec.a: the value \"b.c\" is no longer allowed"],
-            ),
-            (
-                one(json!({"type": "string", "enum": ["a"]})),
-                one(json!({"type": "string", "pattern": "^(a|d)$"})),
-                vec![],
-            ),
-            (
-                one(json!({"type": "string"})),
-                one(json!({"type": "string", "pattern": "^[a-z]+$"})),
-                vec!["v1.spec.a: must now match \"^[a-z]+$\""],
-            ),
-            (
-                one(json!({"type": "integer", "minimum": 1, "maximum": 9})),
-                one(json!({"type": "integer", "minimum": 2, "maximum": 10})),
-                vec!["v1.spec.a: minimum tightened from 1 to 2"],
-            ),
-            (
-                one(json!({"type": "array", "items": object(json!({}))})),
-                one(
-                    json!({"type": "array", "items": {"type": "object", OPEN: true,
-                    "required": ["b"]}}),
-                ),
-                vec!["v1.spec.a[].b: now required"],
-            ),
-            (
-                one(json!({"type": "integer", "multipleOf": 4})),
-                one(json!({"type": "integer", "multipleOf": 2})),
-                vec![],
-            ),
-        ] {
+        // A name, or the schema of the field `a`.
+        let schema = |text: &str| match text {
+            "nothing" => object(json!({})),
+            "closed" => json!({"type": "object"}),
+            "any" => one(open(json!({}))),
+            "string" => one(json!({"type": "string", "nullable": true})),
+            field => one(serde_json::from_str(field).unwrap()),
+        };
+        let cases = r#"string -> nothing => v1.spec.a: removed
+nothing -> string
+string -> any
+any -> string => v1.spec.a: type changed from any to string
+{"type": "integer"} -> {"type": "number"}
+{"type": "integer"} -> {"x-kubernetes-int-or-string": true}
+{"type": "number"} -> {"type": "integer"} => v1.spec.a: type changed from number to integer
+string -> {"type": "string"} => v1.spec.a: no longer nullable
+nothing -> closed => v1.spec: no longer accepts unknown fields
+{"type": "string", "pattern": "^(a|b\\.c)$"} -> {"type": "string", "pattern": "^(a|d)$"} => v1.spec.a: the value "b.c" is no longer allowed
+{"type": "string", "enum": ["a"]} -> {"type": "string", "pattern": "^(a|d)$"}
+{"type": "string"} -> {"type": "string", "pattern": "^[a-z]+$"} => v1.spec.a: must now match "^[a-z]+$"
+{"type": "integer", "minimum": 1, "maximum": 9} -> {"type": "integer", "minimum": 2, "maximum": 10} => v1.spec.a: minimum tightened from 1 to 2
+{"type": "array", "items": {"type": "object", "properties": {}, "x-kubernetes-preserve-unknown-fields": true}} -> {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "required": ["b"]}} => v1.spec.a[].b: now required
+{"type": "integer", "multipleOf": 4} -> {"type": "integer", "multipleOf": 2}"#;
+        for case in cases.lines() {
+            let (change, wanted) = case.split_once(" => ").unwrap_or((case, ""));
+            let (old, new) = change.split_once(" -> ").unwrap();
+            let (old, new) = (schema(old), schema(new));
+            let wanted: Vec<&str> = wanted.lines().collect();
             let found = breaking_changes(&crd(&old), &crd(&new));
             assert_eq!(found, wanted, "{old} {new}");
         }

@@ -4,191 +4,60 @@
 /// An API version of kinds, and the minor versions of Kubernetes 1 that deprecate and remove it.
 struct Deprecation {
     api_version: &'static str,
-    /// Empty for all kinds.
-    kinds: &'static [&'static str],
+    /// Separated by commas; `*` for all kinds.
+    kinds: &'static str,
     deprecated: u32,
     removed: u32,
     /// Replacement; empty if there is none.
     instead: &'static str,
 }
 
-const fn of(
-    api_version: &'static str,
-    kinds: &'static [&'static str],
-    deprecated: u32,
-    removed: u32,
-    instead: &'static str,
-) -> Deprecation {
-    Deprecation {
-        api_version,
-        kinds,
-        deprecated,
-        removed,
-        instead,
-    }
-}
+/// The API versions in the order of search: API version, kinds or `*` for all, the minor versions that
+/// deprecate and remove it (`-`: none), and the replacement, if there is one.
+const TABLE: &str = "
+    extensions/v1beta1 Ingress 14 22 networking.k8s.io/v1
+    extensions/v1beta1 NetworkPolicy 9 16 networking.k8s.io/v1
+    extensions/v1beta1 PodSecurityPolicy 10 16
+    extensions/v1beta1 * 9 16 apps/v1
+    apps/v1beta1 * 9 16 apps/v1
+    apps/v1beta2 * 9 16 apps/v1
+    networking.k8s.io/v1beta1 Ingress,IngressClass 19 22 networking.k8s.io/v1
+    rbac.authorization.k8s.io/v1beta1 * 17 22 rbac.authorization.k8s.io/v1
+    rbac.authorization.k8s.io/v1alpha1 * 17 22 rbac.authorization.k8s.io/v1
+    apiextensions.k8s.io/v1beta1 * 16 22 apiextensions.k8s.io/v1
+    apiregistration.k8s.io/v1beta1 * 19 22 apiregistration.k8s.io/v1
+    admissionregistration.k8s.io/v1beta1 MutatingWebhookConfiguration,ValidatingWebhookConfiguration 16 22 admissionregistration.k8s.io/v1
+    certificates.k8s.io/v1beta1 CertificateSigningRequest 19 22 certificates.k8s.io/v1
+    coordination.k8s.io/v1beta1 Lease 19 22 coordination.k8s.io/v1
+    scheduling.k8s.io/v1beta1 PriorityClass 14 22 scheduling.k8s.io/v1
+    storage.k8s.io/v1beta1 CSIDriver,CSINode,StorageClass,VolumeAttachment 19 22 storage.k8s.io/v1
+    storage.k8s.io/v1beta1 CSIStorageCapacity 24 27 storage.k8s.io/v1
+    batch/v1beta1 CronJob 21 25 batch/v1
+    discovery.k8s.io/v1beta1 EndpointSlice 21 25 discovery.k8s.io/v1
+    events.k8s.io/v1beta1 Event 19 25 events.k8s.io/v1
+    policy/v1beta1 PodDisruptionBudget 21 25 policy/v1
+    policy/v1beta1 PodSecurityPolicy 21 25
+    node.k8s.io/v1beta1 RuntimeClass 20 25 node.k8s.io/v1
+    autoscaling/v2beta1 * 22 25 autoscaling/v2
+    autoscaling/v2beta2 * 23 26 autoscaling/v2
+    flowcontrol.apiserver.k8s.io/v1beta1 * 23 26 flowcontrol.apiserver.k8s.io/v1
+    flowcontrol.apiserver.k8s.io/v1beta2 * 26 29 flowcontrol.apiserver.k8s.io/v1
+    flowcontrol.apiserver.k8s.io/v1beta3 * 29 32 flowcontrol.apiserver.k8s.io/v1
+    v1 Endpoints 33 - discovery.k8s.io/v1 EndpointSlice
+    v1 ComponentStatus 19 -";
 
-const TABLE: &[Deprecation] = &[
-    of(
-        "extensions/v1beta1",
-        &["Ingress"],
-        14,
-        22,
-        "networking.k8s.io/v1",
-    ),
-    of(
-        "extensions/v1beta1",
-        &["NetworkPolicy"],
-        9,
-        16,
-        "networking.k8s.io/v1",
-    ),
-    of("extensions/v1beta1", &["PodSecurityPolicy"], 10, 16, ""),
-    of("extensions/v1beta1", &[], 9, 16, "apps/v1"),
-    of("apps/v1beta1", &[], 9, 16, "apps/v1"),
-    of("apps/v1beta2", &[], 9, 16, "apps/v1"),
-    of(
-        "networking.k8s.io/v1beta1",
-        &["Ingress", "IngressClass"],
-        19,
-        22,
-        "networking.k8s.io/v1",
-    ),
-    of(
-        "rbac.authorization.k8s.io/v1beta1",
-        &[],
-        17,
-        22,
-        "rbac.authorization.k8s.io/v1",
-    ),
-    of(
-        "rbac.authorization.k8s.io/v1alpha1",
-        &[],
-        17,
-        22,
-        "rbac.authorization.k8s.io/v1",
-    ),
-    of(
-        "apiextensions.k8s.io/v1beta1",
-        &[],
-        16,
-        22,
-        "apiextensions.k8s.io/v1",
-    ),
-    of(
-        "apiregistration.k8s.io/v1beta1",
-        &[],
-        19,
-        22,
-        "apiregistration.k8s.io/v1",
-    ),
-    of(
-        "admissionregistration.k8s.io/v1beta1",
-        &[
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
-        ],
-        16,
-        22,
-        "admissionregistration.k8s.io/v1",
-    ),
-    of(
-        "certificates.k8s.io/v1beta1",
-        &["CertificateSigningRequest"],
-        19,
-        22,
-        "certificates.k8s.io/v1",
-    ),
-    of(
-        "coordination.k8s.io/v1beta1",
-        &["Lease"],
-        19,
-        22,
-        "coordination.k8s.io/v1",
-    ),
-    of(
-        "scheduling.k8s.io/v1beta1",
-        &["PriorityClass"],
-        14,
-        22,
-        "scheduling.k8s.io/v1",
-    ),
-    of(
-        "storage.k8s.io/v1beta1",
-        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],
-        19,
-        22,
-        "storage.k8s.io/v1",
-    ),
-    of(
-        "storage.k8s.io/v1beta1",
-        &["CSIStorageCapacity"],
-        24,
-        27,
-        "storage.k8s.io/v1",
-    ),
-    of("batch/v1beta1", &["CronJob"], 21, 25, "batch/v1"),
-    of(
-        "discovery.k8s.io/v1beta1",
-        &["EndpointSlice"],
-        21,
-        25,
-        "discovery.k8s.io/v1",
-    ),
-    of(
-        "events.k8s.io/v1beta1",
-        &["Event"],
-        19,
-        25,
-        "events.k8s.io/v1",
-    ),
-    of(
-        "policy/v1beta1",
-        &["PodDisruptionBudget"],
-        21,
-        25,
-        "policy/v1",
-    ),
-    of("policy/v1beta1", &["PodSecurityPolicy"], 21, 25, ""),
-    of(
-        "node.k8s.io/v1beta1",
-        &["RuntimeClass"],
-        20,
-        25,
-        "node.k8s.io/v1",
-    ),
-    of("autoscaling/v2beta1", &[], 22, 25, "autoscaling/v2"),
-    of("autoscaling/v2beta2", &[], 23, 26, "autoscaling/v2"),
-    of(
-        "flowcontrol.apiserver.k8s.io/v1beta1",
-        &[],
-        23,
-        26,
-        "flowcontrol.apiserver.k8s.io/v1",
-    ),
-    of(
-        "flowcontrol.apiserver.k8s.io/v1beta2",
-        &[],
-        26,
-        29,
-        "flowcontrol.apiserver.k8s.io/v1",
-    ),
-    of(
-        "flowcontrol.apiserver.k8s.io/v1beta3",
-        &[],
-        29,
-        32,
-        "flowcontrol.apiserver.k8s.io/v1",
-    ),
-    of(
-        "v1",
-        &["Endpoints"],
-        33,
-        u32::MAX,
-        "discovery.k8s.io/v1 EndpointSlice",
-    ),
-    of("v1", &["ComponentStatus"], 19, u32::MAX, ""),
-];
+fn entries() -> impl Iterator<Item = Deprecation> {
+    TABLE.lines().filter_map(|line| {
+        let mut words = line.trim_start().splitn(5, ' ');
+        Some(Deprecation {
+            api_version: words.next()?,
+            kinds: words.next()?,
+            deprecated: words.next()?.parse().ok()?,
+            removed: words.next()?.parse().unwrap_or(u32::MAX),
+            instead: words.next().unwrap_or_default(),
+        })
+    })
+}
 
 /// Deprecation or removal of an API version by Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,8 +72,9 @@ pub(super) struct Fate {
 
 /// Returns what Kubernetes 1.`minor` does with a kind, if it is deprecated or removed there.
 pub(super) fn fate(api_version: &str, kind: &str, minor: u32) -> Option<Fate> {
-    let found = TABLE.iter().find(|entry| {
-        entry.api_version == api_version && (entry.kinds.is_empty() || entry.kinds.contains(&kind))
+    let found = entries().find(|entry| {
+        let mut kinds = entry.kinds.split(',');
+        entry.api_version == api_version && kinds.any(|name| name == "*" || name == kind)
     })?;
     let is_removed = minor >= found.removed;
     (minor >= found.deprecated).then_some(Fate {
@@ -221,6 +91,11 @@ pub(super) fn fate(api_version: &str, kind: &str, minor: u32) -> Option<Fate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_line_of_the_table_is_an_entry() {
+        assert_eq!(entries().count(), TABLE.trim().lines().count());
+    }
 
     #[test]
     fn fates_depend_on_the_version_of_kubernetes() {

@@ -51,7 +51,7 @@ pub(crate) struct Finding {
     pub(crate) file: String,
     /// Line, counted from 1.
     pub(crate) line: usize,
-    /// Rule, one of [`RULES`].
+    /// Rule, one of [`rules`].
     pub(crate) id: &'static str,
     pub(crate) severity: Severity,
     /// Description of the finding and its effect.
@@ -60,59 +60,41 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-/// All rules with what they find, sorted.
-pub(crate) const RULES: &[(&str, &str)] = &[
-    (
-        "certificate",
-        "a certificate or key that each render makes anew",
-    ),
-    ("clock", "the current time"),
-    ("cluster-scoped", "an object outside of namespaces"),
-    (
-        "crd-in-templates",
-        "a CustomResourceDefinition among the templates",
-    ),
-    ("crds-directory", "definitions in crds/"),
-    (
-        "deprecated-api",
-        "an API version that Kubernetes will remove",
-    ),
-    (
-        "dropped-document",
-        "a document that is neither installed nor run",
-    ),
-    ("duplicate-object", "an object that is rendered twice"),
-    ("fixed-name", "a name without the release's name"),
-    ("foreign-namespace", "an object in another namespace"),
-    ("generate-name", "an object whose name the API server makes"),
-    ("hook-delete-policy", "a hook that stays in the cluster"),
-    (
-        "hook-never-ends",
-        "a hook that cannot end, or has no deadline",
-    ),
-    ("image-tag", "an image without a fixed version"),
-    ("immutable-field", "a field that cannot be changed and will"),
-    ("lookup", "objects that templates read from the cluster"),
-    ("missing-name", "an object without a name"),
-    (
-        "missing-namespace",
-        "a namespace that the chart does not create",
-    ),
-    ("missing-schema", "values without a schema"),
-    ("random-value", "a value that differs in each render"),
-    ("refused-list", "a list whose items are not created"),
-    (
-        "removed-api",
-        "an API version that Kubernetes no longer serves",
-    ),
-    ("render", "a chart that cannot be rendered"),
-    (
-        "resource-policy-keep",
-        "an object that outlives its release",
-    ),
-    ("test-hook", "a test that is not run by default"),
-    ("wide-rbac", "a role with wildcards"),
-];
+/// The rules, each with what it finds, sorted.
+const RULES: &str = "
+    certificate a certificate or key that each render makes anew
+    clock the current time
+    cluster-scoped an object outside of namespaces
+    crd-in-templates a CustomResourceDefinition among the templates
+    crds-directory definitions in crds/
+    deprecated-api an API version that Kubernetes will remove
+    dropped-document a document that is neither installed nor run
+    duplicate-object an object that is rendered twice
+    fixed-name a name without the release's name
+    foreign-namespace an object in another namespace
+    generate-name an object whose name the API server makes
+    hook-delete-policy a hook that stays in the cluster
+    hook-never-ends a hook that cannot end, or has no deadline
+    image-tag an image without a fixed version
+    immutable-field a field that cannot be changed and will
+    lookup objects that templates read from the cluster
+    missing-name an object without a name
+    missing-namespace a namespace that the chart does not create
+    missing-schema values without a schema
+    random-value a value that differs in each render
+    refused-list a list whose items are not created
+    removed-api an API version that Kubernetes no longer serves
+    render a chart that cannot be rendered
+    resource-policy-keep an object that outlives its release
+    test-hook a test that is not run by default
+    wide-rbac a role with wildcards
+";
+
+/// Returns the rules with what they find, sorted.
+pub(crate) fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = RULES.lines().map(str::trim_start);
+    lines.filter_map(|line| line.split_once(' '))
+}
 
 /// A chart to lint, with values and options.
 #[derive(Debug, Clone)]

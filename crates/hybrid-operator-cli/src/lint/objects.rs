@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::api_versions::fate;
 use super::place::{Line, Places};
 use super::pods::{images, is_pinned, pod_spec};
+use super::Severity::{Error, Note, Warning};
 use super::{Finding, Input, Severity};
+use crate::olm::text;
 use crate::rbac::kinds::{GroupKind, Kinds};
 use crate::rbac::survey::{Found, NAMESPACE, RELEASE, RefusedList, Render, Survey};
 
@@ -68,11 +70,6 @@ fn versions(chart: &Chart) -> BTreeSet<String> {
         texts.extend(versions(dependency));
     }
     texts
-}
-
-fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    let text = object.pointer(pointer).and_then(Value::as_str);
-    text.unwrap_or_default()
 }
 
 impl Rules<'_> {
@@ -156,7 +153,7 @@ impl Rules<'_> {
             self.find(
                 earlier,
                 Line::Name,
-                ("duplicate-object", Severity::Warning),
+                ("duplicate-object", Warning),
                 format!("{key} is rendered twice ({}); the operator applies only the last one, which is in {file}:{line}", render.label),
                 "give one of them another name, or render only one",
             );
@@ -169,7 +166,7 @@ impl Rules<'_> {
         });
         self.find_at(
             place,
-            ("refused-list", Severity::Error),
+            ("refused-list", Error),
             format!(
                 "this list is not created, as in Helm, which fails: {}",
                 refused.problem
@@ -206,12 +203,7 @@ impl Rules<'_> {
                 (place, message, "write '---' in place of '...'")
             }
         };
-        self.find_at(
-            place,
-            ("dropped-document", Severity::Warning),
-            message,
-            help,
-        );
+        self.find_at(place, ("dropped-document", Warning), message, help);
     }
 
     fn name(&mut self, found: &Found, render: &Render) {
@@ -221,25 +213,15 @@ impl Rules<'_> {
         if key.name.is_empty() {
             if text(object, "/metadata/generateName").is_empty() {
                 let message = format!("a {kind} has no name: the API server refuses it");
-                self.find(
-                    found,
-                    Line::Kind,
-                    ("missing-name", Severity::Error),
-                    message,
-                    "set metadata.name",
-                );
+                let help = "set metadata.name";
+                self.find(found, Line::Kind, ("missing-name", Error), message, help);
             } else if found.hook.is_none() {
                 let message = format!(
                     "the API server makes the name of this {kind}: each revision of the release creates another one and deletes the last"
                 );
                 let help = "set metadata.name from the release's name";
-                self.find(
-                    found,
-                    Line::With("generateName"),
-                    ("generate-name", Severity::Warning),
-                    message,
-                    help,
-                );
+                let line = Line::With("generateName");
+                self.find(found, line, ("generate-name", Warning), message, help);
             }
             return;
         }
@@ -258,13 +240,7 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "begin the name with {{ .Release.Name }} or the chart's fullname helper";
-            self.find(
-                found,
-                Line::Name,
-                ("fixed-name", Severity::Warning),
-                message,
-                help,
-            );
+            self.find(found, Line::Name, ("fixed-name", Warning), message, help);
         }
     }
 
@@ -284,13 +260,8 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "move it to crds/, or to a chart of its own";
-            self.find(
-                found,
-                Line::Kind,
-                ("crd-in-templates", Severity::Warning),
-                message,
-                help,
-            );
+            let line = Line::Kind;
+            self.find(found, line, ("crd-in-templates", Warning), message, help);
             return;
         }
         if !self.is_namespaced(found.object.key()) {
@@ -299,13 +270,8 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "delete the custom resource before the operator; to run without a ClusterRole, put the object behind a value";
-            self.find(
-                found,
-                Line::Kind,
-                ("cluster-scoped", Severity::Warning),
-                message,
-                help,
-            );
+            let line = Line::Kind;
+            self.find(found, line, ("cluster-scoped", Warning), message, help);
             return;
         }
         let Some(namespace) = key.namespace.as_deref().filter(|name| *name != NAMESPACE) else {
@@ -324,26 +290,16 @@ impl Rules<'_> {
             self.named(found)
         );
         let help = "use {{ .Release.Namespace }}, or let the operator watch all namespaces";
-        self.find(
-            found,
-            Line::With("namespace:"),
-            ("foreign-namespace", Severity::Warning),
-            message,
-            help,
-        );
+        let line = Line::With("namespace:");
+        self.find(found, line, ("foreign-namespace", Warning), message, help);
         if !is_created && !PRESENT.contains(&namespace) {
             let message = format!(
                 "{} is in the namespace {namespace}, which the chart does not create: the install fails until somebody creates it",
                 self.named(found)
             );
             let help = "render a Namespace, or document that it must exist";
-            self.find(
-                found,
-                Line::With("namespace:"),
-                ("missing-namespace", Severity::Warning),
-                message,
-                help,
-            );
+            let line = Line::With("namespace:");
+            self.find(found, line, ("missing-namespace", Warning), message, help);
         }
     }
 
@@ -357,9 +313,9 @@ impl Rules<'_> {
             return;
         };
         let (rule, what) = if fate.is_removed {
-            (("removed-api", Severity::Error), "not served since")
+            (("removed-api", Error), "not served since")
         } else {
-            (("deprecated-api", Severity::Warning), "deprecated since")
+            (("deprecated-api", Warning), "deprecated since")
         };
         let message = format!(
             "{version} {} is {what} Kubernetes 1.{}",
@@ -396,13 +352,8 @@ impl Rules<'_> {
                     fields.join(" and ")
                 );
                 let help = "name the groups, resources and verbs that are needed";
-                self.find(
-                    found,
-                    Line::With("\"*\""),
-                    ("wide-rbac", Severity::Warning),
-                    message,
-                    help,
-                );
+                let line = Line::With("\"*\"");
+                self.find(found, line, ("wide-rbac", Warning), message, help);
             }
         }
     }
@@ -416,13 +367,8 @@ impl Rules<'_> {
                     self.named(found)
                 );
                 let help = "set a tag, such as the chart's appVersion, or a digest";
-                self.find(
-                    found,
-                    Line::With("image:"),
-                    ("image-tag", Severity::Warning),
-                    message,
-                    help,
-                );
+                let line = Line::With("image:");
+                self.find(found, line, ("image-tag", Warning), message, help);
             }
         }
     }
@@ -443,13 +389,8 @@ impl Rules<'_> {
             );
             let help =
                 "use only labels that never change, such as app.kubernetes.io/name and instance";
-            self.find(
-                found,
-                Line::With("matchLabels"),
-                ("immutable-field", Severity::Error),
-                message,
-                help,
-            );
+            let line = Line::With("matchLabels");
+            self.find(found, line, ("immutable-field", Error), message, help);
         }
         let claims = object
             .pointer("/spec/volumeClaimTemplates")
@@ -462,13 +403,8 @@ impl Rules<'_> {
                     self.named(found)
                 );
                 let help = "leave the label out of volumeClaimTemplates";
-                self.find(
-                    found,
-                    Line::With("volumeClaimTemplates"),
-                    ("immutable-field", Severity::Error),
-                    message,
-                    help,
-                );
+                let line = Line::With("volumeClaimTemplates");
+                self.find(found, line, ("immutable-field", Error), message, help);
             }
         }
         let identity = (key.kind.clone(), key.name.clone());
@@ -483,13 +419,8 @@ impl Rules<'_> {
                 render.label
             );
             let help = "use only labels that never change in selectors";
-            self.find(
-                found,
-                Line::With("matchLabels"),
-                ("immutable-field", Severity::Warning),
-                message,
-                help,
-            );
+            let line = Line::With("matchLabels");
+            self.find(found, line, ("immutable-field", Warning), message, help);
         }
     }
 
@@ -511,13 +442,8 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "delete it by hand; a new custom resource of the same name needs the annotation helm.sdk.operatorframework.io/adopt-release to use it";
-            self.find(
-                found,
-                Line::With("helm.sh/resource-policy"),
-                ("resource-policy-keep", Severity::Note),
-                message,
-                help,
-            );
+            let line = Line::With("helm.sh/resource-policy");
+            self.find(found, line, ("resource-policy-keep", Note), message, help);
         }
     }
 
@@ -530,26 +456,16 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "add 'test: {}' to the entry in watches.yaml to run it after each change";
-            self.find(
-                found,
-                Line::With("helm.sh/hook"),
-                ("test-hook", Severity::Note),
-                message,
-                help,
-            );
+            let line = Line::With("helm.sh/hook");
+            self.find(found, line, ("test-hook", Note), message, help);
         } else if policies.all(|policy| policy.as_str().is_empty()) {
             let message = format!(
                 "the hook {} has no delete policy: it stays in the cluster until it runs again",
                 self.named(found)
             );
             let help = "add the annotation helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded";
-            self.find(
-                found,
-                Line::With("helm.sh/hook"),
-                ("hook-delete-policy", Severity::Warning),
-                message,
-                help,
-            );
+            let line = Line::With("helm.sh/hook");
+            self.find(found, line, ("hook-delete-policy", Warning), message, help);
         }
         let kind = found.object.key().kind.as_str();
         if kind == "Pod" {
@@ -560,13 +476,8 @@ impl Rules<'_> {
                     self.named(found)
                 );
                 let help = "set restartPolicy: Never, or use a Job";
-                self.find(
-                    found,
-                    Line::With("restartPolicy"),
-                    ("hook-never-ends", Severity::Error),
-                    message,
-                    help,
-                );
+                let line = Line::With("restartPolicy");
+                self.find(found, line, ("hook-never-ends", Error), message, help);
             }
         }
         if kind == "Job"
@@ -578,13 +489,7 @@ impl Rules<'_> {
                 self.named(found)
             );
             let help = "set spec.activeDeadlineSeconds";
-            self.find(
-                found,
-                Line::Kind,
-                ("hook-never-ends", Severity::Note),
-                message,
-                help,
-            );
+            self.find(found, Line::Kind, ("hook-never-ends", Note), message, help);
         }
     }
 }

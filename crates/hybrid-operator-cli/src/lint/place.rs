@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::source::RANDOM;
+use super::source::is_random;
 use crate::rbac::survey::Found;
 use crate::template_source::{ACTION, Action, Document, TemplateFile};
 
@@ -38,7 +38,7 @@ impl<'a> Places<'a> {
         let file = self.files.get(found.template.as_str());
         file.is_some_and(|(file, _)| {
             let mut calls = file.source.actions.iter().flat_map(Action::calls);
-            calls.any(|(call, _)| RANDOM.contains(&call.text.as_str()))
+            calls.any(|(call, _)| is_random(&call.text))
         })
     }
 

@@ -37,7 +37,6 @@ const SKIPPED: &[&str] = &[
 /// Error reading a project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
-    /// There is no watches file.
     #[error(
         "{} has no watches.yaml, so it is not a project of operator-sdk's Helm plugin or of helm-operator-plugins; give the directory of the project",
         root.display()
@@ -46,7 +45,6 @@ pub(crate) enum MigrateError {
         /// The directory.
         root: PathBuf,
     },
-    /// The entries of the watches file are for Ansible.
     #[error(
         "{} is a project of operator-sdk's Ansible plugin: its watches.yaml names playbooks or roles, for which there are no charts",
         root.display()
@@ -55,15 +53,12 @@ pub(crate) enum MigrateError {
         /// The directory.
         root: PathBuf,
     },
-    /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or directory.
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The directory has too many files.
     #[error(
         "{} has more than {MAX_FILES} files; give the directory of the project",
         root.display()

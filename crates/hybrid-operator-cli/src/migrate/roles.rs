@@ -33,64 +33,16 @@ struct Need {
     why: String,
 }
 
-/// A permission that the operator needs regardless of its charts.
-struct FixedNeed {
-    group: &'static str,
-    resource: &'static str,
-    verbs: &'static [&'static str],
-    why: &'static str,
-}
-
-const FIXED: &[FixedNeed] = &[
-    FixedNeed {
-        group: "events.k8s.io",
-        resource: "events",
-        verbs: &["create", "patch"],
-        why: "publishes events; the Go operators use the older API",
-    },
-    FixedNeed {
-        group: "coordination.k8s.io",
-        resource: "leases",
-        verbs: &["create", "get", "patch", "update"],
-        why: "elects the leader",
-    },
-    FixedNeed {
-        group: "apiextensions.k8s.io",
-        resource: "customresourcedefinitions",
-        verbs: &["list", "watch"],
-        why: "detects new kinds immediately",
-    },
-    FixedNeed {
-        group: "apiregistration.k8s.io",
-        resource: "apiservices",
-        verbs: &["list", "watch"],
-        why: "detects new kinds immediately",
-    },
-    FixedNeed {
-        group: "",
-        resource: "resourcequotas",
-        verbs: &["list", "watch"],
-        why: "retries a release that exceeded a quota when the quota changes",
-    },
-    FixedNeed {
-        group: "",
-        resource: "pods",
-        verbs: &["list"],
-        why: "finds why a release is not ready",
-    },
-    FixedNeed {
-        group: "",
-        resource: "events",
-        verbs: &["list"],
-        why: "finds why a release is not ready",
-    },
-    FixedNeed {
-        group: "",
-        resource: "pods/log",
-        verbs: &["get"],
-        why: "shows the log of a crashed container",
-    },
-];
+/// What the operator needs regardless of its charts: resource and group, verbs, and why.
+const FIXED: &str = "
+    events.events.k8s.io create,patch publishes events; the Go operators use the older API
+    leases.coordination.k8s.io create,get,patch,update elects the leader
+    customresourcedefinitions.apiextensions.k8s.io list,watch detects new kinds immediately
+    apiservices.apiregistration.k8s.io list,watch detects new kinds immediately
+    resourcequotas. list,watch retries a release that exceeded a quota when the quota changes
+    pods. list finds why a release is not ready
+    events. list finds why a release is not ready
+    pods/log. get shows the log of a crashed container";
 
 pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     let files = tree.matching(|path| is_yaml_in(path, &["config/rbac", "deploy"]));
@@ -167,11 +119,15 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
 /// Returns what the operator needs: for the charts, then regardless of them.
 fn needs(tree: &Tree, kinds: &[WatchedKind]) -> Vec<Need> {
     let charts = kinds.iter().filter_map(|kind| of_chart(tree, kind));
-    let fixed = FIXED.iter().map(|need| Need {
-        group: need.group.to_owned(),
-        resource: need.resource.to_owned(),
-        verbs: need.verbs.iter().map(ToString::to_string).collect(),
-        why: need.why.to_owned(),
+    let fixed = FIXED.lines().filter_map(|line| {
+        let mut words = line.trim_start().splitn(3, ' ');
+        let (resource, group) = words.next()?.split_once('.')?;
+        Some(Need {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            verbs: words.next()?.split(',').map(str::to_owned).collect(),
+            why: words.next()?.to_owned(),
+        })
     });
     charts.flatten().chain(fixed).collect()
 }

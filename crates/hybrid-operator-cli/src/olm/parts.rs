@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use super::resources::Created;
-use super::validate::SUPPORTED_KINDS;
+use super::validate::is_supported;
 use super::{CRD, CSV, group_version, items, kind, name, text};
 
 /// The objects of a project.
@@ -155,7 +155,7 @@ impl Parts {
             });
             if is_example {
                 self.examples.push(object);
-            } else if SUPPORTED_KINDS.contains(&kind(&object)) {
+            } else if is_supported(kind(&object)) {
                 self.others.push(object);
             } else if kind(&object).ends_with("WebhookConfiguration") {
                 bail!(

@@ -19,27 +19,23 @@ const OF_DEFAULT: &[&str] = &["namespace", "namePrefix"];
 /// Error reading the manifests.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManifestError {
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A file is not YAML.
     #[error("{} is not valid YAML", path.display())]
     Parse {
         path: PathBuf,
         #[source]
         source: go_yaml::Error,
     },
-    /// A kustomization changes objects in a way that the chart cannot have.
     #[error(
         "{} has the field {field}, which is not carried over into the chart; make the change in the manifests themselves, so that the chart has it, too",
         path.display()
     )]
     Field { path: PathBuf, field: String },
-    /// A resource is not a file or directory of `config/`.
     #[error(
         "{} names the resource {resource}, which is not in the project's config/; copy it there",
         path.display()

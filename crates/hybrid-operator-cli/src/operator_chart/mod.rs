@@ -33,12 +33,10 @@ pub(crate) enum OperatorChartError {
     /// A file of `config/` cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The operator's Deployment is missing or has no container for it.
     #[error(
         "config/manager has no Deployment with the label control-plane: controller-manager and a container named manager; the chart is made from it"
     )]
     NoDeployment,
-    /// A file of the chart cannot be written as YAML.
     #[error("cannot write {file} of the chart as YAML")]
     Yaml {
         file: String,

@@ -26,7 +26,6 @@ pub(crate) struct Source {
 /// Error finding the watches file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
-    /// There is no project, and no watches file in the current directory.
     #[error(
         "no {WATCHES}: {} is not in a project and has no such file; give --watches-file", directory.display()
     )]

@@ -30,7 +30,6 @@ pub(crate) fn base_image_is_local() -> bool {
 /// Error opening a project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {
-    /// No directory has a `PROJECT` file.
     #[error(
         "{} is not in a project: neither it nor a directory above it has a PROJECT file; run this in the directory of a project, or create one with 'hybrid-operator init'",
         directory.display()
@@ -39,21 +38,18 @@ pub(crate) enum ProjectError {
         /// Directory in which the search began.
         directory: PathBuf,
     },
-    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The file is not in kubebuilder's version-3 format.
     #[error("{} is not a PROJECT file of version 3", path.display())]
     Parse {
         path: PathBuf,
         #[source]
         source: go_yaml::Error,
     },
-    /// The file has another version.
     #[error(
         "{} has version {version:?}; only version \"3\" is supported, to which 'kubebuilder alpha update' converts older projects",
         path.display()

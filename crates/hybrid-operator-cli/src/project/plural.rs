@@ -90,84 +90,24 @@ mod tests {
     /// The output of flect 1.0.3 for the kinds in lower case.
     #[test]
     fn plurals_are_those_of_kubebuilder() {
-        for (kind, wanted) in [
-            ("Aircraft", "aircraft"),
-            ("Album", "albums"),
-            ("Analysis", "analyses"),
-            ("Axis", "axes"),
-            ("Basis", "bases"),
-            ("Batch", "batches"),
-            ("Belief", "beliefs"),
-            ("Buffalo", "buffaloes"),
-            ("Bureau", "bureaus"),
-            ("Cache", "caches"),
-            ("Canvas", "canvas"),
-            ("Child", "children"),
-            ("Colloquy", "colloquies"),
-            ("Cookie", "cookies"),
-            ("Criterion", "criteria"),
-            ("CustomMedia", "custommedia"),
-            ("Data", "data"),
-            ("Database", "databases"),
-            ("Datum", "data"),
-            ("Equipment", "equipment"),
-            ("Fish", "fish"),
-            ("FishTank", "fishtanks"),
-            ("Focus", "foci"),
-            ("Gateway", "gateways"),
-            ("Human", "humans"),
-            ("Index", "indices"),
-            ("Indexes", "indexes"),
-            ("Ingress", "ingresses"),
-            ("Knife", "knives"),
-            ("Leaf", "leaves"),
-            ("Leaves", "leaves"),
-            ("Mailbox", "mailboxes"),
-            ("Matrix", "matrices"),
-            ("Media", "media"),
-            ("Medium", "media"),
-            ("Memcached", "memcacheds"),
-            ("Mouse", "mice"),
-            ("Movie", "movies"),
-            ("MyData", "mydata"),
-            ("News", "news"),
-            ("OperatorPolicy", "operatorpolicies"),
-            ("Ox", "oxen"),
-            ("People", "people"),
-            ("Person", "people"),
-            ("Photo", "photos"),
-            ("Plateau", "plateaux"),
-            ("Podinfo", "podinfoes"),
-            ("Policy", "policies"),
-            ("Postgres", "postgres"),
-            ("Proof", "proofs"),
-            ("Proxy", "proxies"),
-            ("Quiz", "quizzes"),
-            ("Quota", "quotas"),
-            ("Radio", "radios"),
-            ("Radius", "radii"),
-            ("Redis", "redis"),
-            ("Reindeer", "reindeer"),
-            ("SSH", "sshs"),
-            ("Safe", "saves"),
-            ("Schema", "schemas"),
-            ("Series", "series"),
-            ("Serum", "sera"),
-            ("Sheep", "sheep"),
-            ("Shelf", "shelves"),
-            ("Shoe", "shoes"),
-            ("Species", "species"),
-            ("Stadium", "stadiums"),
-            ("Status", "statuses"),
-            ("Synopsis", "synopses"),
-            ("Toe", "toes"),
-            ("UUID", "uuids"),
-            ("Users", "users"),
-            ("Vertex", "vertices"),
-            ("Volcano", "volcanos"),
-            ("Waltz", "waltzes"),
-            ("Woman", "women"),
-        ] {
+        let kinds = "
+            Aircraft/aircraft Album/albums Analysis/analyses Axis/axes Basis/bases Batch/batches
+            Belief/beliefs Buffalo/buffaloes Bureau/bureaus Cache/caches Canvas/canvas
+            Child/children Colloquy/colloquies Cookie/cookies Criterion/criteria
+            CustomMedia/custommedia Data/data Database/databases Datum/data Equipment/equipment
+            Fish/fish FishTank/fishtanks Focus/foci Gateway/gateways Human/humans Index/indices
+            Indexes/indexes Ingress/ingresses Knife/knives Leaf/leaves Leaves/leaves
+            Mailbox/mailboxes Matrix/matrices Media/media Medium/media Memcached/memcacheds
+            Mouse/mice Movie/movies MyData/mydata News/news OperatorPolicy/operatorpolicies
+            Ox/oxen People/people Person/people Photo/photos Plateau/plateaux Podinfo/podinfoes
+            Policy/policies Postgres/postgres Proof/proofs Proxy/proxies Quiz/quizzes
+            Quota/quotas Radio/radios Radius/radii Redis/redis Reindeer/reindeer SSH/sshs
+            Safe/saves Schema/schemas Series/series Serum/sera Sheep/sheep Shelf/shelves
+            Shoe/shoes Species/species Stadium/stadiums Status/statuses Synopsis/synopses
+            Toe/toes UUID/uuids Users/users Vertex/vertices Volcano/volcanos Waltz/waltzes
+            Woman/women";
+        assert_eq!(pairs(kinds).count(), 76);
+        for (kind, wanted) in pairs(kinds) {
             assert_eq!(plural(kind), wanted, "{kind}");
         }
     }

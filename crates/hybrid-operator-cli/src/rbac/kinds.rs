@@ -99,15 +99,10 @@ impl Kinds {
         if let Some(resource) = self.defined.get(kind) {
             return Some(resource.clone());
         }
-        let groups = BUILT_IN
-            .iter()
-            .chain(CUSTOM)
-            .filter(|(group, _)| *group == kind.group);
-        let mut found = groups.flat_map(|(_, kinds)| *kinds);
-        let (_, plural, namespaced) = found.find(|(name, ..)| *name == kind.kind)?;
+        let found = known().find(|known| known.group == kind.group && known.kind == kind.kind)?;
         Some(Resource {
-            plural: (*plural).to_owned(),
-            namespaced: *namespaced,
+            plural: found.plural.to_owned(),
+            namespaced: found.namespaced,
             is_assumed: false,
         })
     }
@@ -124,271 +119,114 @@ impl Kinds {
 
     /// Returns whether a resource, named by its plural, is known to be in no namespace.
     pub(crate) fn is_cluster_scoped(&self, group: &str, plural: &str) -> bool {
-        let mut known = BUILT_IN
-            .iter()
-            .chain(CUSTOM)
-            .filter(|(name, _)| *name == group)
-            .flat_map(|(_, kinds)| *kinds);
         let mut defined = self.defined.iter().filter(|(kind, _)| kind.group == group);
-        known.any(|(_, name, namespaced)| *name == plural && !namespaced)
+        known().any(|known| known.group == group && known.plural == plural && !known.namespaced)
             || defined.any(|(_, resource)| resource.plural == plural && !resource.namespaced)
     }
 
     /// Returns whether Kubernetes serves a kind without a definition of it.
     pub(crate) fn is_built_in(kind: &GroupKind) -> bool {
-        BUILT_IN.iter().any(|(group, kinds)| {
-            *group == kind.group && kinds.iter().any(|(name, ..)| *name == kind.kind)
-        })
+        entries(BUILT_IN).any(|known| known.group == kind.group && known.kind == kind.kind)
     }
 
     /// Returns the group of a kind of Kubernetes, or of one that is common in charts, that has this name in one
     /// group only.
     pub(crate) fn well_known_group(kind: &str) -> Option<&'static str> {
-        let mut groups = BUILT_IN
-            .iter()
-            .chain(CUSTOM)
-            .filter(|(_, kinds)| kinds.iter().any(|(name, ..)| *name == kind))
-            .map(|(group, _)| *group);
+        let mut groups = known()
+            .filter(|known| known.kind == kind)
+            .map(|known| known.group);
         let first = groups.next()?;
         groups.next().is_none().then_some(first)
     }
 }
 
-type KindTable = [(&'static str, &'static [(&'static str, &'static str, bool)])];
-
-/// The kinds that Kubernetes serves: kind, plural, and whether it is namespaced.
-const BUILT_IN: &KindTable = &[
-    (
-        "",
-        &[
-            ("ConfigMap", "configmaps", true),
-            ("Endpoints", "endpoints", true),
-            ("Event", "events", true),
-            ("LimitRange", "limitranges", true),
-            ("Namespace", "namespaces", false),
-            ("Node", "nodes", false),
-            ("PersistentVolume", "persistentvolumes", false),
-            ("PersistentVolumeClaim", "persistentvolumeclaims", true),
-            ("Pod", "pods", true),
-            ("PodTemplate", "podtemplates", true),
-            ("ReplicationController", "replicationcontrollers", true),
-            ("ResourceQuota", "resourcequotas", true),
-            ("Secret", "secrets", true),
-            ("Service", "services", true),
-            ("ServiceAccount", "serviceaccounts", true),
-        ],
-    ),
-    (
-        "admissionregistration.k8s.io",
-        &[
-            (
-                "MutatingAdmissionPolicy",
-                "mutatingadmissionpolicies",
-                false,
-            ),
-            (
-                "MutatingAdmissionPolicyBinding",
-                "mutatingadmissionpolicybindings",
-                false,
-            ),
-            (
-                "MutatingWebhookConfiguration",
-                "mutatingwebhookconfigurations",
-                false,
-            ),
-            (
-                "ValidatingAdmissionPolicy",
-                "validatingadmissionpolicies",
-                false,
-            ),
-            (
-                "ValidatingAdmissionPolicyBinding",
-                "validatingadmissionpolicybindings",
-                false,
-            ),
-            (
-                "ValidatingWebhookConfiguration",
-                "validatingwebhookconfigurations",
-                false,
-            ),
-        ],
-    ),
-    (
-        "apiextensions.k8s.io",
-        &[(
-            "CustomResourceDefinition",
-            "customresourcedefinitions",
-            false,
-        )],
-    ),
-    (
-        "apiregistration.k8s.io",
-        &[("APIService", "apiservices", false)],
-    ),
-    (
-        "apps",
-        &[
-            ("ControllerRevision", "controllerrevisions", true),
-            ("DaemonSet", "daemonsets", true),
-            ("Deployment", "deployments", true),
-            ("ReplicaSet", "replicasets", true),
-            ("StatefulSet", "statefulsets", true),
-        ],
-    ),
-    (
-        "authentication.k8s.io",
-        &[("TokenReview", "tokenreviews", false)],
-    ),
-    (
-        "authorization.k8s.io",
-        &[
-            (
-                "LocalSubjectAccessReview",
-                "localsubjectaccessreviews",
-                true,
-            ),
-            ("SubjectAccessReview", "subjectaccessreviews", false),
-        ],
-    ),
-    (
-        "autoscaling",
-        &[("HorizontalPodAutoscaler", "horizontalpodautoscalers", true)],
-    ),
-    (
-        "batch",
-        &[("CronJob", "cronjobs", true), ("Job", "jobs", true)],
-    ),
-    (
-        "certificates.k8s.io",
-        &[
-            (
-                "CertificateSigningRequest",
-                "certificatesigningrequests",
-                false,
-            ),
-            ("ClusterTrustBundle", "clustertrustbundles", false),
-        ],
-    ),
-    ("coordination.k8s.io", &[("Lease", "leases", true)]),
-    (
-        "discovery.k8s.io",
-        &[("EndpointSlice", "endpointslices", true)],
-    ),
-    ("events.k8s.io", &[("Event", "events", true)]),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        &[
-            ("FlowSchema", "flowschemas", false),
-            (
-                "PriorityLevelConfiguration",
-                "prioritylevelconfigurations",
-                false,
-            ),
-        ],
-    ),
-    (
-        "networking.k8s.io",
-        &[
-            ("IPAddress", "ipaddresses", false),
-            ("Ingress", "ingresses", true),
-            ("IngressClass", "ingressclasses", false),
-            ("NetworkPolicy", "networkpolicies", true),
-            ("ServiceCIDR", "servicecidrs", false),
-        ],
-    ),
-    ("extensions", &[("Ingress", "ingresses", true)]),
-    ("node.k8s.io", &[("RuntimeClass", "runtimeclasses", false)]),
-    (
-        "policy",
-        &[
-            ("PodDisruptionBudget", "poddisruptionbudgets", true),
-            ("PodSecurityPolicy", "podsecuritypolicies", false),
-        ],
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        &[
-            ("ClusterRole", "clusterroles", false),
-            ("ClusterRoleBinding", "clusterrolebindings", false),
-            ("Role", "roles", true),
-            ("RoleBinding", "rolebindings", true),
-        ],
-    ),
-    (
-        "resource.k8s.io",
-        &[
-            ("DeviceClass", "deviceclasses", false),
-            ("ResourceClaim", "resourceclaims", true),
-            ("ResourceClaimTemplate", "resourceclaimtemplates", true),
-            ("ResourceSlice", "resourceslices", false),
-        ],
-    ),
-    (
-        "scheduling.k8s.io",
-        &[("PriorityClass", "priorityclasses", false)],
-    ),
-    (
-        "storage.k8s.io",
-        &[
-            ("CSIDriver", "csidrivers", false),
-            ("CSINode", "csinodes", false),
-            ("CSIStorageCapacity", "csistoragecapacities", true),
-            ("StorageClass", "storageclasses", false),
-            ("VolumeAttachment", "volumeattachments", false),
-            ("VolumeAttributesClass", "volumeattributesclasses", false),
-        ],
-    ),
-];
+/// The kinds that Kubernetes serves, each with its plural, after their group in brackets. Those that begin
+/// with `!` are in no namespace.
+const BUILT_IN: &str = "
+    [] ConfigMap/configmaps Endpoints/endpoints Event/events LimitRange/limitranges
+    !Namespace/namespaces !Node/nodes !PersistentVolume/persistentvolumes
+    PersistentVolumeClaim/persistentvolumeclaims Pod/pods PodTemplate/podtemplates
+    ReplicationController/replicationcontrollers ResourceQuota/resourcequotas Secret/secrets
+    Service/services ServiceAccount/serviceaccounts
+    [admissionregistration.k8s.io] !MutatingAdmissionPolicy/mutatingadmissionpolicies
+    !MutatingAdmissionPolicyBinding/mutatingadmissionpolicybindings
+    !MutatingWebhookConfiguration/mutatingwebhookconfigurations
+    !ValidatingAdmissionPolicy/validatingadmissionpolicies
+    !ValidatingAdmissionPolicyBinding/validatingadmissionpolicybindings
+    !ValidatingWebhookConfiguration/validatingwebhookconfigurations
+    [apiextensions.k8s.io] !CustomResourceDefinition/customresourcedefinitions
+    [apiregistration.k8s.io] !APIService/apiservices
+    [apps] ControllerRevision/controllerrevisions DaemonSet/daemonsets Deployment/deployments
+    ReplicaSet/replicasets StatefulSet/statefulsets
+    [authentication.k8s.io] !TokenReview/tokenreviews
+    [authorization.k8s.io] LocalSubjectAccessReview/localsubjectaccessreviews
+    !SubjectAccessReview/subjectaccessreviews
+    [autoscaling] HorizontalPodAutoscaler/horizontalpodautoscalers
+    [batch] CronJob/cronjobs Job/jobs
+    [certificates.k8s.io] !CertificateSigningRequest/certificatesigningrequests
+    !ClusterTrustBundle/clustertrustbundles
+    [coordination.k8s.io] Lease/leases
+    [discovery.k8s.io] EndpointSlice/endpointslices
+    [events.k8s.io] Event/events
+    [flowcontrol.apiserver.k8s.io] !FlowSchema/flowschemas
+    !PriorityLevelConfiguration/prioritylevelconfigurations
+    [networking.k8s.io] !IPAddress/ipaddresses Ingress/ingresses !IngressClass/ingressclasses
+    NetworkPolicy/networkpolicies !ServiceCIDR/servicecidrs
+    [extensions] Ingress/ingresses
+    [node.k8s.io] !RuntimeClass/runtimeclasses
+    [policy] PodDisruptionBudget/poddisruptionbudgets !PodSecurityPolicy/podsecuritypolicies
+    [rbac.authorization.k8s.io] !ClusterRole/clusterroles !ClusterRoleBinding/clusterrolebindings
+    Role/roles RoleBinding/rolebindings
+    [resource.k8s.io] !DeviceClass/deviceclasses ResourceClaim/resourceclaims
+    ResourceClaimTemplate/resourceclaimtemplates !ResourceSlice/resourceslices
+    [scheduling.k8s.io] !PriorityClass/priorityclasses
+    [storage.k8s.io] !CSIDriver/csidrivers !CSINode/csinodes
+    CSIStorageCapacity/csistoragecapacities !StorageClass/storageclasses
+    !VolumeAttachment/volumeattachments !VolumeAttributesClass/volumeattributesclasses";
 
 /// Kinds that charts often contain without their definition, as [`BUILT_IN`].
-const CUSTOM: &KindTable = &[
-    (
-        "gateway.networking.k8s.io",
-        &[
-            ("GatewayClass", "gatewayclasses", false),
-            ("Gateway", "gateways", true),
-            ("HTTPRoute", "httproutes", true),
-            ("GRPCRoute", "grpcroutes", true),
-            ("TCPRoute", "tcproutes", true),
-            ("TLSRoute", "tlsroutes", true),
-            ("UDPRoute", "udproutes", true),
-            ("ReferenceGrant", "referencegrants", true),
-        ],
-    ),
-    (
-        "cert-manager.io",
-        &[
-            ("Certificate", "certificates", true),
-            ("CertificateRequest", "certificaterequests", true),
-            ("ClusterIssuer", "clusterissuers", false),
-            ("Issuer", "issuers", true),
-        ],
-    ),
-    (
-        "monitoring.coreos.com",
-        &[
-            ("Alertmanager", "alertmanagers", true),
-            ("AlertmanagerConfig", "alertmanagerconfigs", true),
-            ("PodMonitor", "podmonitors", true),
-            ("Probe", "probes", true),
-            ("Prometheus", "prometheuses", true),
-            ("PrometheusAgent", "prometheusagents", true),
-            ("PrometheusRule", "prometheusrules", true),
-            ("ScrapeConfig", "scrapeconfigs", true),
-            ("ServiceMonitor", "servicemonitors", true),
-            ("ThanosRuler", "thanosrulers", true),
-        ],
-    ),
-    (
-        "security.openshift.io",
-        &[(
-            "SecurityContextConstraints",
-            "securitycontextconstraints",
-            false,
-        )],
-    ),
-    ("route.openshift.io", &[("Route", "routes", true)]),
-];
+const CUSTOM: &str = "
+    [gateway.networking.k8s.io] !GatewayClass/gatewayclasses Gateway/gateways HTTPRoute/httproutes
+    GRPCRoute/grpcroutes TCPRoute/tcproutes TLSRoute/tlsroutes UDPRoute/udproutes
+    ReferenceGrant/referencegrants
+    [cert-manager.io] Certificate/certificates CertificateRequest/certificaterequests
+    !ClusterIssuer/clusterissuers Issuer/issuers
+    [monitoring.coreos.com] Alertmanager/alertmanagers AlertmanagerConfig/alertmanagerconfigs
+    PodMonitor/podmonitors Probe/probes Prometheus/prometheuses PrometheusAgent/prometheusagents
+    PrometheusRule/prometheusrules ScrapeConfig/scrapeconfigs ServiceMonitor/servicemonitors
+    ThanosRuler/thanosrulers
+    [security.openshift.io] !SecurityContextConstraints/securitycontextconstraints
+    [route.openshift.io] Route/routes";
+
+/// A kind of [`BUILT_IN`] or [`CUSTOM`].
+struct Known {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+}
+
+fn entries(table: &'static str) -> impl Iterator<Item = Known> {
+    let mut group = "";
+    table.split_whitespace().filter_map(move |word| {
+        if let Some(name) = word.strip_prefix('[') {
+            group = name.trim_end_matches(']');
+            return None;
+        }
+        let name = word.trim_start_matches('!');
+        let (kind, plural) = name.split_once('/')?;
+        Some(Known {
+            group,
+            kind,
+            plural,
+            namespaced: name.len() == word.len(),
+        })
+    })
+}
+
+fn known() -> impl Iterator<Item = Known> {
+    entries(BUILT_IN).chain(entries(CUSTOM))
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,8 @@ use serde_json::Value;
 /// Error changing a `kustomization.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KustomizationError {
-    /// The file is not YAML.
     #[error("it is not valid YAML")]
     Parse(#[source] go_yaml::Error),
-    /// The list is written in a way that is not understood.
     #[error(
         "its 'resources' are not one entry per line; write them as '- FILE' on lines of their own, or add {} to them",
         files.join(", ")

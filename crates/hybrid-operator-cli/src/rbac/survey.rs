@@ -118,10 +118,8 @@ pub(crate) struct Survey {
 /// Error surveying a chart.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SurveyError {
-    /// The templates cannot be parsed.
     #[error("cannot parse the templates")]
     Parse(#[source] Box<RenderError>),
-    /// No combination of values can be rendered.
     #[error(
         "the chart cannot be rendered with any of {combinations} combinations of values; add a values file with what it requires under ci/, or pass it with --values if the command has that flag"
     )]

@@ -14,12 +14,10 @@ use super::{CHARTS, names};
 /// Error with a chart that the user gave.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChartError {
-    /// The chart is not on this machine.
     #[error(
         "the chart {} is not a directory or .tgz on this machine; for a chart of a repository, give its URL with --helm-chart-repo, and for one of a registry oci://HOST/PATH", .0.display()
     )]
     NotLocal(PathBuf),
-    /// The chart cannot be loaded.
     #[error("cannot load the chart {}", path.display())]
     Load {
         /// Directory or archive.
@@ -27,15 +25,12 @@ pub(crate) enum ChartError {
         #[source]
         source: Box<LoadError>,
     },
-    /// A file of the chart cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or directory.
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The chart has another version.
     #[error(
         "the chart {name} has version {present}, not {wanted}; leave out --helm-chart-version, or give another chart"
     )]
@@ -46,15 +41,12 @@ pub(crate) enum ChartError {
         /// The version that was asked for.
         wanted: String,
     },
-    /// The chart deploys nothing.
     #[error(
         "the chart {name} is a library: it deploys nothing itself; use a chart of type application that depends on it"
     )]
     Library { name: String },
-    /// The chart's name cannot be the name of a directory.
     #[error("the chart's name {name:?} cannot be the name of a directory; change it in Chart.yaml")]
     Name { name: String },
-    /// Charts that it depends on are missing.
     #[error(
         "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'hybrid-operator charts dependency update {}' first",
         path.display()

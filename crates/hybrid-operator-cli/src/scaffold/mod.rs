@@ -42,14 +42,12 @@ pub(crate) enum ScaffoldError {
     /// A template cannot be rendered.
     #[error(transparent)]
     Template(#[from] template::TemplateError),
-    /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A file that is to be edited has an unusual form.
     #[error(
         "cannot find the place in {path} for the following; add it by hand and run the command again:\n{line}"
     )]
@@ -58,7 +56,6 @@ pub(crate) enum ScaffoldError {
         /// Text to be added.
         line: String,
     },
-    /// A file that is to be edited is missing.
     #[error(
         "the project has no {path}; create it with the following in it, and run the command again:\n{line}"
     )]
@@ -67,7 +64,6 @@ pub(crate) enum ScaffoldError {
         /// Text that the file must contain.
         line: String,
     },
-    /// Files exist with other content.
     #[error(
         "nothing was written, because these files have other content: {paths}; keep them, or replace them with --force"
     )]
@@ -75,20 +71,17 @@ pub(crate) enum ScaffoldError {
         /// The files.
         paths: String,
     },
-    /// A file is not YAML.
     #[error("{} would not be valid YAML", path.display())]
     Yaml {
         path: PathBuf,
         #[source]
         source: go_yaml::Error,
     },
-    /// `PROJECT` cannot be written.
     #[error("cannot write PROJECT")]
     Project(#[source] go_yaml::Error),
     /// `PROJECT` is there, but cannot be read.
     #[error(transparent)]
     Present(#[from] ProjectError),
-    /// The directory has another project.
     #[error(
         "this is the directory of the project {present} already: PROJECT has {difference}; add kinds to it with 'hybrid-operator create api', or use another directory"
     )]
@@ -97,7 +90,6 @@ pub(crate) enum ScaffoldError {
         present: String,
         difference: String,
     },
-    /// The kind is in the project already.
     #[error(
         "the kind {kind} of {group} is in the project already, as {present}; choose another kind or group, or remove it from PROJECT first"
     )]
@@ -108,7 +100,6 @@ pub(crate) enum ScaffoldError {
         /// Version in the project, with its chart or file.
         present: String,
     },
-    /// The kind is not in the project.
     #[error(
         "the project has no native kind {kind} of {group}/{version}; create it with 'hybrid-operator create api --native' first"
     )]
@@ -118,7 +109,6 @@ pub(crate) enum ScaffoldError {
         group: String,
         version: String,
     },
-    /// Versions of a kind have one plural name and one scope.
     #[error(
         "{kind} is in the project already, in version {version}; all versions of a kind have the same plural name and scope: use {flag}"
     )]
@@ -129,7 +119,6 @@ pub(crate) enum ScaffoldError {
         /// The flag that makes the versions alike.
         flag: String,
     },
-    /// A kind has one controller.
     #[error(
         "{kind} has a controller for version {version} already, which gets the objects of all versions; leave out --controller"
     )]
@@ -138,7 +127,6 @@ pub(crate) enum ScaffoldError {
         /// The version that the controller reads.
         version: String,
     },
-    /// There is nothing to convert to.
     #[error(
         "{kind} of {group} has no version to convert {hub} to; add one with 'hybrid-operator create api --native --version VERSION' first"
     )]
@@ -149,7 +137,6 @@ pub(crate) enum ScaffoldError {
         /// Version of the kind.
         hub: String,
     },
-    /// All conversions of a kind have the same hub.
     #[error(
         "the conversions of {kind} have the hub {hub}, and a kind has one; use --version {hub}"
     )]
@@ -157,16 +144,11 @@ pub(crate) enum ScaffoldError {
     /// The project cannot have such kinds.
     #[error("{0}")]
     WrongLayout(&'static str),
-    /// `--framework` names no checkout.
     #[error(
         "{} is not a checkout of the framework: it has no crates/hybrid-operator/Cargo.toml",
         path.display()
     )]
-    Framework {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A file could not be generated.
+    Framework { path: PathBuf },
     #[error("cannot generate {what}: {cause}")]
     Generate {
         /// Part that was to be generated, such as the CRD.

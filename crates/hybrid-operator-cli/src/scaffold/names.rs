@@ -3,7 +3,6 @@
 /// Error in a name that the user gave.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum NameError {
-    /// The name breaks a rule.
     #[error("the {what} {name:?} is not valid: {rule}")]
     Invalid {
         /// Type of the name, such as `kind`.
@@ -12,7 +11,6 @@ pub(crate) enum NameError {
         /// The rule, and an example.
         rule: &'static str,
     },
-    /// The name is a word of Rust.
     #[error(
         "the {what} {name:?} cannot be used in Rust: {word:?} is a reserved word; choose another name"
     )]
@@ -23,7 +21,6 @@ pub(crate) enum NameError {
         /// The reserved word that it leads to.
         word: String,
     },
-    /// The name of the definition would be too long.
     #[error(
         "the names {plural:?} and {group:?} are too long together: {plural}.{group} is the name of the \
          CustomResourceDefinition, which may have 253 characters, and would have {}; choose a shorter domain or group",
@@ -35,14 +32,10 @@ pub(crate) enum NameError {
         /// API group.
         group: String,
     },
-    /// The generated code uses a type of this name.
     #[error(
         "the kind {name:?} cannot be native: the generated code uses a type of this name; choose another name"
     )]
-    Taken {
-        /// The kind.
-        name: String,
-    },
+    Taken { name: String },
 }
 
 const PROJECT: &str = "use at most 36 lower case letters, digits and '-', with a letter first and a letter or digit last, such as memcached-operator; the longest name that is made of it, PROJECT-controller-manager-metrics, must be that of a Service";
@@ -70,58 +63,19 @@ const KEYWORDS: &[&str] = &[
 ];
 
 /// Names that Cargo refuses for packages, or that hide a crate of the same name.
-const CRATES: &[&str] = &[
-    "alloc",
-    "core",
-    "hybrid_operator",
-    "k8s_openapi",
-    "kube",
-    "proc_macro",
-    "schemars",
-    "serde",
-    "serde_json",
-    "std",
-    "test",
-];
+const CRATES: &str = "\
+    alloc core hybrid_operator k8s_openapi kube proc_macro schemars serde serde_json std test";
 
 /// Types that the generated code imports, or that are always in scope.
-const TYPES: &[&str] = &[
-    "Action",
-    "Arc",
-    "BTreeMap",
-    "Capabilities",
-    "Condition",
-    "Conditions",
-    "Container",
-    "Context",
-    "CustomResource",
-    "Debug",
-    "Default",
-    "Denied",
-    "Deployment",
-    "DeploymentSpec",
-    "Deserialize",
-    "Err",
-    "JsonSchema",
-    "LabelSelector",
-    "None",
-    "NativeController",
-    "ObjectMeta",
-    "Ok",
-    "Option",
-    "PodSpec",
-    "PodTemplateSpec",
-    "Request",
-    "ResourceExt",
-    "Result",
-    "SecurityContext",
-    "Self",
-    "Serialize",
-    "Some",
-    "String",
-    "Vec",
-    "Webhooks",
-];
+const TYPES: &str = "\
+    Action Arc BTreeMap Capabilities Condition Conditions Container Context CustomResource Debug \
+    Default Denied Deployment DeploymentSpec Deserialize Err JsonSchema LabelSelector None \
+    NativeController ObjectMeta Ok Option PodSpec PodTemplateSpec Request ResourceExt Result \
+    SecurityContext Self Serialize Some String Vec Webhooks";
+
+fn lists(words: &str, name: &str) -> bool {
+    words.split_whitespace().any(|word| word == name)
+}
 
 /// Checks the name of a project: a DNS label, because Services and namespaces are named after it.
 pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> {
@@ -131,7 +85,7 @@ pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> 
         return Err(invalid(what, name, PROJECT));
     }
     let module = name.replace('-', "_");
-    if is_rust && (KEYWORDS.contains(&module.as_str()) || CRATES.contains(&module.as_str())) {
+    if is_rust && (KEYWORDS.contains(&module.as_str()) || lists(CRATES, &module)) {
         return Err(NameError::Reserved {
             what,
             name: name.to_owned(),
@@ -224,7 +178,7 @@ pub(super) fn check_native_kind(name: &str) -> Result<(), NameError> {
             word: module,
         });
     }
-    if TYPES.contains(&name) {
+    if lists(TYPES, name) {
         return Err(NameError::Taken {
             name: name.to_owned(),
         });

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::support::or_skip;
 use crate::{CSV, PROGRAM, bundle, copy, edit, olm, project, run};
 
 /// Parts of the messages of the Go packages, and the rules here that they belong to. The first that
@@ -92,35 +93,16 @@ const DIFFERENT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A broken bundle: its name, and what breaks it.
+/// A broken bundle that is not one of [`VALUES`]: its name, and what breaks it.
 type Broken = (&'static str, fn(&Path));
 
 fn csv(directory: &Path, change: impl FnOnce(&mut Value)) {
     edit(&directory.join(CSV), change);
 }
 
-fn crd(directory: &Path, change: impl FnOnce(&mut Value)) {
-    edit(
-        &directory.join("manifests/cache.example.com_memcacheds.yaml"),
-        change,
-    );
-}
-
-fn annotations(directory: &Path, change: impl FnOnce(&mut Value)) {
-    edit(&directory.join("metadata/annotations.yaml"), |file| {
-        change(&mut file["annotations"]);
-    });
-}
-
 fn add(directory: &Path, file: &str, object: &Value) {
     fs::write(directory.join(file), go_yaml::to_string(object).unwrap()).unwrap();
 }
-
-fn remove(value: &mut Value, field: &str) {
-    value.as_object_mut().unwrap().remove(field);
-}
-
-const ANNOTATION: &str = "operators.operatorframework.io.bundle.";
 
 const BROKEN: &[Broken] = &[
     ("as it is made", |_| ()),
@@ -129,24 +111,6 @@ const BROKEN: &[Broken] = &[
     }),
     ("no annotations", |dir| {
         fs::write(dir.join("metadata/annotations.yaml"), "a: b\n").unwrap();
-    }),
-    ("no package", |dir| {
-        annotations(dir, |all| remove(all, &format!("{ANNOTATION}package.v1")));
-    }),
-    ("empty channels", |dir| {
-        annotations(dir, |all| {
-            all[format!("{ANNOTATION}channels.v1")] = json!("");
-        });
-    }),
-    ("other media type", |dir| {
-        annotations(dir, |all| {
-            all[format!("{ANNOTATION}mediatype.v1")] = json!("plain");
-        });
-    }),
-    ("unusual channel", |dir| {
-        annotations(dir, |all| {
-            all[format!("{ANNOTATION}channels.v1")] = json!("alpha,stable");
-        });
     }),
     ("bad dependencies", |dir| {
         let bad = json!({"dependencies": [
@@ -170,79 +134,9 @@ const BROKEN: &[Broken] = &[
     ("not yaml", |dir| {
         fs::write(dir.join("manifests/bad.yaml"), "a: [\n").unwrap();
     }),
-    ("bad version", |dir| {
-        csv(dir, |csv| csv["spec"]["version"] = json!("one"));
-    }),
-    ("version zero", |dir| {
-        csv(dir, |csv| csv["spec"]["version"] = json!("0.0.0"));
-    }),
-    ("bad name", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["name"] = json!("Memcached.v0.1.0");
-        });
-    }),
     ("long name", |dir| {
         csv(dir, |csv| {
             csv["metadata"]["name"] = json!(format!("{}.v0.1.0", "a".repeat(60)));
-        });
-    }),
-    ("name without version", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["name"] = json!("memcached-operator");
-        });
-    }),
-    ("bad replaces", |dir| {
-        csv(dir, |csv| csv["spec"]["replaces"] = json!("Old One"));
-    }),
-    ("no display name", |dir| {
-        csv(dir, |csv| remove(&mut csv["spec"], "displayName"));
-    }),
-    ("no install strategy", |dir| {
-        csv(dir, |csv| remove(&mut csv["spec"], "install"));
-    }),
-    ("no deployments", |dir| {
-        csv(dir, |csv| {
-            remove(&mut csv["spec"]["install"]["spec"], "deployments");
-        });
-    }),
-    ("no strategy name", |dir| {
-        csv(dir, |csv| remove(&mut csv["spec"]["install"], "strategy"));
-    }),
-    ("no annotations of the csv", |dir| {
-        csv(dir, |csv| remove(&mut csv["metadata"], "annotations"));
-    }),
-    ("examples twice", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["olm.examples"] = json!("[]");
-        });
-    }),
-    ("examples that are not JSON", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["alm-examples"] = json!("[{");
-        });
-    }),
-    ("examples without kind", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["alm-examples"] = json!("[{\"apiVersion\": \"a/v1\"}]");
-        });
-    }),
-    ("no examples", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["alm-examples"] = json!("[]");
-        });
-    }),
-    ("example of another kind", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["alm-examples"] =
-                json!("[{\"apiVersion\": \"a/v1\", \"kind\": \"A\"}]");
-        });
-    }),
-    ("no install modes", |dir| {
-        csv(dir, |csv| csv["spec"]["installModes"] = json!([]));
-    }),
-    ("no supported install mode", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["installModes"][3]["supported"] = json!(false);
         });
     }),
     ("conversion in one namespace", |dir| {
@@ -250,22 +144,6 @@ const BROKEN: &[Broken] = &[
             csv["spec"]["installModes"][0]["supported"] = json!(true);
             csv["spec"]["webhookdefinitions"] = json!([{"type": "ConversionWebhook", "conversionCRDs": ["a.example.com"],
                 "admissionReviewVersions": ["v1"], "generateName": "a", "sideEffects": "None"}]);
-        });
-    }),
-    ("no oldest Kubernetes", |dir| {
-        csv(dir, |csv| remove(&mut csv["spec"], "minKubeVersion"));
-    }),
-    ("bad oldest Kubernetes", |dir| {
-        csv(dir, |csv| csv["spec"]["minKubeVersion"] = json!("v1.x"));
-    }),
-    ("wrong case", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["olm.skiprange"] = json!("<1.0.0");
-        });
-    }),
-    ("properties in an annotation", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["olm.properties"] = json!("[]");
         });
     }),
     ("definition that is not there", |dir| {
@@ -281,105 +159,6 @@ const BROKEN: &[Broken] = &[
             );
         });
     }),
-    ("owned without group", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["customresourcedefinitions"]["owned"][0]["name"] =
-                json!("memcachedbackups");
-        });
-    }),
-    ("owned without description", |dir| {
-        csv(dir, |csv| {
-            remove(
-                &mut csv["spec"]["customresourcedefinitions"]["owned"][0],
-                "description",
-            );
-        });
-    }),
-    ("definition with another name", |dir| {
-        crd(dir, |crd| {
-            crd["metadata"]["name"] = json!("others.cache.example.com");
-        });
-    }),
-    ("definition without stored version", |dir| {
-        crd(dir, |crd| {
-            crd["spec"]["versions"][0]["storage"] = json!(false);
-        });
-    }),
-    ("definition without scope", |dir| {
-        crd(dir, |crd| crd["spec"]["scope"] = json!("Everywhere"));
-    }),
-    ("account of the operator", |dir| {
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "memcached-operator-controller-manager"}});
-        add(dir, "manifests/account.yaml", &account);
-    }),
-    ("kind that OLM does not take", |dir| {
-        add(
-            dir,
-            "manifests/web.yaml",
-            &json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web"}}),
-        );
-    }),
-    ("object without name", |dir| {
-        add(
-            dir,
-            "manifests/map.yaml",
-            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
-        );
-    }),
-    ("object with namespace", |dir| {
-        add(
-            dir,
-            "manifests/map.yaml",
-            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}),
-        );
-    }),
-    ("image that is none", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["relatedImages"][0]["image"] = json!("Not An Image");
-        });
-    }),
-    ("empty image", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["relatedImages"][0]["image"] = json!("");
-        });
-    }),
-    ("no provider", |dir| {
-        csv(dir, |csv| csv["spec"]["provider"] = json!({}));
-    }),
-    ("maintainer without email", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["maintainers"] = json!([{"name": "A"}]);
-        });
-    }),
-    ("bad link", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["links"] = json!([{"name": "A", "url": "example"}]);
-        });
-    }),
-    ("bad icon", |dir| {
-        csv(dir, |csv| {
-            csv["spec"]["icon"] = json!([{"base64data": "", "mediatype": "text/plain"}]);
-        });
-    }),
-    ("bad capabilities", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["capabilities"] = json!("All");
-        });
-    }),
-    ("bad categories", |dir| {
-        csv(dir, |csv| {
-            csv["metadata"]["annotations"]["categories"] = json!("Database, Toys");
-        });
-    }),
-    ("no requests", |dir| {
-        csv(dir, |csv| {
-            let deployment = &mut csv["spec"]["install"]["spec"]["deployments"][0];
-            remove(
-                &mut deployment["spec"]["template"]["spec"]["containers"][0],
-                "resources",
-            );
-        });
-    }),
     ("may create definitions", |dir| {
         csv(dir, |csv| {
             let rules = &mut csv["spec"]["install"]["spec"]["clusterPermissions"][0]["rules"];
@@ -390,11 +169,79 @@ const BROKEN: &[Broken] = &[
                 "resources": ["customresourcedefinitions"], "verbs": ["create"]}));
         });
     }),
-    ("removed API", |dir| {
-        let budget = json!({"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}});
-        add(dir, "manifests/budget.yaml", &budget);
-    }),
 ];
+
+/// Bundles that one value breaks: the name, the file, the place in it, which is `/` for a whole new file, and
+/// the value; without one the field is removed.
+const VALUES: &str = r#"
+    no package: annotations /annotations/operators.operatorframework.io.bundle.package.v1
+    empty channels: annotations /annotations/operators.operatorframework.io.bundle.channels.v1 ""
+    other media type: annotations /annotations/operators.operatorframework.io.bundle.mediatype.v1 "plain"
+    unusual channel: annotations /annotations/operators.operatorframework.io.bundle.channels.v1 "alpha,stable"
+    bad version: csv /spec/version "one"
+    version zero: csv /spec/version "0.0.0"
+    bad name: csv /metadata/name "Memcached.v0.1.0"
+    name without version: csv /metadata/name "memcached-operator"
+    bad replaces: csv /spec/replaces "Old One"
+    no display name: csv /spec/displayName
+    no install strategy: csv /spec/install
+    no deployments: csv /spec/install/spec/deployments
+    no strategy name: csv /spec/install/strategy
+    no annotations of the csv: csv /metadata/annotations
+    examples twice: csv /metadata/annotations/olm.examples "[]"
+    examples that are not JSON: csv /metadata/annotations/alm-examples "[{"
+    examples without kind: csv /metadata/annotations/alm-examples "[{\"apiVersion\": \"a/v1\"}]"
+    no examples: csv /metadata/annotations/alm-examples "[]"
+    example of another kind: csv /metadata/annotations/alm-examples "[{\"apiVersion\": \"a/v1\", \"kind\": \"A\"}]"
+    no install modes: csv /spec/installModes []
+    no supported install mode: csv /spec/installModes/3/supported false
+    no oldest Kubernetes: csv /spec/minKubeVersion
+    bad oldest Kubernetes: csv /spec/minKubeVersion "v1.x"
+    wrong case: csv /metadata/annotations/olm.skiprange "<1.0.0"
+    properties in an annotation: csv /metadata/annotations/olm.properties "[]"
+    owned without group: csv /spec/customresourcedefinitions/owned/0/name "memcachedbackups"
+    owned without description: csv /spec/customresourcedefinitions/owned/0/description
+    definition with another name: crd /metadata/name "others.cache.example.com"
+    definition without stored version: crd /spec/versions/0/storage false
+    definition without scope: crd /spec/scope "Everywhere"
+    account of the operator: manifests/account.yaml / {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "memcached-operator-controller-manager"}}
+    kind that OLM does not take: manifests/web.yaml / {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web"}}
+    object without name: manifests/map.yaml / {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+    object with namespace: manifests/map.yaml / {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
+    image that is none: csv /spec/relatedImages/0/image "Not An Image"
+    empty image: csv /spec/relatedImages/0/image ""
+    no provider: csv /spec/provider {}
+    maintainer without email: csv /spec/maintainers [{"name": "A"}]
+    bad link: csv /spec/links [{"name": "A", "url": "example"}]
+    bad icon: csv /spec/icon [{"base64data": "", "mediatype": "text/plain"}]
+    bad capabilities: csv /metadata/annotations/capabilities "All"
+    bad categories: csv /metadata/annotations/categories "Database, Toys"
+    no requests: csv /spec/install/spec/deployments/0/spec/template/spec/containers/0/resources
+    removed API: manifests/budget.yaml / {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}}
+"#;
+
+/// Does what a line of [`VALUES`] says after the name.
+fn set(directory: &Path, change: &str) {
+    let mut words = change.splitn(3, ' ');
+    let (file, place) = (words.next().unwrap(), words.next().unwrap());
+    let value: Option<Value> = words.next().map(|text| serde_json::from_str(text).unwrap());
+    if let ("/", Some(value)) = (place, &value) {
+        return add(directory, file, value);
+    }
+    let file = match file {
+        "csv" => CSV,
+        "crd" => "manifests/cache.example.com_memcacheds.yaml",
+        _ => "metadata/annotations.yaml",
+    };
+    let (parent, field) = place.rsplit_once('/').unwrap();
+    edit(&directory.join(file), |object| {
+        let parent = object.pointer_mut(parent).unwrap();
+        match value {
+            Some(value) => parent[field] = value,
+            None => drop(parent.as_object_mut().unwrap().remove(field)),
+        }
+    });
+}
 
 type Findings = BTreeSet<(String, String)>;
 
@@ -442,32 +289,30 @@ fn is_different(bundle: &str, rule: &str) -> bool {
 
 #[test]
 fn broken_bundles_have_the_findings_of_the_go_packages() {
-    let Some(program) = hybrid_operator_test::olm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     let project = project();
     bundle(project.path(), "0.1.0", &[]);
-    let directories: Vec<_> = BROKEN
-        .iter()
-        .enumerate()
-        .map(|(index, (_, change))| {
-            let directory = project.path().join(format!("broken-{index}"));
-            copy(&project.path().join("bundle"), &directory);
-            change(&directory);
-            directory
-        })
-        .collect();
+    let mut bundles = Vec::new();
+    let mut broken = |name: &'static str, change: &dyn Fn(&Path)| {
+        let directory = project.path().join(format!("broken-{}", bundles.len()));
+        copy(&project.path().join("bundle"), &directory);
+        change(&directory);
+        bundles.push((name, directory));
+    };
+    for &(name, change) in BROKEN {
+        broken(name, &change);
+    }
+    for line in VALUES.trim().lines() {
+        let (name, change) = line.trim_start().split_once(": ").unwrap();
+        broken(name, &|directory: &Path| set(directory, change));
+    }
     let mut arguments = vec!["validate", "all"];
-    arguments.extend(
-        directories
-            .iter()
-            .map(|directory| directory.to_str().unwrap()),
-    );
+    arguments.extend(bundles.iter().map(|(_, path)| path.to_str().unwrap()));
     let answers = olm(&program, &arguments);
     let answers: Vec<&str> = answers.lines().collect();
-    assert_eq!(answers.len(), BROKEN.len());
+    assert_eq!(answers.len(), bundles.len());
     let mut different = BTreeMap::new();
-    for (((name, _), directory), answer) in BROKEN.iter().zip(&directories).zip(answers) {
+    for ((name, directory), answer) in bundles.iter().zip(answers) {
         let answer: Value = serde_json::from_str(answer).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let theirs: Findings = answer

@@ -9,53 +9,21 @@
 )]
 
 mod broken;
+#[path = "../support/mod.rs"]
+mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+use support::{PROGRAM, Text as _, copy, files, or_skip, text};
+
 const CSV: &str = "manifests/memcached-operator.clusterserviceversion.yaml";
 const BASE: &str = "config/manifests/bases/memcached-operator.clusterserviceversion.yaml";
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-/// Returns all files below a directory.
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![directory.to_owned()];
-    while let Some(path) = left.pop() {
-        if path.is_dir() {
-            left.extend(
-                fs::read_dir(path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
-        } else {
-            found.insert(
-                path.strip_prefix(directory).unwrap().to_owned(),
-                fs::read(path).unwrap(),
-            );
-        }
-    }
-    found
-}
 
 /// Returns a copy of the project in the root of the repository, as far as a bundle needs it.
 fn project() -> TempDir {
@@ -134,7 +102,7 @@ fn olm(program: &Path, arguments: &[&str]) -> String {
         .env("HOME", home.path())
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = text(&output.stderr);
     assert!(output.status.success(), "{arguments:?}\n{errors}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -145,10 +113,7 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let root = project.path();
     let arguments = ["generate", "bundle", "--version", "0.1.0", "--check"];
     let out = fail(root, &arguments);
-    assert!(
-        out.contains("missing bundle/metadata/annotations.yaml"),
-        "{out}"
-    );
+    out.must_have("missing bundle/metadata/annotations.yaml");
     assert!(!root.join("bundle").exists());
 
     let out = bundle(&root.join("config"), "0.1.0", &[]);
@@ -203,16 +168,15 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     )
     .unwrap();
     let out = fail(root, &[arguments.as_slice(), &image].concat());
-    assert!(out.contains("-annotations: {}\n"), "{out}");
+    out.must_have("-annotations: {}\n");
     let (code, out, messages) = outcome(root, &[&arguments[..4], &image].concat());
     assert_eq!(
         (code, out.as_str()),
         (0, "updated bundle/metadata/annotations.yaml\n"),
         "{messages}"
     );
-    assert!(
-        messages.contains("bundle/manifests/priority.yaml does not follow from the project"),
-        "{messages}"
+    messages.must_have(
+        "bundle/manifests/priority.yaml does not follow from the project",
     );
 }
 
@@ -332,9 +296,8 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
     let arguments = ["generate", "bundle", "--version", "0.1.0", "--charts-only"];
     let (code, _, messages) = outcome(root, &arguments);
     assert_eq!(code, 0, "{messages}");
-    assert!(
-        messages.contains("does not say what kinds of objects Memcached.cache.example.com has"),
-        "{messages}"
+    messages.must_have(
+        "does not say what kinds of objects Memcached.cache.example.com has",
     );
 }
 
@@ -366,25 +329,21 @@ fn edits_of_the_base_survive_and_what_cannot_hold_is_refused() {
 
     let arguments = ["generate", "bundle", "--version", "0.3.0"];
     let refused = fail(root, &[arguments.as_slice(), &["--image-digests"]].concat());
-    assert!(
-        refused.contains("asks no registry for that of example.com/memcached-operator:v0.1.0"),
-        "{refused}"
+    refused.must_have(
+        "asks no registry for that of example.com/memcached-operator:v0.1.0",
     );
     let (code, _, messages) = outcome(
         root,
         &[arguments.as_slice(), &["--default-channel", "fast"]].concat(),
     );
     assert_eq!(code, 2);
-    assert!(
-        messages.contains("--default-channel fast is not one of --channels (stable)"),
-        "{messages}"
-    );
+    messages.must_have("--default-channel fast is not one of --channels (stable)");
     let (code, _, messages) = outcome(root, &["generate", "bundle", "--version", "v1"]);
     assert_eq!(code, 2);
-    assert!(messages.contains("without a v"), "{messages}");
+    messages.must_have("without a v");
     edit(&base, |base| base["spec"]["minKubeVersion"] = json!("1.30"));
     let refused = fail(root, &arguments);
-    assert!(refused.contains("error [min-kube-version]"), "{refused}");
+    refused.must_have("error [min-kube-version]");
 }
 
 #[test]
@@ -408,7 +367,7 @@ fn objects_can_come_from_kustomize() {
     )
     .unwrap();
     let refused = fail(root, &["generate", "bundle", "--version", "0.1.0"]);
-    assert!(refused.contains("has \"patches\""), "{refused}");
+    refused.must_have("has \"patches\"");
     bundle(
         root,
         "0.1.0",
@@ -489,9 +448,7 @@ fn a_catalog_is_what_opm_writes() {
     let full =
         fs::read_to_string(root.join("third/catalog/memcached-operator/catalog.yaml")).unwrap();
 
-    let Some(program) = hybrid_operator_test::olm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     // opm reads it, and would write the same.
     let loaded = olm(&program, &["load", root.join("catalog").to_str().unwrap()]);
     assert_eq!(loaded, catalog);
@@ -539,7 +496,7 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
             .env_remove("MFLAGS")
             .output()
             .unwrap();
-        let messages = String::from_utf8_lossy(&made.stderr).into_owned();
+        let messages = text(&made.stderr);
         assert!(made.status.success(), "{arguments:?}\n{messages}");
         String::from_utf8(made.stdout).unwrap()
     };
@@ -573,8 +530,5 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
         );
     }
     let catalog = fs::read_to_string(root.join("catalog/memcached-operator/catalog.yaml")).unwrap();
-    assert!(
-        catalog.contains(&format!("\nimage: {}\n", image("bundle"))),
-        "{catalog}"
-    );
+    catalog.must_have(&format!("\nimage: {}\n", image("bundle")));
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use hybrid_operator_test::skipped;
 
 use super::{memcached, ok, text};
+use crate::support::Text as _;
 
 const BASE: &str = concat!("localhost/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
 
@@ -137,11 +138,8 @@ fn the_image_of_a_chart_project_is_built_from_what_is_on_this_machine() {
     let build = "docker-build IMG=shop:v1";
     // A program that was installed is in no checkout.
     let error = made.refused(build);
-    assert!(
-        error.contains(&format!("no registry has the image {BASE}"))
-            && error.contains("FRAMEWORK=DIR"),
-        "{error}"
-    );
+    error.must_have(&format!("no registry has the image {BASE}"));
+    error.must_have("FRAMEWORK=DIR");
 
     // The checkout in which the program was built, also through a link.
     let directory = tempfile::tempdir().unwrap();
@@ -164,12 +162,9 @@ fn the_image_of_a_chart_project_is_built_from_what_is_on_this_machine() {
 
     // Other platforms need an image of a registry.
     let error = made.refused("docker-buildx IMG=shop:v1");
-    assert!(error.contains("base-image-buildx"), "{error}");
+    error.must_have("base-image-buildx");
     let output = made.made(&format!("docker-buildx IMG=shop:v1 BASE_IMG={base}"));
-    assert!(
-        output.contains(&format!("--build-arg BASE_IMG={base} --platform")),
-        "{output}"
-    );
+    output.must_have(&format!("--build-arg BASE_IMG={base} --platform"));
 }
 
 #[test]

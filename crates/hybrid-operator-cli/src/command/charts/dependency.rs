@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::command::chart_flags::{AccessFlags, chart_path};
-use crate::files::FileSet;
+use crate::files::{FileSet, entries_of};
 use crate::scaffold::ChartSource;
 
 /// Directory of the charts that a chart depends on.
@@ -336,21 +336,8 @@ fn write_archives(found: &[Found], directory: &Path, out: &mut dyn Write) -> any
 
 /// Returns the archives in a directory, which may not exist.
 fn archives(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", directory.display()));
-        }
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "tgz") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
+    let mut paths = entries_of(directory)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "tgz"));
     Ok(paths)
 }
 

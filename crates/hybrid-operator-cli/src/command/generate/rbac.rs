@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::Options;
 use crate::command::chart_flags::chart_path;
-use crate::files::FileSet;
+use crate::files::{FileSet, entries_of};
 use crate::generate::ChartApi;
 use crate::generate::native::Program;
 use crate::generate::output::{Target, deliver, place};
@@ -275,22 +275,9 @@ fn defined_kinds(root: &Path) -> anyhow::Result<Kinds> {
 
 /// Returns the files of a directory, sorted; none if there is no such directory.
 fn sorted_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", directory.display()));
-        }
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_file() {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
+    let mut paths = entries_of(directory)?;
+    paths.retain(|path| path.is_file());
+    Ok(paths)
 }
 
 impl Input {

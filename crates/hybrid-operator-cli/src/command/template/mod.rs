@@ -54,40 +54,12 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 32] = [
-    "target",
-    "files",
-    "set",
-    "set_string",
-    "set_json",
-    "set_file",
-    "set_literal",
-    "is_upgrade",
-    "skip_schema_validation",
-    "generate_name",
-    "repo",
-    "version",
-    "devel",
-    "username",
-    "password",
-    "pass_credentials",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "plain_http",
-    "insecure_skip_tls_verify",
-    "verify",
-    "keyring",
-    "cosign_key",
-    "certificate_identity",
-    "certificate_identity_regexp",
-    "certificate_oidc_issuer",
-    "certificate_oidc_issuer_regexp",
-    "trusted_root",
-    "registry_config",
-    "repository_config",
-    "chart_cache",
-];
+const CHART_ONLY: &str = "\
+    target files set set_string set_json set_file set_literal is_upgrade skip_schema_validation \
+    generate_name repo version devel username password pass_credentials ca_file cert_file \
+    key_file plain_http insecure_skip_tls_verify verify keyring cosign_key certificate_identity \
+    certificate_identity_regexp certificate_oidc_issuer certificate_oidc_issuer_regexp \
+    trusted_root registry_config repository_config chart_cache";
 
 /// Arguments of `template`.
 #[derive(Debug, clap::Args)]
@@ -124,7 +96,12 @@ pub(crate) struct Args {
 
     /// Render what the operator would deploy for the custom resources of a file, or of standard input
     /// (`-`), through the watches file; can be repeated. `lookup` finds nothing
-    #[arg(long, value_name = "FILE", action = ArgAction::Append, conflicts_with_all = CHART_ONLY)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        action = ArgAction::Append,
+        conflicts_with_all = CHART_ONLY.split_whitespace()
+    )]
     cr: Vec<String>,
 
     /// File with the objects that `valuesFrom` refers to; can be repeated

@@ -121,22 +121,12 @@ pub(crate) fn short_numbers(value: &Value) -> Value {
 /// Returns whether the name of a value suggests that it is a secret. Names of Secrets are not.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let words = [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "token",
-        "apikey",
-        "api_key",
-        "privatekey",
-        "private_key",
-        "accesskey",
-        "access_key",
-        "credential",
-    ];
+    let mut words = "\
+        password passwd passphrase secret token apikey api_key privatekey private_key accesskey \
+        access_key credential"
+        .split_whitespace();
     let of_object = ["name", "ref", "path", "file", "enabled"];
-    words.iter().any(|word| name.contains(word))
+    words.any(|word| name.contains(word))
         && !of_object.iter().any(|suffix| name.ends_with(suffix))
 }
 

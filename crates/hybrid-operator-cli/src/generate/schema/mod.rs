@@ -43,7 +43,6 @@ pub(crate) struct Strictness {
 /// Error reading a chart's schema.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SchemaError {
-    /// `values.schema.json` is not JSON.
     #[error(
         "the chart {chart} has a values.schema.json that is not JSON; Helm refuses to install it"
     )]

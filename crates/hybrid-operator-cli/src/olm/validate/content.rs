@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::names::{is_image, is_label, is_subdomain};
-use super::{Bundle, Finding, SUPPORTED_KINDS};
+use super::{Bundle, Finding, is_supported};
 use crate::olm::{CRD, CSV, group_version, items, kind, name, text};
 
 /// Capacity of the `ConfigMap` that OLM keeps a bundle in, in bytes.
@@ -43,7 +43,7 @@ pub(super) fn check(bundle: &Bundle, findings: &mut Vec<Finding>) {
 
 fn check_object(file: &str, object: &Value, findings: &mut Vec<Finding>) {
     let shown = format!("the {} {} in manifests/{file}", kind(object), name(object));
-    if !SUPPORTED_KINDS.contains(&kind(object)) {
+    if !is_supported(kind(object)) {
         findings.push(Finding::error(
             "unsupported-kind",
             format!("{shown} is of a kind that OLM does not create; remove it"),

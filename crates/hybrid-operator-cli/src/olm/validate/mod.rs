@@ -24,30 +24,16 @@ pub(super) use format::{annotations, metadata};
 pub(crate) use optional::{ALL, Optional};
 
 /// Kinds of objects that a bundle may have.
-pub(crate) const SUPPORTED_KINDS: &[&str] = &[
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ClusterServiceVersion",
-    "ConfigMap",
-    "ConsoleCLIDownload",
-    "ConsoleLink",
-    "ConsolePlugin",
-    "ConsoleQuickStart",
-    "ConsoleYAMLSample",
-    "CustomResourceDefinition",
-    "NetworkPolicy",
-    "PodDisruptionBudget",
-    "PodMonitor",
-    "PriorityClass",
-    "PrometheusRule",
-    "Role",
-    "RoleBinding",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-    "ServiceMonitor",
-    "VerticalPodAutoscaler",
-];
+const SUPPORTED_KINDS: &str = "\
+    ClusterRole ClusterRoleBinding ClusterServiceVersion ConfigMap ConsoleCLIDownload \
+    ConsoleLink ConsolePlugin ConsoleQuickStart ConsoleYAMLSample CustomResourceDefinition \
+    NetworkPolicy PodDisruptionBudget PodMonitor PriorityClass PrometheusRule Role RoleBinding \
+    Secret Service ServiceAccount ServiceMonitor VerticalPodAutoscaler";
+
+/// Returns whether a bundle may have objects of a kind.
+pub(crate) fn is_supported(kind: &str) -> bool {
+    SUPPORTED_KINDS.split_whitespace().any(|known| known == kind)
+}
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -679,9 +679,8 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
     );
     world.project.write("two.yaml", &two);
     let done = world.run(&["status", "--watches-file", "two.yaml"]);
-    done.err.must_have(
-        "warning: the cluster does not serve Missing of cli.example.com/v1; install",
-    );
+    done.err
+        .must_have("warning: the cluster does not serve Missing of cli.example.com/v1; install");
     assert!(done.ok().contains("Shop"));
     // The operator does not see a custom resource of another namespace.
     let other = TestNamespace::create(world.plane, "cli-unseen")

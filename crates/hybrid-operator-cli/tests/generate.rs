@@ -135,12 +135,8 @@ fn a_changed_chart_is_shown_as_a_difference() {
     fs::write(&values, text.replace("replicaCount: 3", "replicaCount: 5")).unwrap();
     let (code, out, messages) = run(root, &["crds", "--check"]);
     assert_eq!(code, 1);
-    out.must_have(
-        "-                description: 'Number of servers. Default: 3'\n",
-    );
-    out.must_have(
-        "+                description: 'Number of servers. Default: 5'\n",
-    );
+    out.must_have("-                description: 'Number of servers. Default: 3'\n");
+    out.must_have("+                description: 'Number of servers. Default: 5'\n");
     assert_eq!(
         messages,
         "Error: config/crd/bases/test.example.com_webs.yaml is out of date; run 'hybrid-operator generate crds'\n"
@@ -251,9 +247,7 @@ fn mistakes_are_named_with_the_way_out_and_write_nothing() {
     fs::write(schema, "{").unwrap();
     let (code, _, messages) = run(root, &["crds"]);
     assert_eq!(code, 1);
-    messages.must_have(
-        "the chart guestbook has a values.schema.json that is not JSON",
-    );
+    messages.must_have("the chart guestbook has a values.schema.json that is not JSON");
     assert!(!root.join("config").exists());
     let (code, _, messages) = run(root, &["types"]);
     assert_eq!(code, 1);

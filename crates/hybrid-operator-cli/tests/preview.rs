@@ -272,7 +272,8 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
         "apiVersion: v1\nkind: Secret\nmetadata: {name: main-auth}\nstringData: {p: hidden}\n";
     project.write("auth.yaml", secret);
     let done = project.run(&["template", "--cr", cr, "--from", "auth.yaml"]);
-    done.err.must_have("Shop prod/main: the watches file overrides image.tag");
+    done.err
+        .must_have("Shop prod/main: the watches file overrides image.tag");
     let out = done.ok();
     for part in ["password: aGlkZGVu", "image: shop:10", "paused: true"] {
         assert!(out.contains(part), "{part} is not in {out}");

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{ControlPlane, HttpServer, TestNamespace, packaged_chart, shared_or_skip};
+use hybrid_operator_test::{
+    ControlPlane, HttpServer, TestNamespace, packaged_chart, shared_or_skip,
+};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -374,9 +376,7 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
         json!([key, granted(&[], "create"), credentials])
     );
     let resources = project.read("config/rbac/kustomization.yaml");
-    resources.must_have(
-        "\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n",
-    );
+    resources.must_have("\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n");
     resources.must_lack("credentials");
 }
 

@@ -454,9 +454,8 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
         std::fs::remove_file(fixture.path("ours/parent/charts").join(name)).unwrap();
     }
     let message = fixture.error("template web ours/parent");
-    message.must_have(
-        "missing in charts/ directory: shop, lib; fetch them with --dependency-update",
-    );
+    message
+        .must_have("missing in charts/ directory: shop, lib; fetch them with --dependency-update");
     fixture.ours("charts dependency build ours/parent --plain-http");
     assert_eq!(files("ours"), expected);
     std::fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
@@ -555,9 +554,8 @@ fn dependencies_name_repositories_of_helm_repo_add() {
     }
     let unknown = "charts dependency update ours0 --repository-config none.yaml";
     let message = fixture.error(unknown);
-    message.must_have(
-        "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'",
-    );
+    message
+        .must_have("none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'");
 }
 
 #[test]
@@ -612,9 +610,7 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
     )
     .unwrap();
     let message = fixture.error("charts dependency build ours/legacy --plain-http");
-    message.must_have(
-        "requirements.lock does not match the dependencies in requirements.yaml",
-    );
+    message.must_have("requirements.lock does not match the dependencies in requirements.yaml");
 }
 
 #[test]

@@ -83,7 +83,9 @@ fn ok(directory: &Path, arguments: &str) -> String {
 
 fn names(table: &str) -> Vec<&str> {
     let lines = table.lines().map(str::trim_start);
-    lines.filter_map(|line| Some(line.split_once(' ')?.0)).collect()
+    lines
+        .filter_map(|line| Some(line.split_once(' ')?.0))
+        .collect()
 }
 
 /// Makes the project that the repository's root is.

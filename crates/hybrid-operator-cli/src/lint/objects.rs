@@ -8,10 +8,10 @@ use helm_core::manifest::{
 };
 use serde_json::Value;
 
+use super::Severity::{Error, Note, Warning};
 use super::api_versions::fate;
 use super::place::{Line, Places};
 use super::pods::{images, is_pinned, pod_spec};
-use super::Severity::{Error, Note, Warning};
 use super::{Finding, Input, Severity};
 use crate::olm::text;
 use crate::rbac::kinds::{GroupKind, Kinds};

@@ -175,9 +175,7 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
         (0, "updated bundle/metadata/annotations.yaml\n"),
         "{messages}"
     );
-    messages.must_have(
-        "bundle/manifests/priority.yaml does not follow from the project",
-    );
+    messages.must_have("bundle/manifests/priority.yaml does not follow from the project");
 }
 
 #[test]
@@ -296,9 +294,7 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
     let arguments = ["generate", "bundle", "--version", "0.1.0", "--charts-only"];
     let (code, _, messages) = outcome(root, &arguments);
     assert_eq!(code, 0, "{messages}");
-    messages.must_have(
-        "does not say what kinds of objects Memcached.cache.example.com has",
-    );
+    messages.must_have("does not say what kinds of objects Memcached.cache.example.com has");
 }
 
 #[test]
@@ -329,9 +325,7 @@ fn edits_of_the_base_survive_and_what_cannot_hold_is_refused() {
 
     let arguments = ["generate", "bundle", "--version", "0.3.0"];
     let refused = fail(root, &[arguments.as_slice(), &["--image-digests"]].concat());
-    refused.must_have(
-        "asks no registry for that of example.com/memcached-operator:v0.1.0",
-    );
+    refused.must_have("asks no registry for that of example.com/memcached-operator:v0.1.0");
     let (code, _, messages) = outcome(
         root,
         &[arguments.as_slice(), &["--default-channel", "fast"]].concat(),

@@ -126,8 +126,7 @@ fn is_secret(name: &str) -> bool {
         access_key credential"
         .split_whitespace();
     let of_object = ["name", "ref", "path", "file", "enabled"];
-    words.any(|word| name.contains(word))
-        && !of_object.iter().any(|suffix| name.ends_with(suffix))
+    words.any(|word| name.contains(word)) && !of_object.iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn holds_secret(value: &Value) -> bool {

@@ -32,7 +32,9 @@ const SUPPORTED_KINDS: &str = "\
 
 /// Returns whether a bundle may have objects of a kind.
 pub(crate) fn is_supported(kind: &str) -> bool {
-    SUPPORTED_KINDS.split_whitespace().any(|known| known == kind)
+    SUPPORTED_KINDS
+        .split_whitespace()
+        .any(|known| known == kind)
 }
 
 /// Severity of a finding.

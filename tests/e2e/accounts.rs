@@ -68,9 +68,7 @@ async fn exists(world: &World, map: &str) -> bool {
 #[tokio::test]
 async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_account() {
     let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let Some(mut world) = project.start("placeholder").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("placeholder").await);
     deployed_as(&world, "deployer").await;
     // The account alone counts: without its permissions nothing is deleted.
     world.remove("RoleBinding", "deployer").await;
@@ -95,9 +93,7 @@ async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_accou
 #[tokio::test]
 async fn a_release_whose_account_no_record_proves_stays() {
     let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let Some(world) = project.start("unproven").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unproven").await);
     deployed_as(&world, "deployer").await;
     allow_maps(&world, "mighty").await;
     let label = "helm.sdk.operatorframework.io/account";
@@ -118,9 +114,7 @@ async fn a_release_whose_account_no_record_proves_stays() {
 #[tokio::test]
 async fn a_release_whose_account_is_refused_stays_and_says_so() {
     let project = Project::new("serviceAccountName: deployer", &[("map.yaml", CHART)]);
-    let Some(world) = project.start("refused").await else {
-        return;
-    };
+    let world = or_skip!(project.start("refused").await);
     allow_maps(&world, "deployer").await;
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
@@ -145,9 +139,7 @@ rules: []
 ";
     let templates = [("map.yaml", CHART), ("role.yaml", role)];
     let project = Project::new(ACCOUNT, &templates);
-    let Some(world) = project.start("last").await else {
-        return;
-    };
+    let world = or_skip!(project.start("last").await);
     let namespace = world.namespace.name();
     let (group, plural) = ("rbac.authorization.k8s.io", "clusterroles");
     let rules = json!({"rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["*"]}]});

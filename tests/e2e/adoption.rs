@@ -55,9 +55,7 @@ async fn helm_3_release_is_adopted_on_request_without_touching_its_pods() {
 async fn check_adoption_of_helm_release(how: &str) {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("adopt").await else {
-        return;
-    };
+    let world = or_skip!(project.start("adopt").await);
     let flags = ["--set", "replicas=2,notes.old=x", how];
     install(&world, &project, &program, &flags);
     let before = web(&world).await;
@@ -104,9 +102,7 @@ async fn check_adoption_of_helm_release(how: &str) {
 async fn go_operator_release_is_adopted_by_its_owner_reference() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("legacy").await else {
-        return;
-    };
+    let world = or_skip!(project.start("legacy").await);
     install(&world, &project, &program, &["--set", "replicas=1"]);
     let before = web(&world).await;
     // Go operators leave it in this state; paused while it is set up here.
@@ -141,9 +137,7 @@ async fn go_operator_release_is_adopted_by_its_owner_reference() {
 async fn adopted_object_without_helm_metadata_is_upgraded() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("bare").await else {
-        return;
-    };
+    let world = or_skip!(project.start("bare").await);
     install(&world, &project, &program, &["--set", "replicas=1"]);
     // Releases of early versions of Helm and of Go operators have no metadata of Helm on their objects,
     // only an owner reference.
@@ -197,9 +191,7 @@ async fn chunk(world: &World, secret: &str) {
 async fn chunked_go_operator_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("chunks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("chunks").await);
     for name in ["upgraded", "removed"] {
         install(&world, &project, &program, &["--set", "replicas=1"]);
         let before = web(&world).await;

@@ -55,9 +55,7 @@ fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
 
 #[tokio::test]
 async fn rejected_values_are_reported_and_do_not_block_other_resources() {
-    let Some(world) = World::start("values").await else {
-        return;
-    };
+    let world = or_skip!(World::start("values").await);
     apply(&world.api("Memcached"), "bad", &json!({"spec": {"podDisruptionBudget": "yes", "image": {"repository": "x", "pullPolicy": "Always"}, "resources": 3}})).await;
     apply(
         &world.api("Memcached"),
@@ -76,9 +74,7 @@ async fn rejected_values_are_reported_and_do_not_block_other_resources() {
 
 #[tokio::test]
 async fn rejected_object_is_reported_and_fixed_by_the_next_valid_spec() {
-    let Some(world) = World::start("reject").await else {
-        return;
-    };
+    let world = or_skip!(World::start("reject").await);
     let labels = json!({"podLabels": {"bad label!": "x"}});
     apply(&world.api("Memcached"), "cache", &json!({"spec": labels})).await;
     let failed = world

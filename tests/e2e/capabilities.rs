@@ -32,9 +32,7 @@ async fn start(prefix: &str, group: &str) -> Option<World> {
 #[tokio::test]
 async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
-    let Some(world) = start("asked", group).await else {
-        return;
-    };
+    let world = or_skip!(start("asked", group).await);
     define(
         world.plane,
         &definition_of(group, "Asked", "Namespaced", ANYTHING),
@@ -50,9 +48,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
 #[tokio::test]
 async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
     let group = "looked.example.com";
-    let Some(world) = start("looked", group).await else {
-        return;
-    };
+    let world = or_skip!(start("looked", group).await);
     define(
         world.plane,
         &definition_of(group, "Looked", "Namespaced", ANYTHING),
@@ -103,9 +99,7 @@ async fn a_chart_sees_its_own_definitions_in_the_first_revision() {
         let project = Project::new("", &[("map.yaml", &own(&group, "Own", required))]);
         let definition = definition_of(&group, "Own", "Namespaced", ANYTHING);
         project.write("chart/crds/own.yaml", &definition);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
+        let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;
         world.ready("Widget", "one").await;
         world.data("one-map", json!({"serves": "true"})).await;
@@ -126,9 +120,7 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
     let project = Project::new(options, &[("map.yaml", &own(group, "Old", false))]);
     let definition = definition_of(group, "Old", "Namespaced", ANYTHING);
     project.write("chart/crds/old.yaml", &definition);
-    let Some(world) = project.start("grows").await else {
-        return;
-    };
+    let world = or_skip!(project.start("grows").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let definition = definition_of(group, "New", "Namespaced", ANYTHING);
@@ -156,9 +148,7 @@ async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     ]});
     // JSON is YAML.
     project.write("chart/crds/all.yaml", &list.to_string());
-    let Some(world) = project.start("listed").await else {
-        return;
-    };
+    let world = or_skip!(project.start("listed").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     world.data("shared", json!({"a": "b"})).await;
@@ -189,9 +179,7 @@ async fn objects_in_crds_that_cannot_be_installed_are_reported() {
         let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
         let project = Project::new("", &[("map.yaml", map)]);
         project.write("chart/crds/bad.yaml", text);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
+        let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;
         let refused = world.is("one", "Irreconcilable").await;
         let message = refused["message"].as_str().unwrap();

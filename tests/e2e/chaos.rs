@@ -204,9 +204,7 @@ fn duration() -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_is_as_before_when_the_deletions_end() {
-    let Some(plane) = example("memcached-native").await else {
-        return;
-    };
+    let plane = or_skip!(example("memcached-native").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
     let memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
@@ -236,9 +234,7 @@ async fn memcached_is_as_before_when_the_deletions_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_multi_secret_is_as_before_when_the_deletions_end() {
-    let Some(plane) = example("multi-secret").await else {
-        return;
-    };
+    let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "chaos").await.unwrap();
     let namespaces: Api<Namespace> = Api::all(home.client());
@@ -286,9 +282,7 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
 }
 
 async fn visitors(variant: Variant) {
-    let Some(plane) = variant.plane().await else {
-        return;
-    };
+    let plane = or_skip!(variant.plane().await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let apps = api_of(&namespace, variant.group(), "VisitorsApp");
     create(&apps, variant.app("site", "Chaos")).await;
@@ -335,9 +329,7 @@ fn applied_pods(faults: &Faults) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
-    let Some(plane) = example("at").await else {
-        return;
-    };
+    let plane = or_skip!(example("at").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let ats = api_of(&namespace, "example.com", "At");
     let at = |name: &str, schedule: Timestamp| {

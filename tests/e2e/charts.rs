@@ -12,9 +12,7 @@ use crate::world::{Project, World, condition, control_plane, merge};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
-    let Some(world) = World::start("install").await else {
-        return;
-    };
+    let world = or_skip!(World::start("install").await);
     let spec = json!({"replicaCount": 2, "memcached": {"maxItemMemory": 128}});
     let ready = world.memcached("cache", spec).await;
     let status = &ready.data["status"];
@@ -57,9 +55,7 @@ async fn custom_resource_becomes_a_release_with_its_values() {
 
 #[tokio::test]
 async fn spec_change_upgrades_the_release() {
-    let Some(world) = World::start("upgrade").await else {
-        return;
-    };
+    let world = or_skip!(World::start("upgrade").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let ready = world.memcached("cache", json!({"replicaCount": 3})).await;
     assert_eq!(ready.data["status"]["release"]["revision"], 2);
@@ -79,9 +75,7 @@ async fn spec_change_upgrades_the_release() {
 
 #[tokio::test]
 async fn object_removed_from_the_chart_is_pruned() {
-    let Some(world) = World::start("prune").await else {
-        return;
-    };
+    let world = or_skip!(World::start("prune").await);
     world
         .memcached(
             "cache",
@@ -97,9 +91,7 @@ async fn object_removed_from_the_chart_is_pruned() {
 
 #[tokio::test]
 async fn changed_and_deleted_objects_are_repaired() {
-    let Some(world) = World::start("drift").await else {
-        return;
-    };
+    let world = or_skip!(World::start("drift").await);
     world.memcached("cache", json!({"replicaCount": 2})).await;
     let name = "cache-memcached";
 
@@ -154,9 +146,7 @@ async fn changed_and_deleted_objects_are_repaired() {
 
 #[tokio::test]
 async fn deletion_leaves_nothing_behind() {
-    let Some(world) = World::start("delete").await else {
-        return;
-    };
+    let world = or_skip!(World::start("delete").await);
     world.memcached("cache", json!({})).await;
     world.remove("Memcached", "cache").await;
     for kind in ["Deployment", "Service", "ServiceAccount", "ConfigMap"] {
@@ -172,9 +162,7 @@ async fn deletion_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn paused_resource_is_left_alone_and_can_be_deleted() {
-    let Some(world) = World::start("pause").await else {
-        return;
-    };
+    let world = or_skip!(World::start("pause").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let memcacheds = world.api("Memcached");
     let paused =
@@ -206,9 +194,7 @@ async fn paused_resource_is_left_alone_and_can_be_deleted() {
 
 #[tokio::test]
 async fn idle_release_sends_only_watch_requests() {
-    let Some(world) = World::start("quiet").await else {
-        return;
-    };
+    let world = or_skip!(World::start("quiet").await);
     world.memcached("cache", json!({})).await;
     let writes = async || {
         let text = world.operator.metrics().await.unwrap();
@@ -282,9 +268,7 @@ stringData: {token: {{ .Values.token }}}
 #[tokio::test]
 async fn secret_content_does_not_appear_in_status_events_or_logs() {
     let project = Project::new("", &[("secret.yaml", SECRET)]);
-    let Some(world) = project.start("secret").await else {
-        return;
-    };
+    let world = or_skip!(project.start("secret").await);
     world.widget("one", json!({"token": "hunter2"})).await;
     let ready = world.ready("Widget", "one").await;
     let status: &Value = &ready.data["status"];
@@ -299,9 +283,7 @@ async fn secret_content_does_not_appear_in_status_events_or_logs() {
 
 #[tokio::test]
 async fn schema_refers_to_a_file_below_the_working_directory() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
     let project = Project::new("", &[("map.yaml", map)]);
     let schema = r#"{"properties": {"value": {"$ref": "file://./schemas/value.json"}}}"#;
@@ -337,9 +319,7 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
 
 #[tokio::test]
 async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let text = r#"{"enum": ["v"]}"#;
     let server = HttpServer::start(move |_| Reply::body(text)).unwrap();
     let url = server.url("/value.json");
@@ -381,9 +361,7 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
 /// Schemas of a chart and of its dependency that reject every value, or cannot be read.
 #[tokio::test]
 async fn schemas_are_skipped_by_the_entry() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n\
                data: {value: '{{ .Values.value }}'}\n";
     let project = Project::new("", &[("map.yaml", map)]);

@@ -115,9 +115,7 @@ fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalled() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT), ("hook.yaml", HOOK)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let namespace = TestNamespace::create(plane, "components").await.unwrap();
@@ -206,9 +204,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_by_new_values() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let namespace = TestNamespace::create(plane, "component-values")
@@ -256,9 +252,7 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let namespace = TestNamespace::create(plane, "component-crash")

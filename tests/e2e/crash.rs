@@ -305,9 +305,7 @@ impl Run<'_> {
 
 /// Crashes the operator before and after every write of a scenario.
 async fn check_crash_at_every_write(scenario: Scenario, at_least: usize) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let hook = match scenario {
         Scenario::Hooked => JOB,
         Scenario::HookedUpgrade => UPGRADE_JOB,

@@ -63,9 +63,7 @@ async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "vanishing").await.unwrap();
     let faults = Faults::new();
@@ -89,9 +87,7 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_templates_do_not_block_deletion() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for option in ["releaseName", "serviceAccountName"] {
         let options = format!("{option}: '{{{{ .Spec.deep.name }}}}'");
         let project = Project::new(&options, &[("map.yaml", MAP)]);
@@ -135,9 +131,7 @@ async fn allow_accounts(namespace: &TestNamespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_that_no_longer_renders_does_not_block_deletion() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "broken").await.unwrap();
     let operator = start(plane, &namespace, &project, &Faults::new()).await;
@@ -162,9 +156,7 @@ async fn forbidden_dependency_does_not_block_deletion() {
 
 /// Deletes a custom resource that depends on one of this kind. Listing Gadgets is forbidden.
 async fn check_deletion_despite_a_dependency(kind: &str) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "dependency").await.unwrap();
     let operator = start(plane, &namespace, &project, &Faults::new()).await;
@@ -194,9 +186,7 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
 async fn adopting_a_release_does_not_take_over_later_objects() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("licence").await else {
-        return;
-    };
+    let world = or_skip!(project.start("licence").await);
     install(&world, &project, &program, &[]);
     world.widget("one", json!({})).await;
     world.annotate("one", "adopt-release", json!("true")).await;

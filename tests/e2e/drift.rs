@@ -43,9 +43,7 @@ async fn change(world: &World, map: &str, key: &str, was: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn object_deleted_before_the_first_list_is_restored() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = project(&[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "unlisted").await.unwrap();
     let faults = Faults::new();
@@ -80,9 +78,7 @@ async fn object_deleted_before_the_first_list_is_restored() {
 #[tokio::test]
 async fn objects_changed_and_deleted_together_are_all_repaired() {
     let project = project(&[("map.yaml", MAP), ("service.yaml", SERVICE)]);
-    let Some(world) = project.start("at-once").await else {
-        return;
-    };
+    let world = or_skip!(project.start("at-once").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let (maps, services) = (world.api("ConfigMap"), world.api("Service"));
@@ -119,9 +115,7 @@ metadata: {name: keys}
 data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
 ";
     let project = project(&[("map.yaml", MAP), ("keys.yaml", KEYS)]);
-    let Some(world) = project.start("budget").await else {
-        return;
-    };
+    let world = or_skip!(project.start("budget").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     for n in 0..12 {
@@ -147,9 +141,7 @@ data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
 #[tokio::test]
 async fn drift_is_repaired_after_a_forced_upgrade() {
     let project = project(&[("map.yaml", MAP)]);
-    let Some(world) = project.start("forced").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forced").await);
     world.widget("one", json!({"value": "one"})).await;
     world.ready("Widget", "one").await;
     world.annotate("one", "upgrade-force", json!("true")).await;
@@ -178,9 +170,7 @@ spec:
       containers: [{name: main, image: image}]
 ";
     let project = project(&[("map.yaml", MAP), ("job.yaml", JOB)]);
-    let Some(world) = project.start("expired").await else {
-        return;
-    };
+    let world = or_skip!(project.start("expired").await);
     world.widget("one", json!({})).await;
     world.data("map", json!({"value": "one"})).await;
     // The TTL controller does not run here, so the test deletes the Job.

@@ -134,9 +134,7 @@ fn names_of(members: &[Member]) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let operator = etcd.operator().await;
     etcd.create(3).await;
     let before = etcd.running(3).await;
@@ -195,9 +193,7 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     for (size, version, problem) in [
         (0, "3.6.8", "greater than or equal to 1"),
         (2, "3.6.8", "size must be odd"),
@@ -270,9 +266,7 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_pod_was_never_created_is_removed() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let operator = etcd.operator().await;
     // The second Pod is that of the first member that is added.
     let creates = |request: &Recorded| request.kind() == "apply pods";
@@ -292,9 +286,7 @@ async fn a_member_whose_pod_was_never_created_is_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let _operator = etcd.operator().await;
     etcd.create(1).await;
     let only = etcd.running(1).await;
@@ -309,9 +301,7 @@ async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_converges_after_ten_seconds_of_chaos() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let mut operator = etcd.operator().await;
     etcd.create(3).await;
     etcd.running(3).await;

@@ -114,9 +114,7 @@ pub(crate) fn is_ready(object: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
-    let Some(plane) = example("memcached-native").await else {
-        return;
-    };
+    let plane = or_skip!(example("memcached-native").await);
     let namespace = TestNamespace::create(plane, "memcached-native")
         .await
         .unwrap();
@@ -197,9 +195,7 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
-    let Some(plane) = example("at").await else {
-        return;
-    };
+    let plane = or_skip!(example("at").await);
     let namespace = TestNamespace::create(plane, "at").await.unwrap();
     let start = async || {
         let controller = at_operator::controller::controller();
@@ -260,9 +256,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind() {
-    let Some(plane) = example("multi-secret").await else {
-        return;
-    };
+    let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "multi-secret").await.unwrap();
     let [one, two] = [
@@ -371,9 +365,7 @@ async fn samples_of_the_examples_are_accepted() {
         ("memcached-native", "native.example.com", "Memcached"),
         ("multi-secret", "example.com", "MultiSecret"),
     ] {
-        let Some(plane) = example(name).await else {
-            return;
-        };
+        let plane = or_skip!(example(name).await);
         let namespace = TestNamespace::create(plane, "sample").await.unwrap();
         let path = root()
             .join("examples")

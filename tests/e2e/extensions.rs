@@ -61,9 +61,7 @@ impl FailingHook {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extension_hook_error_is_reported_and_retried() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let (before, after) = (FailingHook::failing(), FailingHook::failing());
@@ -155,9 +153,7 @@ async fn of_cluster(context: ReleaseContext, mut values: Values) -> Result<Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_own_annotation() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "in-code").await.unwrap();
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -358,9 +354,7 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", VALUE)]);
     let namespace = TestNamespace::create(plane, "forged-map").await.unwrap();
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();

@@ -15,9 +15,7 @@ pub(crate) fn helm() -> Option<PathBuf> {
 #[tokio::test]
 async fn helm_lists_and_shows_releases_of_the_operator() {
     let Some(program) = helm() else { return };
-    let Some(world) = World::start("cli").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     world.memcached("cache", json!({"replicaCount": 2})).await;
     let helm = |args: &[&str]| {

@@ -186,9 +186,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
 #[tokio::test]
 async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind() {
     let project = Project::new("", &[("admission.yaml", ADMISSION)]);
-    let Some(world) = project.start("admission").await else {
-        return;
-    };
+    let world = or_skip!(project.start("admission").await);
     let name = format!("{}-one-admission", world.namespace.name());
     for revision in 1..=2 {
         world
@@ -221,9 +219,7 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
 async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("ttl").await else {
-        return;
-    };
+    let world = or_skip!(project.start("ttl").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     // The chart has no delete policy that removes it; its TTL does.
@@ -234,9 +230,7 @@ async fn hook_job_with_zero_ttl_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
@@ -267,9 +261,7 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     let hook = job("migrate", "pre-install", ONCE, "", "running");
     let options = "install: {remediation: {retries: 0}}";
     let project = Project::new(options, &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("deleted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("deleted").await);
     world.widget("one", json!({})).await;
     drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
     world.remove("Job", "one-migrate").await;
@@ -294,9 +286,7 @@ async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete(
     let options = "install: {wait: true, waitForJobs: true}, upgrade: {wait: true}";
     let template = plain_job("{{ .Values.job }}");
     let project = Project::new(options, &[("job.yaml", &template)]);
-    let Some(world) = project.start("awaited").await else {
-        return;
-    };
+    let world = or_skip!(project.start("awaited").await);
     world.widget("one", json!({"job": "first"})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-first", "Running").await;
@@ -320,9 +310,7 @@ async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete(
 async fn failed_job_fails_the_revision_that_waits_for_it() {
     let options = "install: {wait: true, waitForJobs: true, remediation: {retries: 0}}";
     let project = Project::new(options, &[("job.yaml", &plain_job("migrate"))]);
-    let Some(world) = project.start("failedjob").await else {
-        return;
-    };
+    let world = or_skip!(project.start("failedjob").await);
     world.widget("one", json!({})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-migrate", "Running").await;
@@ -339,9 +327,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
 async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("twice").await else {
-        return;
-    };
+    let world = or_skip!(project.start("twice").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-check").await, 2);
@@ -351,9 +337,7 @@ async fn hook_for_two_install_events_runs_twice() {
 async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("cleanup").await else {
-        return;
-    };
+    let world = or_skip!(project.start("cleanup").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
@@ -366,9 +350,7 @@ async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
 async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("again").await else {
-        return;
-    };
+    let world = or_skip!(project.start("again").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let widgets = world.api("Widget");
@@ -436,9 +418,7 @@ rules: []
     let templates = [("objects.yaml", &*template), ("held.yaml", &*held)];
     let project = Project::new("", &templates);
     for restart in [false, true] {
-        let Some(mut world) = project.start("becomes").await else {
-            return;
-        };
+        let mut world = or_skip!(project.start("becomes").await);
         world.widget("one", json!({"hooks": false})).await;
         deployed(&world.api("Widget"), "one", 1).await;
         let pod = if restart { "running" } else { "" };
@@ -486,9 +466,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         let hook = job("migrate", "pre-upgrade", policies, "", "{{ .Values.pod }}");
         let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
         let project = Project::new("", &[("hook.yaml", &hook), ("map.yaml", map)]);
-        let Some(mut world) = project.start("leftover").await else {
-            return;
-        };
+        let mut world = or_skip!(project.start("leftover").await);
         world.widget("one", json!({"value": "1", "pod": ""})).await;
         deployed(&world.api("Widget"), "one", 1).await;
         world
@@ -531,9 +509,7 @@ metadata:
 ";
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("space.yaml", space), ("map.yaml", map)]);
-    let Some(world) = project.start("hook-space").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hook-space").await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let name = format!("{}-shared", world.namespace.name());
@@ -568,9 +544,7 @@ rules: []
     };
     let (short, long) = (role("short", "hook-succeeded"), role("long", ONCE));
     let project = Project::new("", &[("short.yaml", &short), ("long.yaml", &long)]);
-    let Some(world) = project.start("roles").await else {
-        return;
-    };
+    let world = or_skip!(project.start("roles").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
@@ -593,9 +567,7 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let project = Project::new("", &templates);
-    let Some(world) = project.start("rewritten").await else {
-        return;
-    };
+    let world = or_skip!(project.start("rewritten").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let helm = |args: &[&str]| {

@@ -64,9 +64,7 @@ data: {value: {is: {not: text}}}
 #[tokio::test]
 async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
     let project = Project::new("", &[("wide.yaml", WIDE)]);
-    let Some(world) = project.start("wide").await else {
-        return;
-    };
+    let world = or_skip!(project.start("wide").await);
     let name = format!("{}-wide", world.namespace.name());
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let namespaces = cluster_api(&world.namespace, "Namespace");
@@ -112,9 +110,7 @@ async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_othe
         "{{{{- if .Values.own }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{name: own}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("crd.yaml", &definition), ("own.yaml", &own)]);
-    let Some(world) = project.start("templated").await else {
-        return;
-    };
+    let world = or_skip!(project.start("templated").await);
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let (name, things) = (
         format!("things.{group}"),
@@ -148,9 +144,7 @@ metadata: {name: {{ .Release.Namespace }}-made}
 #[tokio::test]
 async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE), ("map.yaml", MAP)]);
-    let Some(world) = project.start("younger").await else {
-        return;
-    };
+    let world = or_skip!(project.start("younger").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let (group, made) = (group("younger"), format!("{}-made", world.namespace.name()));
@@ -184,9 +178,7 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
 async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     let group = group("leaving");
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let Some(world) = project.start("leaving").await else {
-        return;
-    };
+    let world = or_skip!(project.start("leaving").await);
     define(
         world.plane,
         &definition_of(&group, "Thing", "Namespaced", ANYTHING),
@@ -213,9 +205,7 @@ async fn a_kind_whose_definition_is_not_accepted_in_time_fails_the_install() {
         "install: {timeout: 2s}",
         &[("crd.yaml", &clashing), ("item.yaml", &item)],
     );
-    let Some(world) = project.start("clash").await else {
-        return;
-    };
+    let world = or_skip!(project.start("clash").await);
     define(world.plane, &other).await;
     world.widget("one", json!({})).await;
     let failed = |cr: &Value| {
@@ -249,9 +239,7 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
         "{{{{- if .Values.thing }}}}\napiVersion: {group}/v1alpha1\nkind: Thing\nmetadata: {{name: thing}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("thing.yaml", &thing), ("map.yaml", MAP)]);
-    let Some(world) = project.start("versions").await else {
-        return;
-    };
+    let world = or_skip!(project.start("versions").await);
     define(world.plane, &two_versions(&group, true)).await;
     let things = api_of(&world.namespace, &group, "Thing");
     world.widget("one", json!({"thing": true})).await;
@@ -284,9 +272,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
         "{{{{- if .Values.made }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{generateName: made-}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("made.yaml", &generated), ("map.yaml", MAP)]);
-    let Some(world) = project.start("generated").await else {
-        return;
-    };
+    let world = or_skip!(project.start("generated").await);
     let name = format!("things.{group}");
     for (custom_resource, upgrades) in [("one", true), ("two", false)] {
         define(
@@ -316,9 +302,7 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
     let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
     let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
     let project = Project::new("", &[("a.yaml", &first), ("b.yaml", &last)]);
-    let Some(world) = project.start("twice").await else {
-        return;
-    };
+    let world = or_skip!(project.start("twice").await);
     for n in 1..=2 {
         world.widget("one", json!({"n": n})).await;
         let value = format!("last {n}");
@@ -374,9 +358,7 @@ metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
 #[tokio::test]
 async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_the_foreground() {
     let project = Project::new("", &[("kept.yaml", KEPT)]);
-    let Some(world) = project.start("kept").await else {
-        return;
-    };
+    let world = or_skip!(project.start("kept").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -441,9 +423,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
     ] {
         let options = format!("driftDetection: {{mode: {mode}}}");
         let project = Project::new(&options, &[("kept.yaml", UNANNOTATED)]);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
+        let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;
         world.ready("Widget", "one").await;
         let maps = world.api("ConfigMap");
@@ -505,9 +485,7 @@ metadata:
 #[tokio::test]
 async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     let project = Project::new("", &[("hook.yaml", HOOK), ("map.yaml", MAP)]);
-    let Some(world) = project.start("all-hooks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("all-hooks").await);
     let elsewhere = world.namespace.name().to_owned();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
     let outside: Api<DynamicObject> =
@@ -545,9 +523,7 @@ async fn a_chart_without_a_declared_dependency_is_deployed_and_says_so() {
         "chart/Chart.yaml",
         "apiVersion: v2\nname: chart\nversion: 1.0.0\ndependencies:\n- {name: absent, version: 1.0.0, repository: ''}\n",
     );
-    let Some(world) = project.start("absent").await else {
-        return;
-    };
+    let world = or_skip!(project.start("absent").await);
     world.widget("one", json!({"value": "there"})).await;
     world.data("one-map", json!({"value": "there"})).await;
     world.ready("Widget", "one").await;

@@ -54,9 +54,7 @@ async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let project = Project::new("", &templates);
-    let Some(world) = project.start("hooks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hooks").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let time = |job: &kube::api::DynamicObject, field: &str| {
@@ -105,9 +103,7 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
     let templates = [("hook.yaml", stuck.as_str()), ("map.yaml", MAP)];
     let options = "maxConcurrentReconciles: 1, install: {timeout: 3s}";
     let project = Project::new(options, &templates);
-    let Some(world) = project.start("stuck").await else {
-        return;
-    };
+    let world = or_skip!(project.start("stuck").await);
     world.widget("hangs", json!({"pod": "pending"})).await;
     world
         .until("Widget", "hangs", "waiting", |cr| {
@@ -143,9 +139,7 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
 #[tokio::test]
 async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("bad").await else {
-        return;
-    };
+    let world = or_skip!(project.start("bad").await);
     world.widget("one", json!({"value": "good"})).await;
     world.ready("Widget", "one").await;
     world
@@ -181,9 +175,7 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
 #[tokio::test]
 async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("never").await else {
-        return;
-    };
+    let world = or_skip!(project.start("never").await);
     world.widget("one", json!({"bad": true})).await;
     let next = |cr: &Value| {
         let reported = condition(cr, "Irreconcilable");
@@ -233,9 +225,7 @@ async fn failing_template_is_reported_with_its_line() {
             "a: 1\nb: {{ required \"give .Values.b\" .Values.b }}\n",
         )],
     );
-    let Some(world) = project.start("render").await else {
-        return;
-    };
+    let world = or_skip!(project.start("render").await);
     world.widget("one", json!({})).await;
     let failed = world.is("one", "ReleaseFailed").await;
     assert_eq!(failed["reason"], "InstallError");
@@ -252,9 +242,7 @@ async fn failing_template_is_reported_with_its_line() {
 async fn random_values_are_generated_once() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let Some(mut world) = project.start("random").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("random").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -280,9 +268,7 @@ async fn chart_tests_run_and_set_a_condition() {
         "test: {}",
         &[("check.yaml", test.as_str()), ("map.yaml", MAP)],
     );
-    let Some(world) = project.start("tests").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tests").await);
     world.widget("one", json!({})).await;
     world.is("one", "TestSuccess").await;
     world
@@ -300,9 +286,7 @@ async fn rejected_test_hook_fails_the_test_and_the_release_stays_deployed() {
         let test = invalid("check", policy);
         let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
         let project = Project::new("test: {}", &templates);
-        let Some(world) = project.start("refused").await else {
-            return;
-        };
+        let world = or_skip!(project.start("refused").await);
         world.widget("one", json!({})).await;
         let failed = |cr: &Value| {
             condition(cr, "TestSuccess").is_some_and(|tests| {
@@ -330,9 +314,7 @@ async fn changed_job_is_recreated_and_changed_selector_is_reported() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
     let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
-    let Some(world) = project.start("immutable").await else {
-        return;
-    };
+    let world = or_skip!(project.start("immutable").await);
     world
         .widget("one", json!({"image": "a", "label": "x"}))
         .await;
@@ -361,9 +343,7 @@ async fn changed_job_is_recreated_and_changed_selector_is_reported() {
 async fn objects_with_generate_name_are_created_once_per_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("map.yaml", template), ("twin.yaml", template)]);
-    let Some(world) = project.start("generate").await else {
-        return;
-    };
+    let world = or_skip!(project.start("generate").await);
     let count = async || {
         let labels = ListParams::default().labels("run=one");
         world

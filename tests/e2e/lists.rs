@@ -94,9 +94,7 @@ async fn deployed(world: &World, revision: u64) {
 async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("lists.yaml", LISTS)]);
-    let Some(world) = project.start("lists").await else {
-        return;
-    };
+    let world = or_skip!(project.start("lists").await);
     let chart = project.watches_file().with_file_name("chart");
     for (revision, value) in [(1, "1"), (2, "2")] {
         world.widget("one", json!({"value": value})).await;
@@ -171,9 +169,7 @@ async fn lists_that_helm_refuses_are_refused_with_their_place() {
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-other}\n";
     let files = [("lists.yaml", template.as_str()), ("other.yaml", object)];
     let project = Project::new("", &files);
-    let Some(world) = project.start("refused").await else {
-        return;
-    };
+    let world = or_skip!(project.start("refused").await);
     let chart = project.watches_file().with_file_name("chart");
     for (n, (list, theirs, ours)) in REFUSED.iter().enumerate() {
         let output = Command::new(&program)

@@ -13,6 +13,16 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+/// Takes the value, or ends the test where what it needs is not available.
+macro_rules! or_skip {
+    ($start:expr) => {{
+        let Some(started) = $start else {
+            return;
+        };
+        started
+    }};
+}
+
 mod accounts;
 mod adoption;
 mod api_faults;

@@ -64,9 +64,7 @@ fn free_address() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
-    let Some(client) = client().await else {
-        return;
-    };
+    let client = or_skip!(client().await);
     let (probes, metrics) = (free_address(), free_address());
     let mut options = options(&[], &[]);
     options.health_probe_bind_address.clone_from(&probes);
@@ -135,9 +133,7 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_waits_for_tasks_but_not_forever() {
-    let Some(client) = client().await else {
-        return;
-    };
+    let client = or_skip!(client().await);
     let ended = Arc::new(AtomicBool::new(false));
     let (started, notify) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (seen, running) = (Arc::clone(&ended), Arc::clone(&notify));
@@ -187,9 +183,7 @@ fn copying() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let client = plane.client().await.unwrap();
     let one = TestNamespace::create(plane, "selected").await.unwrap();
     let two = TestNamespace::create(plane, "selected").await.unwrap();
@@ -231,9 +225,7 @@ async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_for_life_leads_until_its_pod_is_gone() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let client = plane.client().await.unwrap();
     let namespace = TestNamespace::create(plane, "for-life").await.unwrap();
     let pods = api(&namespace, "Pod");

@@ -69,9 +69,7 @@ impl Drop for Container {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operator_lives() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let container = match Container::create(&format!("operator-{}", std::process::id())) {
         Ok(container) => container,
         Err(reason) => return skipped(1, &format!("no memory limit can be set: {reason}")),

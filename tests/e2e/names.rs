@@ -72,9 +72,7 @@ async fn told(world: &World, reason: &str) -> String {
 #[tokio::test]
 async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall() {
     let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
-    let Some(world) = project.start("described").await else {
-        return;
-    };
+    let world = or_skip!(project.start("described").await);
     let prefix = "helm.sdk.operatorframework.io";
     let custom = |value: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"value": value}});
     let first = json!({
@@ -121,9 +119,7 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
 #[tokio::test]
 async fn uninstall_waits_and_is_described_as_its_annotations_say() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("last").await else {
-        return;
-    };
+    let world = or_skip!(project.start("last").await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", 1).await;
     world.annotate("one", "uninstall-wait", json!("true")).await;
@@ -149,9 +145,7 @@ async fn uninstall_waits_and_is_described_as_its_annotations_say() {
 async fn hooks_are_disabled_by_the_entry() {
     let options = "install: {disableHooks: true}, upgrade: {disableHooks: true}";
     let project = Project::new(options, &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
-    let Some(world) = project.start("hookless").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hookless").await);
     for (value, revision) in [("1", 1), ("2", 2)] {
         world.widget("one", json!({"value": value})).await;
         deployed(&world, "one", revision).await;
@@ -201,9 +195,7 @@ async fn reconcile_period_comes_from_the_annotation_the_entry_or_the_flag() {
         ("reconcilePeriod: 50ms", long, Some("soon")),
     ] {
         let project = Project::new(options, &[("map.yaml", MAP)]);
-        let Some((_operator, namespace, count)) = counted(&project, flag).await else {
-            return;
-        };
+        let (_operator, namespace, count) = or_skip!(counted(&project, flag).await);
         let mut custom = json!({"spec": {"value": "1"}});
         if let Some(period) = annotation {
             let name = "helm.sdk.operatorframework.io/reconcile-period";
@@ -273,9 +265,7 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
         ("maxConcurrentReconciles: 1", 2, 1),
         ("maxConcurrentReconciles: 2", 1, 2),
     ] {
-        let Some(found) = most_at_once(options, flag).await else {
-            return;
-        };
+        let found = or_skip!(most_at_once(options, flag).await);
         assert_eq!(found, most, "{options} {flag}");
     }
 }
@@ -284,9 +274,7 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
 async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("unseen").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unseen").await);
     world.widget("one", json!({"value": "1"})).await;
     world.ready("Widget", "one").await;
     merge(
@@ -310,9 +298,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
     let kept = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-kept, annotations: {helm.sh/resource-policy: keep}}\n";
     let options = "upgrade: {remediation: {retries: 1, strategy: uninstall}}";
     let project = Project::new(options, &[("web.yaml", web), ("kept.yaml", kept)]);
-    let Some(world) = project.start("anew").await else {
-        return;
-    };
+    let world = or_skip!(project.start("anew").await);
     world.widget("one", json!({"value": "a"})).await;
     world.ready("Widget", "one").await;
     let uid = async |kind: &str, name: &str| {
@@ -336,9 +322,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
 
 #[tokio::test]
 async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "scoped").await.unwrap();
     let name = namespace.name();
     let project = Project::new("", &[("map.yaml", MAP)]);
@@ -391,9 +375,7 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
 async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_environment() {
     let options = "overrideValues: {value: '${PLACE}-{{ .Env.PLACE }}', image.tag: '1.2'}, values: {other: '{{ .Env.PLACE }}'}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for (flags, shown) in [
         (&[][..], false),
         (&["--suppress-override-values"], false),
@@ -434,9 +416,7 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
 
 #[tokio::test]
 async fn changed_files_are_looked_for_unless_that_is_turned_off() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     for (flags, watched) in [(&[][..], true), (&["--watch-files=false"], false)] {
         let namespace = TestNamespace::create(plane, "files").await.unwrap();
@@ -464,9 +444,7 @@ async fn changed_files_are_looked_for_unless_that_is_turned_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sync_period_reconciles_native_resources_that_nothing_changes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "sync").await.unwrap();
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
@@ -533,9 +511,7 @@ current-context: c
 /// Without a flag and a variable. `kubectl` does the same.
 #[tokio::test]
 async fn an_operator_without_a_kubeconfig_uses_that_of_the_home_directory() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let project = Project::new("", &[("map.yaml", MAP)]);
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join(".kube")).unwrap();

@@ -18,9 +18,7 @@ use crate::world::{LIMIT, World, api, apply, condition, control_plane, merge, un
 
 #[tokio::test]
 async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
-    let Some(world) = World::start("backup").await else {
-        return;
-    };
+    let world = or_skip!(World::start("backup").await);
     let backups = world.api("MemcachedBackup");
     apply(
         &backups,
@@ -98,9 +96,7 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
 
 #[tokio::test]
 async fn negative_size_is_rejected_by_the_crd() {
-    let Some(world) = World::start("negative").await else {
-        return;
-    };
+    let world = or_skip!(World::start("negative").await);
     let object = json!({
         "apiVersion": "cache.example.com/v1alpha1", "kind": "MemcachedBackup",
         "metadata": {"name": "b"}, "spec": {"size": -1},
@@ -169,9 +165,7 @@ pub(crate) async fn get(address: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_misbehave_affect_their_own_object_alone() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "misbehaving").await.unwrap();
     let widgets = api(&namespace, "Widget");
     for mode in ["panic", "block", "never", "now", "terminal"] {
@@ -208,9 +202,7 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "finalizer").await.unwrap();
     let widgets = api(&namespace, "Widget");
     let start = async |calls: &Arc<AtomicUsize>| {
@@ -270,9 +262,7 @@ fn owning_and_watching() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_owned_and_watched_has_one_watch() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "owned-watched").await.unwrap();
     let foreign = json!({"data": {}});
     apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;

@@ -47,9 +47,7 @@ fn lines(operator: &RunningOperator, message: &str) -> Vec<Value> {
 #[tokio::test]
 async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
     let project = Project::new("test: {}", &[("all.yaml", HOOKED)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "log").await.unwrap();
     let program = crate::world::program();
     let world = hybrid_operator_test::process::Operator::new(program)
@@ -160,9 +158,7 @@ pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16
 
 #[tokio::test]
 async fn metrics_over_tls_are_for_those_who_may_get_them() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "metrics").await.unwrap();
     let flags = ["--metrics-secure", "--metrics-require-rbac"];
     let running = operator(plane, namespace.name(), &flags)
@@ -228,9 +224,7 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_for_metrics_ends_the_start_with_the_flag_to_check() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
     for (written, cause) in [
@@ -284,9 +278,7 @@ async fn metrics_describe_queues_workers_and_custom_resources() {
 
 #[tokio::test]
 async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "nowhere").await.unwrap();
     let running = operator(plane, namespace.name(), &["--leader-elect"])
         .spawn()
@@ -300,9 +292,7 @@ async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
 
 #[tokio::test]
 async fn a_missing_definition_is_named_with_the_way_to_install_it() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[]);
     let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
     project.write("watches.yaml", entry);
@@ -324,9 +314,7 @@ async fn a_missing_definition_is_named_with_the_way_to_install_it() {
 
 #[tokio::test]
 async fn core_events_are_sent_where_the_role_allows_only_those() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", HOOKED)]);
     let namespace = TestNamespace::create(plane, "core-events").await.unwrap();
     let rules = json!([
@@ -404,9 +392,7 @@ metadata:
 #[tokio::test]
 async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
     let project = Project::new("", &[("all.yaml", KEPT)]);
-    let Some(world) = project.start("left").await else {
-        return;
-    };
+    let world = or_skip!(project.start("left").await);
     let notes = async |reason: &str| {
         let events = world
             .api("Event")

@@ -36,9 +36,7 @@ fn chart() -> tempfile::TempDir {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn helm_installs_an_operator_that_needs_only_its_account() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     if !can_run().await {
         return;
     }

@@ -19,9 +19,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("from").await else {
-        return;
-    };
+    let world = or_skip!(project.start("from").await);
     world.widget("one", json!({})).await;
     let missing = world.is("one", "Irreconcilable").await;
     assert_eq!(missing["reason"], "ErrorGettingValues");
@@ -57,9 +55,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}}
 ";
     let project = Project::new(options, &[("map.yaml", map)]);
-    let Some(mut world) = project.start("optional").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("optional").await);
     let secrets = world.api("Secret");
     let secret = |value: &str| json!({"stringData": {"value": value}});
     let expect = |value: &str, other: &str| json!({"value": value, "other": other});
@@ -87,9 +83,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
 async fn patches_change_rendered_objects_and_are_recorded() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("patch").await else {
-        return;
-    };
+    let world = or_skip!(project.start("patch").await);
     world.widget("one", json!({"value": "v"})).await;
     let map = world
         .data("one-map", json!({"value": "v", "more": "x"}))
@@ -104,9 +98,7 @@ async fn patches_change_rendered_objects_and_are_recorded() {
 async fn custom_resource_waits_for_its_dependencies() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("depends").await else {
-        return;
-    };
+    let world = or_skip!(project.start("depends").await);
     world.widget("one", json!({})).await;
     world
         .until("Widget", "one", "waiting", |cr| {
@@ -135,9 +127,7 @@ async fn custom_resource_waits_for_its_dependencies() {
 async fn release_name_comes_from_its_template_and_does_not_change() {
     let options = "releaseName: 'app-{{ .Spec.suffix }}'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("name").await else {
-        return;
-    };
+    let world = or_skip!(project.start("name").await);
     world.widget("one", json!({"suffix": "x"})).await;
     world.ready("Widget", "one").await;
     assert_eq!(world.history("app-x").await, ["deployed"]);
@@ -159,9 +149,7 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
     };
     project.write("watches.yaml", &(entry("Widget") + &entry("Gadget")));
-    let Some(world) = project.start("twins").await else {
-        return;
-    };
+    let world = or_skip!(project.start("twins").await);
     world.widget("one", json!({"value": "widget"})).await;
     world.ready("Widget", "one").await;
     apply(
@@ -188,9 +176,7 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
 async fn crds_are_applied_before_their_objects_and_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(crate::world::control_plane().await);
     let namespace = hybrid_operator_test::TestNamespace::create(plane, "crds")
         .await
         .unwrap();
@@ -243,9 +229,7 @@ async fn crds_are_applied_before_their_objects_and_upgraded() {
 /// which the API server does not serve while the first one exists.
 #[tokio::test]
 async fn unserved_crd_is_reported_and_watched() {
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(crate::world::control_plane().await);
     let namespace = hybrid_operator_test::TestNamespace::create(plane, "taken")
         .await
         .unwrap();
@@ -326,9 +310,7 @@ async fn unserved_crd_is_reported_and_watched() {
 async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("ignore").await else {
-        return;
-    };
+    let world = or_skip!(project.start("ignore").await);
     world.widget("one", json!({"value": "ours"})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -360,9 +342,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
 async fn empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
     let project = Project::new("", &[("map.yaml", template.as_str())]);
-    let Some(world) = project.start("empty").await else {
-        return;
-    };
+    let world = or_skip!(project.start("empty").await);
     world.widget("one", json!({"on": true, "value": "v"})).await;
     world.ready("Widget", "one").await;
     world
@@ -380,9 +360,7 @@ async fn empty_render_removes_nothing_unless_allowed() {
 async fn service_account_limits_what_a_release_may_do() {
     let options = "serviceAccountName: 'deployer'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("account").await else {
-        return;
-    };
+    let world = or_skip!(project.start("account").await);
     world.widget("one", json!({"value": "v"})).await;
     let refused = world.is("one", "ReleaseFailed").await;
     let message = refused["message"].as_str().unwrap();
@@ -415,9 +393,7 @@ data:
   paths: {{ omit .Values \"note\" \"list\" \"both\" \"global\" | keys | sortAlpha | toJson | quote }}
 ";
     let project = Project::new(options, &[("map.yaml", map)]);
-    let Some(world) = project.start("hostile-text").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hostile-text").await);
     for (at, note) in [
         "a,b",
         "x,fixed=ours",

@@ -11,9 +11,7 @@ use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, 
 
 #[tokio::test]
 async fn second_replica_takes_over_when_the_leader_exits() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "leader").await.unwrap();
     let replica = |pod: &str| {
         operator(
@@ -70,9 +68,7 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn frozen_leader_does_not_write_after_losing_its_lease() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "frozen").await.unwrap();
     let replica = |pod: &str| {
@@ -156,9 +152,7 @@ async fn conflicts(client: &kube::Client) -> u64 {
 
 #[tokio::test]
 async fn status_written_late_by_a_former_leader_is_rejected() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "late").await.unwrap();
     let replica = |pod: &str| {
@@ -223,9 +217,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
 
 #[tokio::test]
 async fn killed_install_is_finished_after_a_restart() {
-    let Some(mut world) = World::start("kill").await else {
-        return;
-    };
+    let mut world = or_skip!(World::start("kill").await);
     apply(
         &world.api("Memcached"),
         "cache",
@@ -259,9 +251,7 @@ async fn killed_install_is_finished_after_a_restart() {
 
 #[tokio::test]
 async fn restart_neither_writes_nor_upgrades() {
-    let Some(mut world) = World::start("restart").await else {
-        return;
-    };
+    let mut world = or_skip!(World::start("restart").await);
     let before = world.memcached("cache", json!({})).await;
     world.operator.stop(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();

@@ -30,9 +30,7 @@ async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
 
 #[tokio::test]
 async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "rbac").await.unwrap();
     let chart = rules("charts/memcached_role.yaml");
     let (apps, rest): (Vec<Value>, Vec<Value>) = chart
@@ -114,9 +112,7 @@ async fn grant_the_watch(namespace: &TestNamespace) {
 
 #[tokio::test]
 async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // Nothing but watches tells of a change.
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "taken").await.unwrap();
@@ -184,9 +180,7 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
 
 #[tokio::test]
 async fn unwatchable_kind_is_named_in_a_condition_until_it_can_be_watched() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "unwatched").await.unwrap();
     grant_all_but_the_watch(&namespace).await;

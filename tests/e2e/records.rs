@@ -165,9 +165,7 @@ fn is_deployed(cr: &Value, revision: u32) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // A manifest in parts is slow to render, so one crash in the middle is enough.
     for (manifest, fault, writes, least) in [
         (false, Fault::Unreachable, 1..30, 5),
@@ -200,9 +198,7 @@ async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = large_chart(false);
     let mut crashes = 0;
     for k in 1..30 {
@@ -231,9 +227,7 @@ async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = large_chart(false);
     let run = Run::begin(plane, &project).await;
     // The process crashes after writing the parts and before writing the record.
@@ -257,9 +251,7 @@ async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_record_change_triggers_a_reconcile() {
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("by-hand").await else {
-        return;
-    };
+    let world = or_skip!(project.start("by-hand").await);
     let secrets = world.api("Secret");
     world.widget("one", json!({"value": "1"})).await;
     let deployed = |cr: &Value| is_deployed(cr, 1);

@@ -116,9 +116,7 @@ async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
 async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_order() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let args = ["--reload-pace=100ms", "--reconcile-period=1s"];
-    let Some(world) = start(&project, "reload", &args).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "reload", &args).await);
     let names = ["c", "a", "b"];
     for name in names {
         world.widget(name, json!({"value": "1"})).await;
@@ -178,9 +176,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
 #[tokio::test]
 async fn edited_custom_resource_does_not_wait_for_its_turn() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "turns", &["--reload-pace=1h"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "turns", &["--reload-pace=1h"]).await);
     for name in ["a", "b", "c"] {
         world.widget(name, json!({"value": "1"})).await;
         world.ready("Widget", name).await;
@@ -213,9 +209,7 @@ async fn edited_custom_resource_does_not_wait_for_its_turn() {
 #[tokio::test]
 async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "halt", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "halt", &["--reload-pace=0"]).await);
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
         world.widget(name, json!({"value": "1"})).await;
@@ -269,9 +263,7 @@ async fn failing_upgrades_halt_the_rollout_of_a_chart_that_replaces_its_definiti
     let project = Project::new("crds: createReplace", &[("map.yaml", &map("v1"))]);
     let definition = definition_of("guard.example.com", "Guarded", "Namespaced", ANYTHING);
     project.write("chart/crds/guarded.yaml", &definition);
-    let Some(world) = start(&project, "guard", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "guard", &["--reload-pace=0"]).await);
     eight(&world).await;
     project.write(TEMPLATE, REFUSED);
     halted_after_three(&world).await;
@@ -292,9 +284,7 @@ async fn gadget(world: &World, name: &str, ready: &str) {
 async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "awaits", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "awaits", &["--reload-pace=0"]).await);
     apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
     gadget(&world, "base", "True").await;
     eight(&world).await;
@@ -326,9 +316,7 @@ metadata:
 ";
     let templates = [("map.yaml", &*map("v1")), ("held.yaml", held)];
     let project = Project::new("uninstall: {wait: true}", &templates);
-    let Some(world) = start(&project, "held", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "held", &["--reload-pace=0"]).await);
     let deleted = ["a", "b", "c"];
     for name in ["a", "b", "c", "d", "e"] {
         let spec = json!({"value": "1", "held": deleted.contains(&name)});
@@ -355,9 +343,7 @@ metadata:
 #[tokio::test]
 async fn entries_are_added_changed_and_removed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "entries", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "entries", &["--reload-pace=0"]).await);
     let entry = |kind: &str, more: &str| {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart{more}}}\n")
     };
@@ -469,9 +455,7 @@ spec:
 #[tokio::test]
 async fn reload_during_an_install_continues_with_the_changed_chart() {
     let project = Project::new("", &[("map.yaml", &map("v1")), ("hook.yaml", HOOK)]);
-    let Some(world) = start(&project, "installing", &[]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "installing", &[]).await);
     world.widget("one", json!({"value": "1"})).await;
     let exists = |job: &Value| !job.is_null();
     world.until("Job", "one-hook", "the hook", exists).await;
@@ -486,9 +470,7 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
 
 #[tokio::test]
 async fn replica_that_stands_by_reloads_and_changes_nothing() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let namespace = TestNamespace::create(plane, "standby").await.unwrap();
     let replica = |pod: &str| {
@@ -529,9 +511,7 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extensions_in_code_stay_with_a_reloaded_chart() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let namespace = TestNamespace::create(plane, "extended-reload")
         .await

@@ -147,12 +147,8 @@ pub(crate) fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
 
 #[tokio::test]
 async fn locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let push = |version: &str| push(&helm, &registry, folder.path(), version);
     push("1.0.0");
@@ -168,9 +164,7 @@ async fn locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is
 
     let cache = folder.path().join("cache");
     let with_variable = |operator: Operator| operator.env("CHART_CACHE", &cache);
-    let Some(mut world) = start(&project, "locked", with_variable).await else {
-        return;
-    };
+    let mut world = or_skip!(start(&project, "locked", with_variable).await);
     deployed(&world, "a", "1.2.0", "1").await;
     assert!(world.operator.stop(LIMIT).await.unwrap().success());
     drop(registry);
@@ -189,9 +183,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     let url = server.url("");
     let project = project(&format!("{{repo: '{url}', name: web, version: 1.0.0}}"));
     let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
-    let Some(world) = start(&project, "missing", reached).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "missing", reached).await);
     // The other entry runs.
     world.widget("w", json!({"value": "1"})).await;
     let data = json!({"chart": "0.1.0", "value": "1"});
@@ -239,9 +231,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
         let operator = operator.args(["--reload-pace=100ms", "--reconcile-period=1s"]);
         operator.env("POD_NAME", "operator-0")
     };
-    let Some(world) = start(&project, "versions", quick).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "versions", quick).await);
     deployed(&world, "a", "1.0.0", "1").await;
 
     set_chart(&project, &chart("3.0.0"));
@@ -260,9 +250,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
 
 #[tokio::test]
 async fn a_server_with_tls_is_trusted_if_the_entry_names_its_authority() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // The API server stands for a server of charts with TLS: it has nothing for strangers, and no charts.
     let text = std::fs::read(plane.kubeconfig_path()).unwrap();
     let config: serde_json::Value = go_yaml::from_slice(&text).unwrap();
@@ -277,9 +265,7 @@ async fn a_server_with_tls_is_trusted_if_the_entry_names_its_authority() {
         let operator = operator.ready_path("/readyz/api-server");
         operator.arg("--reload-pace=100ms")
     };
-    let Some(world) = start(&project, "tls", quick).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "tls", quick).await);
     answers(&world, "/readyz/charts", 500, "is not trusted").await;
     set_chart(&project, &chart(", caFile: ca.crt"));
     answers(
@@ -347,12 +333,8 @@ fn digest(data: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     let folder = tempfile::tempdir().unwrap();
     push(&helm, &registry, folder.path(), "1.0.0");
     let url = format!("oci://{}/charts/web:1.0.0", registry.address());
@@ -367,9 +349,7 @@ async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_fro
     let other = SigningKey::from_slice(&[2; 32]).unwrap();
     sign(&registry, "charts/web", "1.0.0", &other).await;
     let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
-    let Some(mut world) = start(&project, "signed", reached).await else {
-        return;
-    };
+    let mut world = or_skip!(start(&project, "signed", reached).await);
     let gadgets = api(&world.namespace, "Gadget");
     apply(&gadgets, "a", &json!({"spec": {"value": "1"}})).await;
     let refused = "no signature of it was made with the key";
@@ -418,18 +398,12 @@ const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9
 
 #[tokio::test]
 async fn credentials_of_a_registry_come_from_a_secret() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
-    let Some(registry) = Registry::start_or_skip(Some(&users)).unwrap() else {
-        return;
-    };
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
+    let plane = or_skip!(control_plane().await);
     let host = registry.address();
     let login = [
         "registry",

@@ -46,9 +46,7 @@ fn reports_failure(request: &Recorded) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_process_reports_the_reason_of_a_failure() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for options in ["", "install: {remediation: {retries: 0}}"] {
         let project = Project::new(options, &[("map.yaml", LABELLED)]);
         let namespace = TestNamespace::create(plane, "reason").await.unwrap();
@@ -81,9 +79,7 @@ async fn next_process_reports_the_reason_of_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_writes_carry_the_resource_version_and_are_retried_after_a_conflict() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 1h", &[("map.yaml", LABELLED)]);
     let namespace = TestNamespace::create(plane, "conflict").await.unwrap();
     let faults = Faults::new();
@@ -109,9 +105,7 @@ async fn status_writes_carry_the_resource_version_and_are_retried_after_a_confli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_has_its_own_event_and_condition_message() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
     let project = Project::new("", &[("map.yaml", &template)]);
     let namespace = TestNamespace::create(plane, "events").await.unwrap();
@@ -168,9 +162,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_release_name_while_it_is_pending() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
     let project = Project::new("", &templates);
     let namespace = TestNamespace::create(plane, "pending").await.unwrap();
@@ -207,9 +199,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_run_right_after_an_upgrade_and_report_only_on_their_revision() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let templates = [("map.yaml", LABELLED), ("test.yaml", TEST)];
     let project = Project::new("reconcilePeriod: 1h, test: {}", &templates);
     let namespace = TestNamespace::create(plane, "tests").await.unwrap();

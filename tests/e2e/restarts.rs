@@ -253,9 +253,7 @@ fn refuse_map(faults: &Faults) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_without_a_record_is_installed_and_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.spec("one", json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -263,9 +261,7 @@ async fn custom_resource_without_a_record_is_installed_and_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployed_release_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -273,9 +269,7 @@ async fn deployed_release_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
@@ -287,9 +281,7 @@ async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_install_is_finished_and_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.crashes(json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -297,9 +289,7 @@ async fn interrupted_install_is_finished_and_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     // The record looks as Helm begins a revision: with the labels of the operator's previous
     // revision.
@@ -327,9 +317,7 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_install_keeps_its_backoff_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     let faults = Faults::new();
     refuse_map(&faults);
     let operator = fixture.start(faults.clone()).await;
@@ -347,9 +335,7 @@ async fn failed_install_keeps_its_backoff_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rollback_keeps_its_backoff_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let faults = Faults::new();
     refuse_map(&faults);
@@ -373,9 +359,7 @@ fn announces_attempt(cr: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_uninstall_polls_rarely_after_a_restart() {
-    let Some(fixture) = Fixture::new("uninstall: {wait: true}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("uninstall: {wait: true}").await);
     fixture.installed(json!({"value": "1"})).await;
     let maps = fixture.api("ConfigMap");
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -395,9 +379,7 @@ async fn waiting_uninstall_polls_rarely_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_release_with_an_edited_object_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.annotate("paused", json!("true")).await;
     fixture.edit("theirs").await;
@@ -407,9 +389,7 @@ async fn paused_release_with_an_edited_object_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_another_operator_costs_no_requests_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let name = format!("{}-second", fixture.namespace.name());
     let operator = fixture.start_as(&name, Faults::new()).await;
@@ -418,9 +398,7 @@ async fn release_of_another_operator_costs_no_requests_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_made_by_helm_costs_no_requests_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let record = fixture.records().await.remove(0).metadata;
     let labels: serde_json::Map<String, Value> = record
@@ -438,9 +416,7 @@ async fn release_made_by_helm_costs_no_requests_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn spec_reverted_during_a_pending_revision_settles() {
     for options in ["dryRunOption: server", ""] {
-        let Some(fixture) = Fixture::new(options).await else {
-            return;
-        };
+        let fixture = or_skip!(Fixture::new(options).await);
         fixture.installed(json!({"value": "1"})).await;
         fixture.crashes(json!({"value": "2"})).await;
         fixture.spec("one", json!({"value": "1"})).await;
@@ -454,9 +430,7 @@ async fn spec_reverted_during_a_pending_revision_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_release_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let operator = fixture.start(Faults::new()).await;
     fixture
@@ -471,9 +445,7 @@ async fn stalled_release_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reported_drift_is_not_repaired_by_a_restart() {
-    let Some(fixture) = Fixture::new("driftDetection: {mode: warn}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("driftDetection: {mode: warn}").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
@@ -493,9 +465,7 @@ async fn reported_drift_is_not_repaired_by_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_is_neither_repaired_nor_reported_after_a_restart_when_detection_is_off() {
-    let Some(fixture) = Fixture::new("driftDetection: {mode: \"off\"}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("driftDetection: {mode: \"off\"}").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     fixture.settles(is_ready).await;

@@ -196,9 +196,7 @@ const ROLLED_BACK: &str = "another attempt would replace the running revision wi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
-    let Some(mut release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let mut release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"value": "1"})).await;
     drop(release.is("Ready", is_ready).await);
     release.refuse();
@@ -225,9 +223,7 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"value": "1"})).await;
     drop(release.is("Ready", is_ready).await);
     release.refuse();
@@ -248,9 +244,7 @@ async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollbac
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_remembered_when_the_history_is_short() {
     let options = "maxHistory: 1, upgrade: {remediation: {retries: 1}}";
-    let Some(mut release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let mut release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     for value in ["0", "1"] {
         release.spec(json!({"value": value})).await;
         drop(release.is("Ready", is_ready).await);
@@ -272,9 +266,7 @@ const BAD: u32 = 10;
 
 /// Applies ten invalid specs, each after the previous one failed, and then a valid one.
 async fn many_bad_specs(options: &str, good_first: bool) {
-    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     if good_first {
         release.spec(json!({"value": "good"})).await;
         drop(release.is("Ready", is_ready).await);
@@ -322,17 +314,13 @@ async fn many_failed_upgrades_without_rollback_leave_few_records_and_no_objects(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn install_waits_for_a_kind_that_is_defined_later() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let group = format!("later{}.example.com", fastrand::u32(..));
     let template = format!(
         "apiVersion: {group}/v1\nkind: Late\nmetadata: {{name: {{{{ .Release.Name }}}}}}\nspec: {{}}\n"
     );
     let templates = [("objects.yaml", OBJECTS), ("late.yaml", template.as_str())];
-    let Some(release) = Release::start("", &templates).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &templates).await);
     release.spec(json!({"value": "1"})).await;
     let failed = release.is("the next attempt", announces_attempt).await;
     assert!(condition(&failed, "Stalled").is_none(), "{failed:#}");
@@ -361,9 +349,7 @@ async fn without_resyncs(prefix: &str) -> Option<World> {
 
 #[tokio::test]
 async fn freed_object_name_triggers_an_immediate_retry() {
-    let Some(world) = without_resyncs("clash").await else {
-        return;
-    };
+    let world = or_skip!(without_resyncs("clash").await);
     let maps = world.api("ConfigMap");
     apply(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     world.widget("one", json!({"value": "1"})).await;
@@ -378,9 +364,7 @@ async fn freed_object_name_triggers_an_immediate_retry() {
 
 #[tokio::test]
 async fn raised_quota_triggers_an_immediate_retry() {
-    let Some(world) = without_resyncs("quota").await else {
-        return;
-    };
+    let world = or_skip!(without_resyncs("quota").await);
     let quotas = world.api("ResourceQuota");
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
     apply(&quotas, "few", &hard(0)).await;
@@ -414,9 +398,7 @@ spec:
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
     let templates = [("objects.yaml", OBJECTS), ("hook.yaml", BAD_HOOK)];
-    let Some(release) = Release::start("", &templates).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &templates).await);
     release.spec(json!({"value": "1"})).await;
     let waits = |cr: &Value| {
         assert!(condition(cr, "Stalled").is_none(), "{cr:#}");
@@ -447,9 +429,7 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn exhausted_retries_stall_the_release_and_are_reported() {
     let options = "install: {remediation: {retries: 1}}";
-    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
     drop(
         release
@@ -464,9 +444,7 @@ async fn exhausted_retries_stall_the_release_and_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn install_without_failing_hooks_never_stalls() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
     release.failed(4).await;
     let cr = release.is("the next attempt", announces_attempt).await;
@@ -494,9 +472,7 @@ rules: []
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
     for (force, verb) in [(None, "update"), (Some("false"), "apply")] {
-        let Some(release) = Release::start("", &[("objects.yaml", REFUSED_LATE)]).await else {
-            return;
-        };
+        let release = or_skip!(Release::start("", &[("objects.yaml", REFUSED_LATE)]).await);
         let mut custom = json!({"spec": {"value": "1"}});
         if let Some(force) = force {
             let annotation = "helm.sdk.operatorframework.io/rollback-force";
@@ -540,9 +516,7 @@ metadata: {name: two}
 data: {a: '!', b: 'bm90!'}
 ";
     let project = Project::new("", &[("secrets.yaml", SECRETS)]);
-    let Some(world) = project.start("undecodable").await else {
-        return;
-    };
+    let world = or_skip!(project.start("undecodable").await);
     world.widget("one", json!({})).await;
     let told = world.is("one", "ReleaseFailed").await;
     let message = told["message"].as_str().unwrap();
@@ -608,9 +582,7 @@ fn webhooks(release: &Release) -> Api<DynamicObject> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_attempt() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-"}});
     let map: DynamicObject = serde_json::from_value(map).unwrap();
@@ -638,9 +610,7 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_gone() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"value": "1"})).await;
     drop(release.is("Ready", is_ready).await);
     let (maps, params) = (release.api("ConfigMap"), DeleteParams::default().dry_run());
@@ -682,9 +652,7 @@ async fn what_is_retried_is_in_ready_until_it_succeeds() {
         (Fault::Status(503), "patch configmaps"),
         (Fault::Status(500), "one-map"),
     ] {
-        let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-            return;
-        };
+        let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
         release.faults.inject_with(move |request| {
             let writes = request.resource == "configmaps" && request.method == http::Method::PATCH;
             writes.then_some(fault)

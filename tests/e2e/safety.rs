@@ -36,9 +36,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 #[tokio::test]
 async fn foreign_object_with_the_same_name_is_not_changed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("foreign").await else {
-        return;
-    };
+    let world = or_skip!(project.start("foreign").await);
     let foreign = json!({"data": {"value": "theirs", "more": "x"}});
     apply(&world.api("ConfigMap"), "map", &foreign).await;
     world.widget("one", json!({})).await;
@@ -61,9 +59,7 @@ async fn foreign_object_with_the_same_name_is_not_changed() {
 #[tokio::test]
 async fn custom_resources_do_not_take_an_object_from_each_other() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("race").await else {
-        return;
-    };
+    let world = or_skip!(project.start("race").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     world.widget("two", json!({})).await;
@@ -76,9 +72,7 @@ async fn custom_resources_do_not_take_an_object_from_each_other() {
 #[tokio::test]
 async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
     let project = Project::new("selector: {matchLabels: {team: a}}", &[("map.yaml", MAP)]);
-    let Some(mut world) = project.start("shrink").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("shrink").await);
     let cr = json!({"metadata": {"labels": {"team": "a"}}, "spec": {}});
     apply(&world.api("Widget"), "one", &cr).await;
     let before = world.ready("Widget", "one").await;
@@ -99,9 +93,7 @@ async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
 #[tokio::test]
 async fn claim_annotated_with_keep_survives_the_release() {
     let project = Project::new("", &[("claim.yaml", CLAIM)]);
-    let Some(world) = project.start("keep").await else {
-        return;
-    };
+    let world = or_skip!(project.start("keep").await);
     world.widget("one", json!({})).await;
     let claims = world.api("PersistentVolumeClaim");
     world
@@ -125,9 +117,7 @@ async fn claim_annotated_with_keep_survives_the_release() {
 #[tokio::test]
 async fn removed_labels_are_restored_without_losing_objects() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("strip").await else {
-        return;
-    };
+    let world = or_skip!(project.start("strip").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -145,9 +135,7 @@ async fn removed_labels_are_restored_without_losing_objects() {
 #[tokio::test]
 async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("corrupt").await else {
-        return;
-    };
+    let world = or_skip!(project.start("corrupt").await);
     world.widget("one", json!({"x": 1})).await;
     world.ready("Widget", "one").await;
     world.widget("one", json!({"x": 2})).await;
@@ -166,9 +154,7 @@ async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
 #[tokio::test]
 async fn recreated_custom_resource_gets_a_new_release() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("anew").await else {
-        return;
-    };
+    let world = or_skip!(project.start("anew").await);
     world.widget("one", json!({})).await;
     let first = world.ready("Widget", "one").await;
     let widgets = world.api("Widget");
@@ -192,9 +178,7 @@ async fn recreated_custom_resource_gets_a_new_release() {
 #[tokio::test]
 async fn namespace_in_use_by_others_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let Some(world) = project.start("inner").await else {
-        return;
-    };
+    let world = or_skip!(project.start("inner").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let name = format!("{}-made", world.namespace.name());
@@ -216,9 +200,7 @@ async fn namespace_in_use_by_others_outlives_its_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_lookup_does_not_prune_objects() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let template = format!(
         "{{{{- if lookup \"v1\" \"Secret\" .Release.Namespace \"switch\" }}}}\n{MAP}{{{{- end }}}}\n"
     );
@@ -270,9 +252,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: {{ .Values.size }}}}}
 ";
     let project = Project::new("install: {wait: false}", &[("set.yaml", set)]);
-    let Some(world) = project.start("stateful").await else {
-        return;
-    };
+    let world = or_skip!(project.start("stateful").await);
     let annotations = json!({"helm.sdk.operatorframework.io/upgrade-force": "true"});
     let custom =
         |size: &str| json!({"metadata": {"annotations": annotations}, "spec": {"size": size}});
@@ -296,13 +276,9 @@ spec:
 
 #[tokio::test]
 async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
-    let Some(program) = crate::helm_cli::helm() else {
-        return;
-    };
+    let program = or_skip!(crate::helm_cli::helm());
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("race").await else {
-        return;
-    };
+    let world = or_skip!(project.start("race").await);
     for n in 0..4 {
         let name = format!("one{n}");
         let map = format!("map{n}");
@@ -337,9 +313,7 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
 
 #[tokio::test]
 async fn recreated_crd_is_watched_again() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "definition").await.unwrap();
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
@@ -377,9 +351,7 @@ async fn recreated_crd_is_watched_again() {
 #[tokio::test]
 async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("denied").await else {
-        return;
-    };
+    let world = or_skip!(project.start("denied").await);
     let name = format!("{}-no-maps", world.namespace.name());
     let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
     let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
@@ -433,9 +405,7 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
 #[tokio::test]
 async fn repeated_conflict_over_a_field_ends_and_names_the_other_manager() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("fight").await else {
-        return;
-    };
+    let world = or_skip!(project.start("fight").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -542,9 +512,7 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_do_not_overwrite_each_others_changes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "twice").await.unwrap();
     let widgets = api(&namespace, "Widget");
     let maps = api(&namespace, "ConfigMap");
@@ -613,9 +581,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_named_in_adopt_release_takes_over() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // Both operators run with different charts, and a renamed operator replaces the old one.
     for (renamed, maker) in [(false, "second"), (true, "first")] {
         let namespace = TestNamespace::create(plane, "renamed").await.unwrap();
@@ -680,9 +646,7 @@ async fn operator_named_in_adopt_release_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn same_named_releases_of_two_operators_are_kept_apart() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "namesake").await.unwrap();
     let _first = Named::start(plane, &namespace, "Widget", "first").await;
     let _second = Named::start(plane, &namespace, "Gadget", "second").await;

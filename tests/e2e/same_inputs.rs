@@ -100,9 +100,7 @@ async fn start(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_while_a_post_install_hook_fails() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
@@ -122,9 +120,7 @@ async fn random_password_is_kept_while_a_post_install_hook_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let options = "install: {timeout: 2s}, upgrade: {timeout: 2s}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
@@ -145,9 +141,7 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let options = "upgrade: {remediation: {strategy: none, retries: 0}}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
@@ -189,9 +183,7 @@ async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::releas
 async fn random_password_is_kept_when_a_helm_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("adopted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("adopted").await);
     install(&world, &project, &program, &["--set-string", "value=1"]);
     let first = password(&world.namespace).await;
     world.widget("one", json!({"value": "1"})).await;
@@ -205,9 +197,7 @@ async fn random_password_is_kept_when_a_helm_release_is_adopted() {
 async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("namespaced").await else {
-        return;
-    };
+    let world = or_skip!(project.start("namespaced").await);
     install(&world, &project, &program, &["--set-string", "value=1"]);
     let first = password(&world.namespace).await;
     let namespace = world.namespace.name().to_owned();
@@ -237,9 +227,7 @@ async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 200ms", &[("objects.yaml", OBJECTS)]);
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let hour = Duration::from_hours(1);

@@ -10,9 +10,7 @@ use crate::world::{LIMIT, api, apply, condition, control_plane, operator, resour
 
 #[tokio::test]
 async fn two_namespaces_are_watched_and_a_third_is_not() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let mut namespaces = Vec::new();
     for prefix in ["one", "two", "three"] {
         namespaces.push(TestNamespace::create(plane, prefix).await.unwrap());
@@ -43,9 +41,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
 
 #[tokio::test]
 async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "global").await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut watches = String::new();

@@ -183,9 +183,7 @@ async fn restart(world: &mut World, project: &Project) {
 #[tokio::test]
 async fn a_repair_applies_nothing_from_a_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-repair").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-repair").await);
     let forger = Forger::in_namespace_of(&world).await;
     world.widget("one", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
@@ -222,9 +220,7 @@ async fn a_repair_applies_nothing_from_a_forged_record() {
 #[tokio::test]
 async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("forge-resume").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("forge-resume").await);
     world.operator.sigkill().unwrap();
     restart(&mut world, &project).await;
     let forger = Forger::in_namespace_of(&world).await;
@@ -253,9 +249,7 @@ async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
 #[tokio::test]
 async fn a_rollback_restores_no_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-rollback").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-rollback").await);
     let forger = Forger::in_namespace_of(&world).await;
     let add = |record: &mut Release| {
         record.manifest.push_str(&forger.objects());
@@ -292,9 +286,7 @@ async fn a_rollback_restores_no_forged_record() {
 async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_nothing_foreign() {
     let options = "upgrade: {remediation: {retries: 0, strategy: uninstall}}";
     let project = Project::new(options, &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("forge-remove").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("forge-remove").await);
     world.operator.sigkill().unwrap();
     restart(&mut world, &project).await;
     let forger = Forger::in_namespace_of(&world).await;
@@ -347,9 +339,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
 #[tokio::test]
 async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-uninstall").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-uninstall").await);
     let forger = Forger::in_namespace_of(&world).await;
     world.widget("one", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
@@ -387,9 +377,7 @@ async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
 #[tokio::test]
 async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-adopt").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-adopt").await);
     let forger = Forger::in_namespace_of(&world).await;
     world.widget("real", json!({"value": "v"})).await;
     world.ready("Widget", "real").await;
@@ -414,9 +402,7 @@ async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
 #[tokio::test]
 async fn losing_the_key_of_the_proofs_loses_no_release() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("key").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("key").await);
     world.widget("one", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
     let before = password(&world, "one").await;
@@ -471,9 +457,7 @@ async fn secret_in(namespace: &TestNamespace) {
 #[tokio::test]
 async fn a_text_of_a_custom_resource_looks_up_no_secrets_and_no_other_namespaces() {
     let project = Project::new("", &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)]);
-    let Some(world) = project.start("tpl").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tpl").await);
     secret_in(&world.namespace).await;
     let namespace = world.namespace.name().to_owned();
     let refused = [
@@ -513,9 +497,7 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
         "lookup: trusted",
         &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)],
     );
-    let Some(world) = project.start("tpl-trusted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tpl-trusted").await);
     secret_in(&world.namespace).await;
     let text = r#"{{ include "chart.secret" . }}"#;
     world.widget("one", json!({"text": text})).await;
@@ -543,9 +525,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
         valuesFrom: [{kind: Secret, name: secret, key: of, targetPath: value}], \
         dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: db}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("accounts").await else {
-        return;
-    };
+    let world = or_skip!(project.start("accounts").await);
     secret_in(&world.namespace).await;
     let gadget = json!({"spec": {}});
     apply(&world.api("Gadget"), "db", &gadget).await;
@@ -598,9 +578,7 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         )
     };
     project.write("watches.yaml", &watches(""));
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(crate::world::control_plane().await);
     let namespace = TestNamespace::create(plane, "own-accounts").await.unwrap();
     let start = async || {
         let operator = project
@@ -673,9 +651,7 @@ data:
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}', key: values.yaml, optional: true}]";
     let project = Project::new(options, &[("all.yaml", chart)]);
     project.write("chart/values.schema.json", schema);
-    let Some(world) = project.start("quiet").await else {
-        return;
-    };
+    let world = or_skip!(project.start("quiet").await);
     let broken_text = format!("{{{{ fromJson (index .Values \"{IN_SPEC}\" 1 2) }}}} {IN_SPEC}");
     let cases = [
         ("spec-label", json!({"label": IN_SPEC}), None),
@@ -734,9 +710,7 @@ metadata:
 ";
     let options = "overrideValues: {label: '{{ if .Spec.env }}$MARKER{{ end }}'}";
     let project = Project::new(options, &[("all.yaml", chart)]);
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(crate::world::control_plane().await);
     let namespace = TestNamespace::create(plane, "sources").await.unwrap();
     let operator = project.operator(plane, namespace.name());
     let world = World {
@@ -791,9 +765,7 @@ metadata:
 ";
     let options = "valuesFrom: [{kind: Secret, name: source, key: secret, targetPath: secret}]";
     let project = Project::new(options, &[("all.yaml", chart)]);
-    let Some(mut world) = project.start("unread").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("unread").await);
     let secret = json!({"stringData": {"secret": IN_SECRET}});
     apply(&world.api("Secret"), "source", &secret).await;
     world.widget("one", json!({"spec": IN_SPEC})).await;
@@ -850,9 +822,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ tpl .Values.text . | quote }}}
 ";
     let project = Project::new("", &[("all.yaml", chart)]);
-    let Some(world) = project.start("hostile").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hostile").await);
     let mut deep = json!("x");
     for _ in 0..100 {
         deep = json!({"a": deep});

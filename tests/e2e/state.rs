@@ -70,9 +70,7 @@ fn is_ready(cr: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_former() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("replaced").await else {
-        return;
-    };
+    let world = or_skip!(project.start("replaced").await);
     let widgets = world.api("Widget");
     for count in 1..=30 {
         let uid = replace(&widgets, "one", json!({"value": count})).await;
@@ -86,9 +84,7 @@ async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_forme
 #[tokio::test(flavor = "multi_thread")]
 async fn good_custom_resource_after_a_bad_one_of_its_name_is_deployed_at_once() {
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("good-after-bad").await else {
-        return;
-    };
+    let world = or_skip!(project.start("good-after-bad").await);
     let widgets = world.api("Widget");
     for _ in 0..3 {
         replace(&widgets, "one", json!({"bad": true})).await;
@@ -107,9 +103,7 @@ fn patches_map(request: &Recorded) -> bool {
 /// Upgrades to the value `two`, of which the answer is lost after the API server has executed it, and
 /// then reverts to `one` before the object is applied again. `restart` starts a successor in between.
 async fn revert_after_a_lost_answer(name: &str, restart: bool) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, name).await.unwrap();
     let faults = Faults::new();
@@ -169,9 +163,7 @@ async fn write_before_a_kill_is_undone_when_the_user_reverts() {
 #[tokio::test]
 async fn value_of_somebody_elses_upgrade_does_not_stay() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("helm-upgrade").await else {
-        return;
-    };
+    let world = or_skip!(project.start("helm-upgrade").await);
     world.widget("one", json!({"value": "one"})).await;
     world.ready("Widget", "one").await;
     // As `helm upgrade` does: the same field manager, and a record without this operator's digest.
@@ -222,9 +214,7 @@ metadata: {name: \"{{ .Release.Namespace }}\"}
 rules: []
 ";
     let project = Project::new("reconcilePeriod: 0s", &[("role.yaml", ROLE)]);
-    let Some(world) = project.start("unheld").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unheld").await);
     world.widget("one", json!({})).await;
     let widgets = world.api("Widget");
     for paused in [Value::Null, json!("true")] {
@@ -300,9 +290,7 @@ spec:
         "reconcilePeriod: 0s, upgrade: {wait: true, timeout: 20s}",
         &templates,
     );
-    let Some((namespace, faults, _operator)) = recorded(&project, "api-version").await else {
-        return;
-    };
+    let (namespace, faults, _operator) = or_skip!(recorded(&project, "api-version").await);
     let widgets = api(&namespace, "Widget");
     for (version, patches) in [("v1", 1), ("v2", 2), ("v1", 3)] {
         let value = format!("{version}-{patches}");
@@ -327,9 +315,7 @@ kind: Gizmo
 metadata: {name: gizmo}
 spec: {a: 1}
 ";
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let definition = |served: bool| {
         let text = definition_of("versions.example.com", "Gizmo", "Namespaced", ANYTHING);
         format!(
@@ -343,9 +329,7 @@ spec: {a: 1}
     define(plane, &definition(true)).await;
     let templates = [("gizmo.yaml", GIZMO), ("objects.yaml", OBJECTS)];
     let project = Project::new("reconcilePeriod: 0s", &templates);
-    let Some((namespace, _faults, _operator)) = recorded(&project, "served-version").await else {
-        return;
-    };
+    let (namespace, _faults, _operator) = or_skip!(recorded(&project, "served-version").await);
     let widgets = api(&namespace, "Widget");
     for version in ["v1alpha1", "v1"] {
         apply(&widgets, "one", &json!({"spec": {"version": version}})).await;
@@ -416,9 +400,7 @@ async fn rollback_leaves_the_replicas_to_the_autoscaler() {
         ("rollback-without", Value::Null),
         ("rollback-with", json!(1)),
     ] {
-        let Some(world) = autoscaled(name, &replicas).await else {
-            return;
-        };
+        let world = or_skip!(autoscaled(name, &replicas).await);
         let spec = json!({"autoscaled": true, "replicas": replicas, "image": 2, "bad": true});
         world.widget("one", spec).await;
         world.is("one", "Stalled").await;
@@ -437,9 +419,7 @@ async fn the_charts_replicas_count_once_the_autoscaler_is_gone_from_the_chart() 
         ("unscaled-without", Value::Null),
         ("unscaled-with", json!(1)),
     ] {
-        let Some(world) = autoscaled(name, &replicas).await else {
-            return;
-        };
+        let world = or_skip!(autoscaled(name, &replicas).await);
         let spec = json!({"autoscaled": false, "replicas": 2});
         world.widget("one", spec).await;
         world.has_history("one", &["superseded", "deployed"]).await;
@@ -451,9 +431,7 @@ async fn the_charts_replicas_count_once_the_autoscaler_is_gone_from_the_chart() 
 #[tokio::test]
 async fn object_that_is_being_deleted_is_created_again_before_the_revision_is_deployed() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("terminating").await else {
-        return;
-    };
+    let world = or_skip!(project.start("terminating").await);
     world.widget("one", json!({"value": "one"})).await;
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
@@ -500,9 +478,7 @@ spec:
 ";
     let templates = [("twice.yaml", TWICE), ("objects.yaml", OBJECTS)];
     let project = Project::new("reconcilePeriod: 0s", &templates);
-    let Some(world) = project.start("remarks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("remarks").await);
     world.widget("one", json!({})).await;
     world.has_history("one", &["deployed"]).await;
     world
@@ -538,9 +514,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kind_that_comes_back_with_another_scope_is_watched_there() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let group = "scopes.example.com";
     let definition = |scope: &str| definition_of(group, "Sprocket", scope, ANYTHING);
     define(plane, &definition("Namespaced")).await;
@@ -549,9 +523,7 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
         "watches.yaml",
         "- {group: scopes.example.com, version: v1, kind: Sprocket, chart: chart}\n",
     );
-    let Some(world) = project.start("scopes").await else {
-        return;
-    };
+    let world = or_skip!(project.start("scopes").await);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
     let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",
         "metadata": {"name": "one"}, "spec": {}});

@@ -35,9 +35,7 @@ fn annotate(name: &str, value: &str) -> Value {
 
 #[tokio::test]
 async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_status() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     define(
         plane,
         &definition_of(GROUP, "Cut", "Namespaced", CONDITIONS),
@@ -112,9 +110,7 @@ async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_onc
     // No resync would show it either.
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let project = Project::new(options, &[("gadget.yaml", GADGET)]);
-    let Some(world) = project.start("unwatched").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unwatched").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     for status in ["False", "True"] {
@@ -138,9 +134,7 @@ const SECOND_CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.2.0\nappVers
 #[tokio::test]
 async fn status_shows_chart_and_manifest_of_the_deployed_revision() {
     let project = Project::new("", &[("map.yaml", VERSIONED)]);
-    let Some(world) = project.start("deployed").await else {
-        return;
-    };
+    let world = or_skip!(project.start("deployed").await);
     world.widget("one", json!({"value": "first"})).await;
     let cr = world.ready("Widget", "one").await;
     assert_eq!(cr.data["status"]["release"]["chartVersion"], "chart-0.1.0");
@@ -178,9 +172,7 @@ kind: Secret` }}
 #[tokio::test]
 async fn condition_names_template_document_and_line_of_a_bad_object() {
     let project = Project::new("", &[("objects.yaml", BROKEN)]);
-    let Some(world) = project.start("place").await else {
-        return;
-    };
+    let world = or_skip!(project.start("place").await);
     for (second, wanted) in [
         (
             Value::Null,

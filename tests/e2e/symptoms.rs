@@ -34,9 +34,7 @@ data: {value: {{ $source.data.key }}}
 ";
     for (options, later) in [("", "first"), ("dryRunOption: server", "second")] {
         let project = Project::new(options, &[("map.yaml", copy)]);
-        let Some(world) = project.start("lookup").await else {
-            return;
-        };
+        let world = or_skip!(project.start("lookup").await);
         let maps = world.api("ConfigMap");
         apply(&maps, "source", &json!({"data": {"key": "first"}})).await;
         world.widget("one", json!({})).await;
@@ -65,9 +63,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {names: {{ join \" \" $names | quote }}}
 ";
     let project = Project::new("dryRunOption: server", &[("map.yaml", names)]);
-    let Some(mut world) = project.start("lists").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("lists").await);
     let maps = world.api("ConfigMap");
     let source = json!({"data": {}});
     apply(&maps, "source-a", &source).await;
@@ -104,9 +100,7 @@ data: {names: {{ join \" \" $names | quote }}}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_objects_of_releases_are_listed_and_watched() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: i}]}}}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-secret}\n";
     let project = Project::new("", &[("map.yaml", MAP), ("web.yaml", web)]);
     let namespace = TestNamespace::create(plane, "foreign").await.unwrap();
@@ -146,9 +140,7 @@ async fn only_objects_of_releases_are_listed_and_watched() {
 async fn deployed_does_not_mean_ready() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
     let project = Project::new("", &[("web.yaml", web)]);
-    let Some(world) = project.start("unready").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unready").await);
     world
         .widget("one", json!({"node": {"no-node": "has-this"}}))
         .await;
@@ -180,9 +172,7 @@ const SLIM: &str = "{type: object, properties: {
 
 #[tokio::test]
 async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
     // A separate kind, so that other tests are not affected.
     let group = format!("{}.example.com", namespace.name());
@@ -262,9 +252,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
 async fn cluster_scoped_objects_are_repaired_and_removed() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("role.yaml", role)]);
-    let Some(world) = project.start("clusterwide").await else {
-        return;
-    };
+    let world = or_skip!(project.start("clusterwide").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
@@ -283,9 +271,7 @@ async fn cluster_scoped_objects_are_repaired_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 100ms", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "after").await.unwrap();
     let faults = Faults::new();
@@ -332,9 +318,7 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
 async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
     let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
     let project = Project::new("", &[("map.yaml", strict.as_str())]);
-    let Some(world) = project.start("broken").await else {
-        return;
-    };
+    let world = or_skip!(project.start("broken").await);
     world.widget("one", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
     world.widget("one", json!({"broken": true})).await;
@@ -350,9 +334,7 @@ async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
 #[tokio::test]
 async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("quota").await else {
-        return;
-    };
+    let world = or_skip!(project.start("quota").await);
     let quotas = world.api("ResourceQuota");
     // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
@@ -379,9 +361,7 @@ async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
 async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() {
     let hook = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-bye\n  annotations: {helm.sh/hook: \"pre-delete,post-delete\"}\n";
     let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", hook)]);
-    let Some(world) = project.start("ending-hooks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("ending-hooks").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
@@ -402,9 +382,7 @@ async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() 
 async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
-    let Some(world) = project.start("ending").await else {
-        return;
-    };
+    let world = or_skip!(project.start("ending").await);
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
     let roles = cluster_api(&world.namespace, "ClusterRole");

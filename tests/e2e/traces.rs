@@ -135,9 +135,7 @@ fn accept() -> HttpServer {
 #[tokio::test]
 async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     let project = Project::new("", &[("all.yaml", TRACED)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "traces").await.unwrap();
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
@@ -208,9 +206,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent_at_the_exit() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "idle").await.unwrap();
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
@@ -254,9 +250,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
 async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "notraces").await.unwrap();
     // Port 1 is reserved, and nothing listens there.
     let operator = start(&project, &namespace, "http://127.0.0.1:1").await;
@@ -288,9 +282,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
 async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // The API server is an endpoint with a certificate of its own authority, which takes no traces.
     let config = Kubeconfig::read_from(plane.kubeconfig_path()).unwrap();
     let server = config.clusters[0].cluster.clone().unwrap();

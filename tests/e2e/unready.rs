@@ -45,9 +45,7 @@ async fn cause(world: &World, name: &str, reason: &str) -> String {
 #[tokio::test]
 async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("causes").await else {
-        return;
-    };
+    let world = or_skip!(project.start("causes").await);
     let quotas: Api<ResourceQuota> =
         Api::namespaced(world.namespace.client(), world.namespace.name());
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "1"}}});
@@ -94,9 +92,7 @@ async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_pulled_is_named_and_a_release_at_rest_reads_no_pods() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "image").await.unwrap();
     let project = Project::new("reconcilePeriod: 100ms", &[("web.yaml", WEB)]);
     let faults = Faults::new();

@@ -100,9 +100,7 @@ fn of(counts: &[(&str, usize)]) -> Counts {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_are_not_ready_cost_what_ready_ones_do() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let crowd = Crowd {
         plane,
         namespaces: [

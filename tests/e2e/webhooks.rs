@@ -287,9 +287,7 @@ async fn get(address: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn validation_denies_with_a_message_and_warnings() {
-    let Some((plane, namespace)) = setup("validate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("validate").await);
     let replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
 
@@ -354,9 +352,7 @@ async fn validation_denies_with_a_message_and_warnings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panicking_function_denies_its_request_alone() {
-    let Some((plane, namespace)) = setup("panic").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("panic").await);
     let _replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
     let error = create(&namespace, "unlucky", json!({"size": 13})).await;
@@ -374,9 +370,7 @@ async fn panicking_function_denies_its_request_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutation_sets_a_default_and_keeps_unknown_fields() {
-    let Some((plane, namespace)) = setup("mutate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("mutate").await);
     let _replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
     let spec = json!({"size": 1, "unknown": {"to": ["the type"]}});
@@ -391,9 +385,7 @@ async fn mutation_sets_a_default_and_keeps_unknown_fields() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_writes_nothing_and_removed_webhooks_go() {
-    let Some((plane, namespace)) = setup("again").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("again").await);
     let address = free_address();
     let start = async |webhooks: Webhooks| {
         let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();
@@ -509,9 +501,7 @@ impl Drop for Balancer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
-    let Some((plane, namespace)) = setup("replicas").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("replicas").await);
     let balancer = Balancer::start().await;
     let (first, second) = tokio::join!(
         balancer.replica(plane, &namespace),
@@ -543,9 +533,7 @@ async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
-    let Some((plane, namespace)) = setup("follower").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("follower").await);
     let held = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": namespace.name()},
@@ -578,9 +566,7 @@ async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_others_are_not_overwritten() {
-    let Some((plane, namespace)) = setup("foreign").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("foreign").await);
     let mutations = configuration_api(&namespace, CONFIGURATIONS[1]);
     let name = format!("{}-webhooks", namespace.name());
     let foreign = json!({
@@ -607,9 +593,7 @@ async fn objects_of_others_are_not_overwritten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_fails_while_the_certificate_is_rotated() {
-    let Some((plane, namespace)) = setup("rotate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("rotate").await);
     let webhooks = all().certificate_lifetime(Duration::from_secs(20));
     let _replica = Replica::start(plane, &namespace, webhooks).await;
     effective(&namespace).await;
@@ -677,9 +661,7 @@ async fn issue(plane: &ControlPlane, prefix: &str) -> [String; 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_of_a_directory_is_served_and_its_bundle_left_to_others() {
-    let Some((plane, namespace)) = setup("files").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("files").await);
     let (old, new) = tokio::join!(issue(plane, "issue"), issue(plane, "issue"));
     // A mounted Secret is a link to a directory, and is changed by changing the link.
     let mount = tempfile::tempdir().unwrap();
@@ -767,9 +749,7 @@ fn check_size(request: &Request<Cup>) -> Result<(), Denied> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_progress_are_answered_when_the_operator_stops() {
-    let Some((plane, namespace)) = setup("graceful").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("graceful").await);
     let address = free_address();
     let webhooks = webhook::webhooks().validate(slowly);
     let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();

@@ -170,9 +170,7 @@ async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperato
 
 #[tokio::test(flavor = "multi_thread")]
 async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     if !can_run() {
         return;
     }
@@ -196,9 +194,7 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     if !can_run() {
         return;
     }
@@ -264,9 +260,7 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
     if !can_run() {
         return;
     }
-    let Some(engine) = engine() else {
-        return;
-    };
+    let engine = or_skip!(engine());
     let project = tempfile::tempdir().unwrap();
     bundle(project.path());
     let dockerfile = project.path().join("bundle.Dockerfile");

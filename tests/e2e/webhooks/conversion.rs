@@ -94,9 +94,7 @@ fn jar(version: &str, name: &str, spec: Value) -> DynamicObject {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_objects_are_read_in_another_version() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "convert").await.unwrap();
     let crds = vec![v1beta1::Jar::crd(), v1::Jar::crd()];
     let crd = merge_crds(crds, "v1beta1").unwrap();

@@ -1,13 +1,12 @@
 //! Adoption of releases made by Helm's command line and by Go operators.
 
 use std::path::Path;
-use std::process::Command;
 
 use kube::api::{DeleteParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, merge};
+use crate::world::{Project, World, delete, merge};
 
 const WEB: &str = "\
 apiVersion: apps/v1
@@ -23,16 +22,9 @@ spec:
 
 /// Installs the project's chart with the helm command.
 pub(crate) fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
-    let output = Command::new(program)
-        .args(["install", "one"])
-        .arg(project.watches_file().with_file_name("chart"))
-        .args(["--namespace", world.namespace.name()])
-        .args(flags)
-        .env("KUBECONFIG", world.plane.kubeconfig_path())
-        .output()
-        .unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let chart = project.watches_file().with_file_name("chart");
+    let args = ["install", "one", chart.to_str().unwrap()];
+    world.helm(program, &[&args[..], flags].concat());
 }
 
 /// Returns the Deployment's uid and generation, which show whether it was changed.
@@ -178,10 +170,7 @@ async fn chunk(world: &World, secret: &str) {
         "metadata": {"labels": labels},
         "data": {"chunk": encode(first), "extraChunks": encode(br#"["one-extra"]"#)},
     });
-    secrets
-        .delete(secret, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&secrets, secret).await;
     crate::world::apply(&secrets, secret, &index).await;
     let extra = json!({"type": "operatorframework.io/chunk.v1", "data": {"chunk": encode(second)}});
     crate::world::apply(&secrets, "one-extra", &extra).await;

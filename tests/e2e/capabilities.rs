@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, Project, World, define, definition_of, undefine};
+use crate::world::{ANYTHING, Project, World, define_kind, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -21,8 +21,7 @@ data:
 async fn start(prefix: &str, group: &str) -> Option<World> {
     let project = Project::new("dryRunOption: server", &[("map.yaml", &chart(group))]);
     let world = project.start(prefix).await?;
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     world
         .data("one-map", json!({"serves": "false", "found": "null"}))
         .await;
@@ -33,11 +32,7 @@ async fn start(prefix: &str, group: &str) -> Option<World> {
 async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
     let world = or_skip!(start("asked", group).await);
-    define(
-        world.plane,
-        &definition_of(group, "Asked", "Namespaced", ANYTHING),
-    )
-    .await;
+    define_kind(world.plane, group, "Asked").await;
     world
         .data("one-map", json!({"serves": "true", "found": "null"}))
         .await;
@@ -49,11 +44,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
 async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
     let group = "looked.example.com";
     let world = or_skip!(start("looked", group).await);
-    define(
-        world.plane,
-        &definition_of(group, "Looked", "Namespaced", ANYTHING),
-    )
-    .await;
+    define_kind(world.plane, group, "Looked").await;
     let looked = crate::world::api_of(&world.namespace, group, "Looked");
     let object = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Looked",
@@ -100,13 +91,11 @@ async fn a_chart_sees_its_own_definitions_in_the_first_revision() {
         let definition = definition_of(&group, "Own", "Namespaced", ANYTHING);
         project.write("chart/crds/own.yaml", &definition);
         let world = or_skip!(project.start(prefix).await);
-        world.widget("one", json!({})).await;
-        world.ready("Widget", "one").await;
+        world.deploy("one", json!({})).await;
         world.data("one-map", json!({"serves": "true"})).await;
         assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
         // Neither does the next one begin a revision.
-        world.widget("two", json!({})).await;
-        world.ready("Widget", "two").await;
+        world.deploy("two", json!({})).await;
         assert_eq!(world.history("two").await, ["deployed"], "{prefix}");
         assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
         undefine(&world.namespace, &format!("owns.{group}")).await;
@@ -121,8 +110,7 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
     let definition = definition_of(group, "Old", "Namespaced", ANYTHING);
     project.write("chart/crds/old.yaml", &definition);
     let world = or_skip!(project.start("grows").await);
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     let definition = definition_of(group, "New", "Namespaced", ANYTHING);
     project.write("chart/crds/new.yaml", &definition);
     project.write("chart/templates/map.yaml", &own(group, "New", true));
@@ -149,8 +137,7 @@ async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     // JSON is YAML.
     project.write("chart/crds/all.yaml", &list.to_string());
     let world = or_skip!(project.start("listed").await);
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     world.data("shared", json!({"a": "b"})).await;
     let listed = crate::world::api_of(&world.namespace, group, "Listed");
     assert!(listed.get_opt("first").await.unwrap().is_some());
@@ -181,8 +168,7 @@ async fn objects_in_crds_that_cannot_be_installed_are_reported() {
         project.write("chart/crds/bad.yaml", text);
         let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;
-        let refused = world.is("one", "Irreconcilable").await;
-        let message = refused["message"].as_str().unwrap();
+        let message = world.message("one", "Irreconcilable").await;
         assert!(message.contains(reported), "{prefix}: {message}");
         assert!(world.history("one").await.is_empty());
     }

@@ -14,8 +14,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 
 use crate::examples::{CLUSTER_WIDE, NativeOperator, create, example};
-use crate::visitors::{Variant, is_ready};
-use crate::world::{LIMIT, api, api_of, until};
+use crate::visitors::Variant;
+use crate::world::{api, api_of, eventually, is_ready, remove, until};
 
 /// How long a deletion may go without effect before the next one.
 const PACE: Duration = Duration::from_millis(500);
@@ -170,7 +170,7 @@ async fn survives(
 ) {
     let operator = start().await;
     let (api, name) = custom_resource;
-    drop(until(api, name, "Ready", &is_ready).await.unwrap());
+    until(api, name, "Ready", &is_ready).await;
     let before = chaos.snapshot().await;
     assert!(!before.is_empty());
     chaos.rage(duration() / 2).await;
@@ -192,9 +192,7 @@ async fn survives(
             ))
         }
     };
-    wait::until(LIMIT, "everything to be as before", as_before)
-        .await
-        .unwrap();
+    eventually("everything to be as before", as_before).await;
 }
 
 fn duration() -> Duration {
@@ -275,10 +273,7 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     .await;
     // Its finalizer needs an operator.
     let _operator = start().await;
-    let params = DeleteParams::default();
-    let deleted = multi_secrets.delete("shared", &params).await;
-    drop(deleted.unwrap());
-    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+    remove(&multi_secrets, "shared").await;
 }
 
 async fn visitors(variant: Variant) {
@@ -338,7 +333,7 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     };
     let done = async |name: &str| {
         let is_done = |at: &Value| at["status"]["phase"] == "DONE";
-        drop(until(&ats, name, "DONE", is_done).await.unwrap());
+        until(&ats, name, "DONE", is_done).await;
     };
     let operator = at_operator(plane, &namespace).await;
     let early: Vec<String> = (0..20).map(|i| format!("early-{i}")).collect();

@@ -1,16 +1,14 @@
 //! Hooks on a real API server: Jobs that vanish, hooks for several events, and what they leave
 //! behind.
 
-use std::process::Command;
-
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition, control_plane,
-    merge, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane, delete,
+    eventually, gone, gone_by, is_true, merge, ready_at, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -135,7 +133,7 @@ async fn has_run(namespace: &TestNamespace, job: &str, times: usize) {
         }
     };
     let what = format!("{times} runs of {job}");
-    wait::until(LIMIT, &what, enough).await.unwrap();
+    eventually(&what, enough).await;
 }
 
 /// Waits until the Pod of a Job is in this phase and returns its name.
@@ -148,7 +146,7 @@ async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
         name.ok_or_else(|| format!("{pods:?}"))
     };
     let what = format!("a Pod of {job} that is {phase}");
-    wait::until(LIMIT, &what, found).await.unwrap()
+    eventually(&what, found).await
 }
 
 /// Ends a running Pod with the given outcome.
@@ -164,12 +162,9 @@ async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
 
 /// Waits until a revision of a Widget is deployed and ready.
 async fn deployed(widgets: &Api<DynamicObject>, name: &str, revision: u32) {
-    let ready = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == revision
-            && cr["status"]["release"]["status"] == "deployed"
-    };
-    drop(until(widgets, name, "deployed", ready).await.unwrap());
+    let ready = ready_at(revision);
+    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
+    until(widgets, name, "deployed", deployed).await;
 }
 
 async fn absent(world: &World, kind: &str, name: &str) {
@@ -179,8 +174,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
     } else {
         world.api(kind)
     };
-    let gone = wait::gone(&api, name, LIMIT).await;
-    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    gone_by(&world.operator, &api, name).await;
 }
 
 #[tokio::test]
@@ -243,16 +237,12 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     drop(operator);
     end(&pods, &pod, Value::Null).await;
     let jobs = api(&namespace, "Job");
-    let complete = |job: &Value| condition(job, "Complete").is_some_and(|c| c["status"] == "True");
-    drop(
-        until(&jobs, "one-migrate", "Complete", complete)
-            .await
-            .unwrap(),
-    );
+    let complete = |job: &Value| is_true(job, "Complete");
+    until(&jobs, "one-migrate", "Complete", complete).await;
 
     let _operator = InProcessOperator::start(&project, client().await, namespace.name());
     deployed(&widgets, "one", 1).await;
-    wait::gone(&jobs, "one-migrate", LIMIT).await.unwrap();
+    gone(&jobs, "one-migrate").await;
     assert_eq!(runs(&namespace, "one-migrate").await, 1);
 }
 
@@ -317,9 +307,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
     end(&pods, &pod, json!("failed")).await;
     let failed = world.is("one", "ReleaseFailed").await;
     let message = failed["message"].as_str().unwrap();
-    for part in ["one-migrate failed", "BackoffLimitExceeded"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "one-migrate failed", "BackoffLimitExceeded");
     assert_eq!(world.history("one").await, ["failed"]);
 }
 
@@ -354,12 +342,7 @@ async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let widgets = world.api("Widget");
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     let pods = world.api("Pod");
     let first = pod_of(&pods, "one-backup", "Running").await;
     end(&pods, &first, json!("failed")).await;
@@ -570,17 +553,7 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     let world = or_skip!(project.start("rewritten").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
-    let helm = |args: &[&str]| {
-        let output = Command::new(&program)
-            .args(args)
-            .args(["--namespace", world.namespace.name()])
-            .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {error}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let helm = |args: &[&str]| world.helm(&program, args);
     let hooks = helm(&["get", "hooks", "one"]);
     assert!(hooks.contains("name: one-register"), "{hooks}");
     // Helm rewrites the record without the fields it does not know.

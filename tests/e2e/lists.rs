@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, condition};
+use crate::world::{Project, World, ready_at};
 
 /// A list of two kinds as a hook, typed lists, and an object of any kind that is a list because it has items.
 const LISTS: &str = "\
@@ -81,12 +81,9 @@ async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<Str
 }
 
 /// Waits until a revision of the Widget `one` is deployed and ready.
-async fn deployed(world: &World, revision: u64) {
-    let deployed = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == revision
-            && cr["status"]["release"]["status"] == "deployed"
-    };
+async fn deployed(world: &World, revision: u32) {
+    let ready = ready_at(revision);
+    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
     world.until("Widget", "one", "deployed", deployed).await;
 }
 
@@ -99,16 +96,9 @@ async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     for (revision, value) in [(1, "1"), (2, "2")] {
         world.widget("one", json!({"value": value})).await;
         deployed(&world, revision).await;
-        let output = Command::new(&program)
-            .args(["upgrade", "--install", "two", "--set-string"])
-            .arg(format!("value={value}"))
-            .args(["--namespace", world.namespace.name()])
-            .arg(&chart)
-            .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{error}");
+        let (set, chart) = (format!("value={value}"), chart.to_str().unwrap());
+        let args = ["upgrade", "--install", "two", "--set-string", &set];
+        world.helm(&program, &[&args[..], &[chart]].concat());
         assert_eq!(objects(&world, "one").await, objects(&world, "two").await);
         world.data("one-first", json!({"value": value})).await;
     }
@@ -190,13 +180,12 @@ async fn lists_that_helm_refuses_are_refused_with_their_place() {
         world.widget(&name, json!({"list": n})).await;
         let refused = world.is(&name, "Irreconcilable").await;
         let message = refused["message"].as_str().unwrap();
-        for part in [
+        assert_contains!(
+            message,
             *ours,
             "templates/lists.yaml renders, at line ",
-            " of its output, cannot be created",
-        ] {
-            assert!(message.contains(part), "{part}: {message}");
-        }
+            " of its output, cannot be created"
+        );
         let created = objects(&world, &name).await;
         assert!(created.values().all(Vec::is_empty), "{list}: {created:?}");
     }

@@ -23,6 +23,17 @@ macro_rules! or_skip {
     }};
 }
 
+/// Checks that a text has these parts.
+macro_rules! assert_contains {
+    ($text:expr, $($part:expr),+) => {{
+        let text = &$text;
+        $(
+            let part = $part;
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        )+
+    }};
+}
+
 mod accounts;
 mod adoption;
 mod api_faults;

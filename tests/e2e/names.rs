@@ -14,8 +14,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, merge, program,
-    resource, root, until,
+    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
+    eventually_by, is_true, merge, program, remove, resource, root, until, until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -64,8 +64,7 @@ async fn told(world: &World, reason: &str) -> String {
         note = found.map_or_else(String::new, |event| event.data["message"].to_string());
         found.is_some()
     };
-    let told = wait::until(LIMIT, reason, told).await;
-    told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, reason, told).await;
     note
 }
 
@@ -182,7 +181,7 @@ async fn counted(
 async fn is_reconciled_often(count: &AtomicUsize) {
     let before = count.load(Ordering::SeqCst);
     let often = async || count.load(Ordering::SeqCst) > before + 20;
-    wait::until(LIMIT, "20 reconciles", often).await.unwrap();
+    eventually("20 reconciles", often).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,13 +213,9 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
     let (current, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let seen = Arc::clone(&most);
     let project = Project::new(options, &[("map.yaml", MAP)]);
+    let widgets = api(&namespace, "Widget");
     for name in ["a", "b", "c"] {
-        apply(
-            &api(&namespace, "Widget"),
-            name,
-            &json!({"spec": {"value": "1"}}),
-        )
-        .await;
+        apply(&widgets, name, &json!({"spec": {"value": "1"}})).await;
     }
     let _operator = InProcessOperator::with(
         &project,
@@ -247,12 +242,8 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
         move |options| options.max_concurrent_reconciles = flag,
     );
     for name in ["a", "b", "c"] {
-        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        drop(
-            until(&api(&namespace, "Widget"), name, "Ready", ready)
-                .await
-                .unwrap(),
-        );
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until(&widgets, name, "Ready", ready).await;
     }
     Some(seen.load(Ordering::SeqCst))
 }
@@ -275,8 +266,7 @@ async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let world = or_skip!(project.start("unseen").await);
-    world.widget("one", json!({"value": "1"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "1"})).await;
     merge(
         &world.api("ConfigMap"),
         "one-map",
@@ -284,8 +274,7 @@ async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     )
     .await;
     // Another custom resource is reconciled from begin to end meanwhile.
-    world.widget("two", json!({"value": "1"})).await;
-    world.ready("Widget", "two").await;
+    world.deploy("two", json!({"value": "1"})).await;
     world.data("one-map", json!({"value": "other"})).await;
     world.annotate("one", "reconcile-at", json!("now")).await;
     world.data("one-map", json!({"value": "1"})).await;
@@ -299,8 +288,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
     let options = "upgrade: {remediation: {retries: 1, strategy: uninstall}}";
     let project = Project::new(options, &[("web.yaml", web), ("kept.yaml", kept)]);
     let world = or_skip!(project.start("anew").await);
-    world.widget("one", json!({"value": "a"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "a"})).await;
     let uid = async |kind: &str, name: &str| {
         let object = world.api(kind).get(name).await.unwrap();
         object.metadata.uid.unwrap()
@@ -336,12 +324,8 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
         .operator(plane, name)
         .env("POD_NAMESPACE", "default");
     let running = elsewhere.start().await.unwrap();
-    let refused = until(&caches, name, "refused", |cr| {
-        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
-    });
-    let refused = refused
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let refused = |cr: &Value| is_true(cr, "Irreconcilable");
+    let refused = until_by(&running, &caches, name, "refused", refused).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
     for part in ["namespace default", "$WATCH_NAMESPACE", "releaseNamespace"] {
         assert!(message.contains(part), "{part} is not in {message}");
@@ -357,18 +341,13 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
 
     let running = project.operator(plane, name).env("POD_NAMESPACE", name);
     let running = running.start().await.unwrap();
-    let ready = until(&caches, name, "Ready", |cr| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-    });
-    ready
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(&running, &caches, name, "Ready", ready).await;
     let map = api(&namespace, "ConfigMap")
         .get(&format!("{name}-map"))
         .await;
     assert_eq!(map.unwrap().data["data"]["value"], "1");
-    caches.delete(name, &DeleteParams::default()).await.unwrap();
-    wait::gone(&caches, name, LIMIT).await.unwrap();
+    remove(&caches, name).await;
 }
 
 #[tokio::test]
@@ -390,21 +369,13 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
         let namespace = TestNamespace::create(plane, "override").await.unwrap();
         let operator = project.operator(plane, namespace.name());
         let operator = operator.args(flags.iter().copied()).env("PLACE", "hidden");
-        let operator = operator.start().await.unwrap();
-        let world = World {
-            plane,
-            namespace,
-            operator,
-        };
+        let world = World::run(plane, operator, namespace).await;
         world.widget("one", json!({"value": "x"})).await;
         world
             .data("one-map", json!({"value": "hidden-hidden"}))
             .await;
         let note = told(&world, "ValueOverridden").await;
-        assert!(
-            note.contains("image.tag") && note.contains("value"),
-            "{note}"
-        );
+        assert_contains!(note, "image.tag", "value");
         assert!(!note.contains("hidden"), "{note}");
         assert_eq!(note.contains("1.2"), shown, "{note}");
         assert_eq!(note.contains("${PLACE}"), shown, "{note}");
@@ -416,20 +387,11 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
 
 #[tokio::test]
 async fn changed_files_are_looked_for_unless_that_is_turned_off() {
-    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     for (flags, watched) in [(&[][..], true), (&["--watch-files=false"], false)] {
-        let namespace = TestNamespace::create(plane, "files").await.unwrap();
-        let operator = project.operator(plane, namespace.name());
-        let operator = operator.args(flags.iter().copied()).start().await.unwrap();
-        let world = World {
-            plane,
-            namespace,
-            operator,
-        };
+        let world = or_skip!(project.start_with("files", flags).await);
         // All controllers are started before the first custom resource is reconciled.
-        world.widget("one", json!({"value": "x"})).await;
-        world.ready("Widget", "one").await;
+        world.deploy("one", json!({"value": "x"})).await;
         let log = world.operator.log();
         let mut starts = log
             .lines()
@@ -468,12 +430,8 @@ async fn sync_period_reconciles_native_resources_that_nothing_changes() {
         .client(plane.client().await.unwrap())
         .with(controller);
     let running = tokio::spawn(manager.run_until(stop.clone()));
-    apply(
-        &api(&namespace, "ConfigMap"),
-        "one",
-        &json!({"data": {"a": "b"}}),
-    )
-    .await;
+    let maps = api(&namespace, "ConfigMap");
+    apply(&maps, "one", &json!({"data": {"a": "b"}})).await;
     is_reconciled_often(&count).await;
     stop.cancel();
     running.await.unwrap().unwrap();

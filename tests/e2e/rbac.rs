@@ -1,14 +1,14 @@
 //! The operator runs with the permissions in `config/rbac` and reports those that it lacks.
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, merge, operator, resource, root,
-    until,
+    Project, World, api, apply, condition, control_plane, delete, eventually, gone_by, is_true,
+    merge, operator, resource, root, until_by,
 };
 
 /// Returns the rules of a file in `config/rbac`.
@@ -47,16 +47,12 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     let memcacheds = api(&namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
     let is = async |resources: &Api<DynamicObject>, type_: &str| {
-        let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
-        until(resources, "cache", type_, holds)
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", running.log()))
+        let holds = |cr: &Value| is_true(cr, type_);
+        until_by(&running, resources, "cache", type_, holds).await
     };
     let failed = is(&memcacheds, "ReleaseFailed").await;
     let message = condition(&failed, "ReleaseFailed").unwrap()["message"].to_string();
-    for part in ["patch", "deployments", "cache-memcached"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "patch", "deployments", "cache-memcached");
     grant(&namespace, "apps", &apps).await;
     is(&memcacheds, "Ready").await;
     let native = rules("native/memcachedbackup_role.yaml");
@@ -64,13 +60,8 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     let backups = api(&namespace, "MemcachedBackup");
     apply(&backups, "cache", &json!({"spec": {"size": 1}})).await;
     is(&backups, "Ready").await;
-    memcacheds
-        .delete("cache", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    hybrid_operator_test::wait::gone(&memcacheds, "cache", crate::world::LIMIT)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    delete(&memcacheds, "cache").await;
+    gone_by(&running, &memcacheds, "cache").await;
     // Only the permissions removed above were denied.
     let refused: Vec<String> = running
         .log()
@@ -124,23 +115,15 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
     proxy.set(true);
     let operator = project
         .operator(plane, namespace.name())
-        .kubeconfig(&kubeconfig)
-        .start()
-        .await
-        .unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+        .kubeconfig(&kubeconfig);
+    let world = World::run(plane, operator, namespace).await;
     let repaired = async |name: &str| {
         let theirs = json!({"data": {"value": "theirs"}});
         merge(&world.api("ConfigMap"), name, &theirs).await;
         world.data(name, json!({"value": "1"})).await;
     };
     for name in ["one", "two"] {
-        world.widget(name, json!({"value": "1"})).await;
-        world.ready("Widget", name).await;
+        world.deploy(name, json!({"value": "1"})).await;
     }
     let widgets = world.api("Widget");
     let version = async || widgets.get("one").await.unwrap().metadata.resource_version;
@@ -156,14 +139,11 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
     let maps: Api<DynamicObject> =
         Api::namespaced_with(user, world.namespace.name(), &resource("ConfigMap"));
     let refused = async || maps.list(&ListParams::default()).await.is_err();
-    wait::until(LIMIT, "no permission", refused).await.unwrap();
+    eventually("no permission", refused).await;
     proxy.set(true);
     for name in ["one", "two"] {
-        let refused = world.is(name, "WatchRefused").await;
-        let message = refused["message"].as_str().unwrap();
-        for part in ["ConfigMap", name, "watch configmaps"] {
-            assert!(message.contains(part), "{part} is not in {message}");
-        }
+        let message = world.message(name, "WatchRefused").await;
+        assert_contains!(message, "ConfigMap", name, "watch configmaps");
     }
     // What was read is as it should be.
     world.ready("Widget", "one").await;
@@ -186,21 +166,11 @@ async fn unwatchable_kind_is_named_in_a_condition_until_it_can_be_watched() {
     grant_all_but_the_watch(&namespace).await;
     let operator = project
         .operator(plane, namespace.name())
-        .kubeconfig(plane.operator_kubeconfig())
-        .start()
-        .await
-        .unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+        .kubeconfig(plane.operator_kubeconfig());
+    let world = World::run(plane, operator, namespace).await;
     world.widget("one", json!({"value": "1"})).await;
-    let refused = world.is("one", "WatchRefused").await;
-    let message = refused["message"].as_str().unwrap();
-    for part in ["ConfigMap", "one-map", "watch configmaps"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    let message = world.message("one", "WatchRefused").await;
+    assert_contains!(message, "ConfigMap", "one-map", "watch configmaps");
     // What cannot be watched is read, so that the release is as good as any other.
     world.ready("Widget", "one").await;
     grant_the_watch(&world.namespace).await;

@@ -3,12 +3,13 @@
 
 use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, delete, gone, is_ready, merge,
+    until,
 };
 
 const MAP: &str = "\
@@ -78,18 +79,16 @@ impl<'p> Run<'p> {
     }
 
     async fn delete(&self) {
-        let deleted = self.widgets().delete("one", &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&self.widgets(), "one").await;
     }
 
     async fn deployed(&self, revision: u32) -> Value {
         let widgets = self.widgets();
-        let ready = until(&widgets, "one", "Ready", |cr| is_deployed(cr, revision));
-        ready.await.unwrap()
+        until(&widgets, "one", "Ready", |cr| is_deployed(cr, revision)).await
     }
 
     async fn gone(&self) {
-        wait::gone(&self.widgets(), "one", LIMIT).await.unwrap();
+        gone(&self.widgets(), "one").await;
     }
 
     /// Starts an operator that crashes at write `k` from now on. Returns `None` if it finishes
@@ -157,9 +156,8 @@ fn set_of(secret: &DynamicObject) -> String {
 }
 
 fn is_deployed(cr: &Value, revision: u32) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    }) && cr["status"]["release"]["status"] == "deployed"
+    is_ready(cr)
+        && cr["status"]["release"]["status"] == "deployed"
         && cr["status"]["release"]["revision"] == revision
 }
 
@@ -267,8 +265,7 @@ async fn manual_record_change_triggers_a_reconcile() {
 
     for revision in 1..=2 {
         let name = format!("sh.helm.release.v1.one.v{revision}");
-        let deleted = secrets.delete(&name, &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&secrets, &name).await;
     }
     let deployed = |cr: &Value| is_deployed(cr, 1) || is_deployed(cr, 3);
     world

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{
-    HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart, wait,
-};
+use hybrid_operator_test::{HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart};
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use p256::pkcs8::{EncodePublicKey as _, LineEnding};
 use serde_json::json;
 
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, until};
+use crate::world::{
+    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, output, until,
+    until_by,
+};
 
 /// A `ConfigMap` with the version of the chart and a value.
 const MAP: &str = "\
@@ -69,17 +70,11 @@ async fn start(
     prefix: &str,
     change: impl FnOnce(Operator) -> Operator,
 ) -> Option<World> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, prefix).await.unwrap();
     let cache = project.watches_file().with_file_name("cache");
-    let operator = project.operator(plane, namespace.name());
-    let operator = change(operator.env("CHART_CACHE", cache));
-    let operator = operator.start().await.unwrap();
-    Some(World {
-        plane,
-        namespace,
-        operator,
+    World::with(prefix, |plane, name| {
+        change(project.operator(plane, name).env("CHART_CACHE", cache))
     })
+    .await
 }
 
 /// Applies a Gadget and waits for what its chart makes of it.
@@ -96,8 +91,7 @@ async fn answers(world: &World, path: &str, status: u16, text: &str) {
         let answer = world.operator.probe(path).await;
         answer.is_ok_and(|(found, body)| found == status && body.contains(text))
     };
-    let there = wait::until(LIMIT, text, there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, text, there).await;
 }
 
 /// Waits until a metric has a value: `line` is a line of `/metrics`.
@@ -106,21 +100,17 @@ async fn counts(world: &World, line: &str) {
         let metrics = world.operator.metrics().await.unwrap();
         metrics.lines().any(|found| found == line)
     };
-    let there = wait::until(LIMIT, line, there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, line, there).await;
 }
 
 fn hybrid_operator(folder: &Path, arguments: &[&str]) -> String {
     is_current("hybrid-operator").unwrap();
-    let output = Command::new(programs().join("hybrid-operator"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("HOME", folder)
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    String::from_utf8(output.stdout).unwrap()
+    output(
+        Command::new(programs().join("hybrid-operator"))
+            .args(arguments)
+            .current_dir(folder)
+            .env("HOME", folder),
+    )
 }
 
 /// Pushes a version of the chart to a registry with Helm's command.
@@ -136,13 +126,7 @@ fn push(helm: &Path, registry: &Registry, home: &Path, version: &str) {
 }
 
 pub(crate) fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
-    let output = Command::new(helm)
-        .args(arguments)
-        .env("HOME", home)
-        .output();
-    let output = output.unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {message}");
+    output(Command::new(helm).args(arguments).env("HOME", home));
 }
 
 #[tokio::test]
@@ -202,8 +186,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
                 && message.contains("the next attempt is within")
         })
     };
-    let told = until(&gadgets, "g", "the missing chart", waits).await;
-    drop(told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log())));
+    until_by(&world.operator, &gadgets, "g", "the missing chart", waits).await;
 
     up.store(true, Ordering::SeqCst);
     deployed(&world, "g", "1.0.0", "1").await;
@@ -211,7 +194,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
         condition(cr, "Ready")
             .is_some_and(|ready| ready["status"] == "True" && ready["message"] == "")
     };
-    drop(until(&gadgets, "g", "Ready", ready).await.unwrap());
+    until(&gadgets, "g", "Ready", ready).await;
     answers(&world, "/readyz", 200, "ok").await;
     counts(&world, "hybrid_operator_charts_missing 0").await;
 }
@@ -428,12 +411,8 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     let operator = operator
         .ready_path("/readyz/api-server")
         .env("CHART_CACHE", cache);
-    let operator = operator.env("HOME", folder.path().join("nobody")).start();
-    let world = World {
-        operator: operator.await.unwrap(),
-        plane,
-        namespace,
-    };
+    let operator = operator.env("HOME", folder.path().join("nobody"));
+    let world = World::run(plane, operator, namespace).await;
     let missing = format!("there is no Secret {secret}");
     answers(&world, "/readyz", 500, &missing).await;
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, eventually, gone, is_ready,
+    merge, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -94,9 +95,7 @@ impl Running {
     pub(crate) async fn more_reconciles(&self, count: u64) {
         let end = self.reconciles().await + count;
         let enough = async || self.reconciles().await >= end;
-        wait::until(LIMIT, "further reconciles", enough)
-            .await
-            .unwrap();
+        eventually("further reconciles", enough).await;
     }
 }
 
@@ -147,9 +146,7 @@ impl Fixture {
 
     /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        until(&self.api("Widget"), "one", what, holds)
-            .await
-            .unwrap()
+        until(&self.api("Widget"), "one", what, holds).await
     }
 
     /// Installs the release with an operator that is then stopped.
@@ -204,7 +201,7 @@ impl Fixture {
         // The other resource shows that time passes even if the first one is not reconciled at all.
         self.spec("two", json!({})).await;
         let widgets = self.api("Widget");
-        drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+        until(&widgets, "two", "Ready", is_ready).await;
         operator.more_reconciles(4).await;
         operator.faults.forget();
         let began = Instant::now();
@@ -223,12 +220,6 @@ impl Fixture {
             "eight reconciles of two custom resources in {took:?}, with a period of 300 ms"
         );
     }
-}
-
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
 }
 
 fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
@@ -275,7 +266,7 @@ async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
     let operator = fixture.start(Faults::new()).await;
     let maps = fixture.api("ConfigMap");
     let repaired = |map: &Value| map["data"]["value"] == "1";
-    drop(until(&maps, "one-map", "repaired", repaired).await.unwrap());
+    until(&maps, "one-map", "repaired", repaired).await;
     fixture.settles_within(&operator, is_ready, 0).await;
 }
 
@@ -374,7 +365,7 @@ async fn waiting_uninstall_polls_rarely_after_a_restart() {
     // It checks every two seconds for what is left.
     fixture.settles_within(&operator, waits, 12).await;
     merge(&maps, "one-map", &json!({"metadata": {"finalizers": null}})).await;
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

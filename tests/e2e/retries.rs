@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane,
+    define_kind, delete, deploy, eventually, gone, try_until, until,
 };
 
 /// A separate object for each number, a value, and an object that the API server rejects on
@@ -48,14 +48,11 @@ struct Release {
 
 impl Release {
     async fn start(options: &str, templates: &[(&str, &str)]) -> Option<Self> {
-        let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, "retries").await.unwrap();
         let more = if options.is_empty() { "" } else { ", " };
         let options = format!("reconcilePeriod: 1h{more}{options}");
         let project = Project::new(&options, templates);
         let faults = Faults::new();
-        let client = plane.client_with(&faults).await.unwrap();
-        let operator = InProcessOperator::start(&project, client, namespace.name());
+        let (namespace, operator) = project.in_process("retries", &faults).await?;
         Some(Self {
             namespace,
             project,
@@ -67,8 +64,8 @@ impl Release {
     async fn restart(&mut self) {
         let plane = control_plane().await.unwrap();
         drop(self.operator.take());
-        let client = plane.client_with(&self.faults).await.unwrap();
-        let operator = InProcessOperator::start(&self.project, client, self.namespace.name());
+        let (project, namespace) = (&self.project, &self.namespace);
+        let operator = InProcessOperator::faulty(project, plane, namespace, &self.faults).await;
         self.operator = Some(operator);
     }
 
@@ -80,9 +77,15 @@ impl Release {
         apply(&self.api("Widget"), "one", &json!({"spec": spec})).await;
     }
 
+    /// Applies the custom resource and waits until it is ready.
+    async fn deploy(&self, spec: Value) {
+        self.spec(spec).await;
+        drop(self.is("Ready", is_ready).await);
+    }
+
     /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let found = until(&self.api("Widget"), "one", what, holds).await;
+        let found = try_until(&self.api("Widget"), "one", what, holds).await;
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
     }
 
@@ -131,7 +134,7 @@ impl Release {
                 _ => Err(format!("{history:?}")),
             }
         };
-        wait::until(LIMIT, "failures", often).await.unwrap();
+        eventually("failures", often).await;
     }
 
     async fn value(&self) -> Value {
@@ -143,16 +146,14 @@ impl Release {
     /// done.
     async fn another_release_is_handled(&self, name: &str) {
         let widgets = self.api("Widget");
-        apply(&widgets, name, &json!({"spec": {}})).await;
-        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+        deploy(&widgets, name, json!({})).await;
     }
 
     /// Lets another release fail; by then, work due for the first one is done.
     async fn another_release_fails(&self) {
         let widgets = self.api("Widget");
         apply(&widgets, "two", &json!({"spec": {}})).await;
-        let failed = until(&widgets, "two", "failed", announces_attempt).await;
-        drop(failed.unwrap());
+        until(&widgets, "two", "failed", announces_attempt).await;
     }
 }
 
@@ -197,8 +198,7 @@ const ROLLED_BACK: &str = "another attempt would replace the running revision wi
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
     let mut release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    release.deploy(json!({"value": "1"})).await;
     release.refuse();
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
@@ -224,8 +224,7 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
 #[tokio::test(flavor = "multi_thread")]
 async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
     let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    release.deploy(json!({"value": "1"})).await;
     release.refuse();
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
@@ -246,8 +245,7 @@ async fn failures_are_remembered_when_the_history_is_short() {
     let options = "maxHistory: 1, upgrade: {remediation: {retries: 1}}";
     let mut release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     for value in ["0", "1"] {
-        release.spec(json!({"value": value})).await;
-        drop(release.is("Ready", is_ready).await);
+        release.deploy(json!({"value": value})).await;
     }
     release.spec(json!({"value": "2", "bad": true})).await;
     drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
@@ -268,8 +266,7 @@ const BAD: u32 = 10;
 async fn many_bad_specs(options: &str, good_first: bool) {
     let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     if good_first {
-        release.spec(json!({"value": "good"})).await;
-        drop(release.is("Ready", is_ready).await);
+        release.deploy(json!({"value": "good"})).await;
     }
     for number in 1..=BAD {
         release.spec(json!({"number": number, "bad": true})).await;
@@ -277,8 +274,7 @@ async fn many_bad_specs(options: &str, good_first: bool) {
             |cr: &Value| is_true(cr, "Stalled").is_some() || is_true(cr, "ReleaseFailed").is_some();
         drop(release.is("failed", failed).await);
     }
-    release.spec(json!({"value": "better"})).await;
-    drop(release.is("Ready", is_ready).await);
+    release.deploy(json!({"value": "better"})).await;
     let history = release.history().await;
     let failed = history.iter().filter(|(_, status, _)| status == "failed");
     assert!(failed.count() <= 5 && history.len() <= 10, "{history:?}");
@@ -326,16 +322,12 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
     assert!(condition(&failed, "Stalled").is_none(), "{failed:#}");
     // The number of retries is not limited.
     release.failed(3).await;
-    define(
-        plane,
-        &definition_of(&group, "Late", "Namespaced", ANYTHING),
-    )
-    .await;
+    define_kind(plane, &group, "Late").await;
     drop(release.is("Ready", is_ready).await);
     assert_eq!(release.statuses().await, ["deployed"]);
     let widgets = release.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     let definitions = cluster_api(&release.namespace, "CustomResourceDefinition");
     let name = format!("lates.{group}");
     drop(definitions.delete(&name, &DeleteParams::default()).await);
@@ -518,8 +510,7 @@ data: {a: '!', b: 'bm90!'}
     let project = Project::new("", &[("secrets.yaml", SECRETS)]);
     let world = or_skip!(project.start("undecodable").await);
     world.widget("one", json!({})).await;
-    let told = world.is("one", "ReleaseFailed").await;
-    let message = told["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert!(message.contains("illegal base64 data"), "{message}");
 }
 
@@ -567,7 +558,7 @@ async fn add_webhook(release: &Release, operations: &[&str], refused: impl Async
     }]});
     apply(&webhooks(release), name, &configuration).await;
     // The API server learns of it late.
-    wait::until(LIMIT, "the webhook", refused).await.unwrap();
+    eventually("the webhook", refused).await;
 }
 
 async fn remove_webhook(release: &Release) {
@@ -611,8 +602,7 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_gone() {
     let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    release.deploy(json!({"value": "1"})).await;
     let (maps, params) = (release.api("ConfigMap"), DeleteParams::default().dry_run());
     let refused = async || maps.delete("one-map", &params).await.is_err();
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
@@ -629,19 +619,14 @@ async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_
 
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     let widgets = release.api("Widget");
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     drop(
         release
             .is("the uninstall", is_retrying("not-yet.test.example.com"))
             .await,
     );
     remove_webhook(&release).await;
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     assert_eq!(maps.get_opt("one-map").await.unwrap(), None);
 }
 

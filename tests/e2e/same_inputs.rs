@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, injected, merge, until,
+    InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, injected,
+    is_ready, is_true, merge, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -47,7 +48,7 @@ metadata:
 async fn password(namespace: &TestNamespace) -> String {
     let there = |secret: &Value| secret["data"]["password"].is_string();
     let secret = until(&api(namespace, "Secret"), "one-password", "there", there).await;
-    secret.unwrap()["data"]["password"].to_string()
+    secret["data"]["password"].to_string()
 }
 
 /// Rejects all writes to the `ConfigMap` of this name.
@@ -63,15 +64,9 @@ fn is_write_to(request: &Recorded, name: &str) -> bool {
         && (made || request.name.as_deref() == Some(name))
 }
 
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
-
 async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
     let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["revision"] == revision;
-    drop(until(widgets, "one", "Ready", deployed).await.unwrap());
+    until(widgets, "one", "Ready", deployed).await;
 }
 
 /// Waits until a record has this failure count.
@@ -80,11 +75,7 @@ async fn failed(namespace: &TestNamespace, revision: u32, label: &str) {
         record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == label
     };
     let name = format!("sh.helm.release.v1.one.v{revision}");
-    drop(
-        until(&api(namespace, "Secret"), &name, "failures", often)
-            .await
-            .unwrap(),
-    );
+    until(&api(namespace, "Secret"), &name, "failures", often).await;
 }
 
 async fn start(
@@ -135,7 +126,7 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
     let first = password(&namespace).await;
     let _operator = start(plane, &namespace, &project, &Faults::new(), |_| {}).await;
     let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    drop(until(&widgets, "one", "Ready", deployed).await.unwrap());
+    until(&widgets, "one", "Ready", deployed).await;
     assert_eq!(password(&namespace).await, first);
 }
 
@@ -153,8 +144,8 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
     refuse(&faults, "one-extra");
     let extra = json!({"spec": {"value": "2", "extra": true}});
     apply(&widgets, "one", &extra).await;
-    let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
-    drop(until(&widgets, "one", "Stalled", stalled).await.unwrap());
+    let stalled = |cr: &Value| is_true(cr, "Stalled");
+    until(&widgets, "one", "Stalled", stalled).await;
     let second = password(&namespace).await;
     faults.clear_faults();
     let annotation = "helm.sdk.operatorframework.io/reset-at";
@@ -261,12 +252,11 @@ async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
                     && c["observedGeneration"] == cr["metadata"]["generation"]
             })
         };
-        drop(until(&widgets, "one", "waiting", waits).await.unwrap());
+        until(&widgets, "one", "waiting", waits).await;
         let theirs = secrets.get(name).await.unwrap();
         faults.forget();
         // Another release shows that time passes.
-        apply(&widgets, "two", &json!({"spec": {}})).await;
-        drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+        deploy(&widgets, "two", json!({})).await;
         let about = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("one"));
         let requests = faults.requests();
         let writes: Vec<_> = requests

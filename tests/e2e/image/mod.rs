@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, condition, control_plane, root, until};
+use crate::world::{LIMIT, api, apply, control_plane, is_true, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -161,9 +161,8 @@ fn is_confined(operator: &RunningOperator, user: &str) {
 async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
     let memcacheds = api(namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-    let found = until(&memcacheds, "cache", "Ready", ready).await;
-    found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(operator, &memcacheds, "cache", "Ready", ready).await;
     let stopped = operator.stop(LIMIT).await.unwrap();
     assert!(stopped.success(), "{}", operator.log());
 }
@@ -281,11 +280,6 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
 
 /// Runs the command line in a directory.
 fn hybrid_operator(directory: &Path, arguments: &[&str]) {
-    let output = Command::new(programs().join("hybrid-operator"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}\n{error}");
+    let program = programs().join("hybrid-operator");
+    output(Command::new(program).args(arguments).current_dir(directory));
 }

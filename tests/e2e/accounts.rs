@@ -7,7 +7,9 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::security::grant;
-use crate::world::{LIMIT, Project, World, apply, cluster_api, condition, merge, resource};
+use crate::world::{
+    LIMIT, Project, World, apply, cluster_api, condition, eventually_by, merge, resource,
+};
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
 
@@ -36,11 +38,9 @@ async fn allow_maps(world: &World, account: &str) {
 /// Deploys a Widget as this account, and then lets it name none.
 async fn deployed_as(world: &World, account: &str) {
     allow_maps(world, account).await;
-    world.widget("one", json!({"account": account})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"account": account})).await;
     world.widget("one", json!({"account": NOBODY})).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    let message = refused["message"].as_str().unwrap();
+    let message = world.message("one", "Irreconcilable").await;
     assert!(message.contains("serviceAccountName"), "{message}");
 }
 
@@ -68,9 +68,7 @@ async fn exists(world: &World, map: &str) -> bool {
 #[tokio::test]
 async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_account() {
     let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let Some(mut world) = project.start("placeholder").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("placeholder").await);
     deployed_as(&world, "deployer").await;
     // The account alone counts: without its permissions nothing is deleted.
     world.remove("RoleBinding", "deployer").await;
@@ -95,9 +93,7 @@ async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_accou
 #[tokio::test]
 async fn a_release_whose_account_no_record_proves_stays() {
     let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let Some(world) = project.start("unproven").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unproven").await);
     deployed_as(&world, "deployer").await;
     allow_maps(&world, "mighty").await;
     let label = "helm.sdk.operatorframework.io/account";
@@ -118,12 +114,9 @@ async fn a_release_whose_account_no_record_proves_stays() {
 #[tokio::test]
 async fn a_release_whose_account_is_refused_stays_and_says_so() {
     let project = Project::new("serviceAccountName: deployer", &[("map.yaml", CHART)]);
-    let Some(world) = project.start("refused").await else {
-        return;
-    };
+    let world = or_skip!(project.start("refused").await);
     allow_maps(&world, "deployer").await;
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     world.remove("RoleBinding", "deployer").await;
     delete(&world).await;
     let name = format!("service account {}/deployer", world.namespace.name());
@@ -145,9 +138,7 @@ rules: []
 ";
     let templates = [("map.yaml", CHART), ("role.yaml", role)];
     let project = Project::new(ACCOUNT, &templates);
-    let Some(world) = project.start("last").await else {
-        return;
-    };
+    let world = or_skip!(project.start("last").await);
     let namespace = world.namespace.name();
     let (group, plural) = ("rbac.authorization.k8s.io", "clusterroles");
     let rules = json!({"rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["*"]}]});
@@ -188,8 +179,7 @@ rules: []
                 && event.data["message"].to_string().contains(&left)
         })
     };
-    let named = wait::until(LIMIT, "the event", named).await;
-    named.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, "the event", named).await;
     for name in [&left, &granted] {
         drop(cluster_roles.delete(name, &DeleteParams::default()).await);
     }

@@ -1,13 +1,12 @@
 //! Adoption of releases made by Helm's command line and by Go operators.
 
 use std::path::Path;
-use std::process::Command;
 
 use kube::api::{DeleteParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, merge};
+use crate::world::{Project, World, delete, merge};
 
 const WEB: &str = "\
 apiVersion: apps/v1
@@ -23,16 +22,9 @@ spec:
 
 /// Installs the project's chart with the helm command.
 pub(crate) fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
-    let output = Command::new(program)
-        .args(["install", "one"])
-        .arg(project.watches_file().with_file_name("chart"))
-        .args(["--namespace", world.namespace.name()])
-        .args(flags)
-        .env("KUBECONFIG", world.plane.kubeconfig_path())
-        .output()
-        .unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let chart = project.watches_file().with_file_name("chart");
+    let args = ["install", "one", chart.to_str().unwrap()];
+    world.helm(program, &[&args[..], flags].concat());
 }
 
 /// Returns the Deployment's uid and generation, which show whether it was changed.
@@ -55,9 +47,7 @@ async fn helm_3_release_is_adopted_on_request_without_touching_its_pods() {
 async fn check_adoption_of_helm_release(how: &str) {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("adopt").await else {
-        return;
-    };
+    let world = or_skip!(project.start("adopt").await);
     let flags = ["--set", "replicas=2,notes.old=x", how];
     install(&world, &project, &program, &flags);
     let before = web(&world).await;
@@ -104,9 +94,7 @@ async fn check_adoption_of_helm_release(how: &str) {
 async fn go_operator_release_is_adopted_by_its_owner_reference() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("legacy").await else {
-        return;
-    };
+    let world = or_skip!(project.start("legacy").await);
     install(&world, &project, &program, &["--set", "replicas=1"]);
     let before = web(&world).await;
     // Go operators leave it in this state; paused while it is set up here.
@@ -141,9 +129,7 @@ async fn go_operator_release_is_adopted_by_its_owner_reference() {
 async fn adopted_object_without_helm_metadata_is_upgraded() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("bare").await else {
-        return;
-    };
+    let world = or_skip!(project.start("bare").await);
     install(&world, &project, &program, &["--set", "replicas=1"]);
     // Releases of early versions of Helm and of Go operators have no metadata of Helm on their objects,
     // only an owner reference.
@@ -184,10 +170,7 @@ async fn chunk(world: &World, secret: &str) {
         "metadata": {"labels": labels},
         "data": {"chunk": encode(first), "extraChunks": encode(br#"["one-extra"]"#)},
     });
-    secrets
-        .delete(secret, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&secrets, secret).await;
     crate::world::apply(&secrets, secret, &index).await;
     let extra = json!({"type": "operatorframework.io/chunk.v1", "data": {"chunk": encode(second)}});
     crate::world::apply(&secrets, "one-extra", &extra).await;
@@ -197,9 +180,7 @@ async fn chunk(world: &World, secret: &str) {
 async fn chunked_go_operator_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("chunks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("chunks").await);
     for name in ["upgraded", "removed"] {
         install(&world, &project, &program, &["--set", "replicas=1"]);
         let before = web(&world).await;

@@ -12,10 +12,10 @@ use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use kube::Client;
 use kube::api::ListParams;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+    InProcessOperator, Project, api, apply, control_plane, deploy, eventually, is_ready, until,
 };
 
 const MAP: &str = "\
@@ -47,16 +47,9 @@ fn start_with_deadlines(
     )
 }
 
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_converges_when_the_faults_end() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
     let duration = Duration::from_secs(seconds.unwrap_or(20));
     let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
@@ -124,7 +117,7 @@ async fn everything_converges_when_the_faults_end() {
     let maps = api(&namespace, "ConfigMap");
     let secrets = api(&namespace, "Secret");
     for (name, value) in &wanted {
-        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+        until(&widgets, name, "Ready", is_ready).await;
         let map = maps.get(&format!("{name}-map")).await.unwrap();
         assert_eq!(map.data["data"]["value"], json!(value), "{name}");
         let labels = format!("owner=helm,name={name},status=deployed");
@@ -132,17 +125,13 @@ async fn everything_converges_when_the_faults_end() {
             let list = ListParams::default().labels(&labels);
             secrets.list(&list).await.unwrap().items.len() == 1
         };
-        hybrid_operator_test::wait::until(LIMIT, "one deployed record", one)
-            .await
-            .unwrap();
+        eventually("one deployed record", one).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_watch_is_detected() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "silent").await.unwrap();
     let faults = Faults::new();
@@ -156,8 +145,7 @@ async fn silent_watch_is_detected() {
     let widgets = api(&namespace, "Widget");
     // A watch delivers one change before it falls silent; there are more.
     for value in ["1", "2", "3"] {
-        apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+        deploy(&widgets, "one", json!({"value": value})).await;
         let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
         assert_eq!(map.data["data"]["value"], json!(value));
     }

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::world::{LIMIT, api, apply, condition, control_plane, operator, until};
+use crate::world::{
+    api, apply, control_plane, delete, eventually, is_true, operator, until, until_by,
+};
 
 /// A TCP proxy to the API server that can be switched off and on.
 pub(crate) struct SwitchableProxy {
@@ -111,9 +113,7 @@ impl SwitchableProxy {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "away").await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
@@ -123,38 +123,27 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
         .spawn()
         .unwrap();
     let reported = async || running.log().contains("cannot reach the API server");
-    wait::until(LIMIT, "a log line about the API server", reported)
-        .await
-        .unwrap();
+    eventually("a log line about the API server", reported).await;
     assert_eq!(running.exit_status(), None, "it waits");
 
     proxy.set(true);
     running.ready().await.unwrap();
     let memcacheds = api(&namespace, "Memcached");
     let ready = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+        is_true(cr, "Ready") && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
     };
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    until(&memcacheds, "cache", "Ready", ready)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    until_by(&running, &memcacheds, "cache", "Ready", ready).await;
 
     // While the API server is unreachable, a spec and an object change.
     proxy.set(false);
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 2}})).await;
     let services = api(&namespace, "Service");
-    services
-        .delete("cache-memcached", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&services, "cache-memcached").await;
     proxy.set(true);
-    until(&memcacheds, "cache", "Ready again", ready)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    until_by(&running, &memcacheds, "cache", "Ready again", ready).await;
     until(&services, "cache-memcached", "recreated", |service| {
         !service.is_null()
     })
-    .await
-    .unwrap();
+    .await;
 }

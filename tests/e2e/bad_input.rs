@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{World, apply, condition, program};
+use crate::world::{World, apply, condition, is_true, program};
 
 #[test]
 fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
@@ -55,37 +55,21 @@ fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
 
 #[tokio::test]
 async fn rejected_values_are_reported_and_do_not_block_other_resources() {
-    let Some(world) = World::start("values").await else {
-        return;
-    };
+    let world = or_skip!(World::start("values").await);
     apply(&world.api("Memcached"), "bad", &json!({"spec": {"podDisruptionBudget": "yes", "image": {"repository": "x", "pullPolicy": "Always"}, "resources": 3}})).await;
-    apply(
-        &world.api("Memcached"),
-        "good",
-        &json!({"spec": {"replicaCount": 1}}),
-    )
-    .await;
-    world.ready("Memcached", "good").await;
-    let bad = world
-        .until("Memcached", "bad", "Irreconcilable", |cr| {
-            condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
-        })
-        .await;
+    world.memcached("good", json!({"replicaCount": 1})).await;
+    let refused = |cr: &Value| is_true(cr, "Irreconcilable");
+    let bad = world.until("Memcached", "bad", "refused", refused).await;
     assert_ne!(condition(&bad, "Irreconcilable").unwrap()["message"], "");
 }
 
 #[tokio::test]
 async fn rejected_object_is_reported_and_fixed_by_the_next_valid_spec() {
-    let Some(world) = World::start("reject").await else {
-        return;
-    };
+    let world = or_skip!(World::start("reject").await);
     let labels = json!({"podLabels": {"bad label!": "x"}});
     apply(&world.api("Memcached"), "cache", &json!({"spec": labels})).await;
-    let failed = world
-        .until("Memcached", "cache", "ReleaseFailed", |cr| {
-            condition(cr, "ReleaseFailed").is_some_and(|c| c["status"] == "True")
-        })
-        .await;
+    let failed = |cr: &Value| is_true(cr, "ReleaseFailed");
+    let failed = world.until("Memcached", "cache", "failed", failed).await;
     let condition = condition(&failed, "ReleaseFailed").unwrap();
     assert_eq!(condition["reason"], "InstallError");
     assert!(
@@ -96,13 +80,8 @@ async fn rejected_object_is_reported_and_fixed_by_the_next_valid_spec() {
         "{condition}"
     );
 
-    apply(
-        &world.api("Memcached"),
-        "cache",
-        &json!({"spec": {"podLabels": {"good": "x"}}}),
-    )
-    .await;
-    world.ready("Memcached", "cache").await;
+    let labels = json!({"podLabels": {"good": "x"}});
+    world.memcached("cache", labels).await;
     world.remove("Memcached", "cache").await;
     world.gone("Deployment", "cache-memcached").await;
 }

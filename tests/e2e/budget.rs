@@ -1,14 +1,10 @@
 //! Counts the requests of each step of a release.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
-use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
-};
+use crate::world::{Project, api, apply, eventually, ready_at, remove, until};
 
 /// Number of objects of the chart: R in the budgets.
 const OBJECTS: usize = 4;
@@ -46,25 +42,19 @@ fn sent(faults: &Faults) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_step_stays_within_its_request_budget() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let project = Project::new(
         "reconcilePeriod: 200ms",
         &[("all.yaml", CHART), ("hook.yaml", HOOK)],
     );
-    let namespace = TestNamespace::create(plane, "budget").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("budget", &faults).await);
     let widgets = api(&namespace, "Widget");
     let settled = async |name: &str, revision: u32| {
         let ready = |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
+            ready_at(revision)(cr)
                 && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
         };
-        drop(until(&widgets, name, "Ready", ready).await.unwrap());
+        until(&widgets, name, "Ready", ready).await;
         // Events may be sent after the status.
         let events = api(&namespace, "Event");
         let reported = async || {
@@ -76,9 +66,7 @@ async fn each_step_stays_within_its_request_budget() {
             let core = |e: &&kube::api::DynamicObject| e.data["involvedObject"]["name"] == name;
             count + items.iter().filter(core).count() >= revision as usize
         };
-        hybrid_operator_test::wait::until(LIMIT, "events", reported)
-            .await
-            .unwrap();
+        eventually("events", reported).await;
     };
     // The first release opens the watches and discovers the kinds.
     apply(&widgets, "warm", &json!({"spec": {"value": "0"}})).await;
@@ -117,11 +105,7 @@ async fn each_step_stays_within_its_request_budget() {
     assert!(idle.is_empty(), "{idle:#?}");
 
     faults.forget();
-    let deletion = widgets.delete("one", &DeleteParams::default()).await;
-    drop(deletion.unwrap());
-    hybrid_operator_test::wait::gone(&widgets, "one", LIMIT)
-        .await
-        .unwrap();
+    remove(&widgets, "one").await;
     let delete = sent(&faults);
     // Two records: the older ones are deleted with one request, the newest with another.
     assert!(delete.len() <= OBJECTS + 6, "{delete:#?}");

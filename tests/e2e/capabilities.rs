@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, Project, World, define, definition_of, undefine};
+use crate::world::{ANYTHING, Project, World, define_kind, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -21,8 +21,7 @@ data:
 async fn start(prefix: &str, group: &str) -> Option<World> {
     let project = Project::new("dryRunOption: server", &[("map.yaml", &chart(group))]);
     let world = project.start(prefix).await?;
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     world
         .data("one-map", json!({"serves": "false", "found": "null"}))
         .await;
@@ -32,14 +31,8 @@ async fn start(prefix: &str, group: &str) -> Option<World> {
 #[tokio::test]
 async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
-    let Some(world) = start("asked", group).await else {
-        return;
-    };
-    define(
-        world.plane,
-        &definition_of(group, "Asked", "Namespaced", ANYTHING),
-    )
-    .await;
+    let world = or_skip!(start("asked", group).await);
+    define_kind(world.plane, group, "Asked").await;
     world
         .data("one-map", json!({"serves": "true", "found": "null"}))
         .await;
@@ -50,14 +43,8 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
 #[tokio::test]
 async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
     let group = "looked.example.com";
-    let Some(world) = start("looked", group).await else {
-        return;
-    };
-    define(
-        world.plane,
-        &definition_of(group, "Looked", "Namespaced", ANYTHING),
-    )
-    .await;
+    let world = or_skip!(start("looked", group).await);
+    define_kind(world.plane, group, "Looked").await;
     let looked = crate::world::api_of(&world.namespace, group, "Looked");
     let object = json!({
         "apiVersion": format!("{group}/v1"), "kind": "Looked",
@@ -103,16 +90,12 @@ async fn a_chart_sees_its_own_definitions_in_the_first_revision() {
         let project = Project::new("", &[("map.yaml", &own(&group, "Own", required))]);
         let definition = definition_of(&group, "Own", "Namespaced", ANYTHING);
         project.write("chart/crds/own.yaml", &definition);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
-        world.widget("one", json!({})).await;
-        world.ready("Widget", "one").await;
+        let world = or_skip!(project.start(prefix).await);
+        world.deploy("one", json!({})).await;
         world.data("one-map", json!({"serves": "true"})).await;
         assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
         // Neither does the next one begin a revision.
-        world.widget("two", json!({})).await;
-        world.ready("Widget", "two").await;
+        world.deploy("two", json!({})).await;
         assert_eq!(world.history("two").await, ["deployed"], "{prefix}");
         assert_eq!(world.history("one").await, ["deployed"], "{prefix}");
         undefine(&world.namespace, &format!("owns.{group}")).await;
@@ -126,11 +109,8 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
     let project = Project::new(options, &[("map.yaml", &own(group, "Old", false))]);
     let definition = definition_of(group, "Old", "Namespaced", ANYTHING);
     project.write("chart/crds/old.yaml", &definition);
-    let Some(world) = project.start("grows").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("grows").await);
+    world.deploy("one", json!({})).await;
     let definition = definition_of(group, "New", "Namespaced", ANYTHING);
     project.write("chart/crds/new.yaml", &definition);
     project.write("chart/templates/map.yaml", &own(group, "New", true));
@@ -156,11 +136,8 @@ async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     ]});
     // JSON is YAML.
     project.write("chart/crds/all.yaml", &list.to_string());
-    let Some(world) = project.start("listed").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("listed").await);
+    world.deploy("one", json!({})).await;
     world.data("shared", json!({"a": "b"})).await;
     let listed = crate::world::api_of(&world.namespace, group, "Listed");
     assert!(listed.get_opt("first").await.unwrap().is_some());
@@ -189,12 +166,9 @@ async fn objects_in_crds_that_cannot_be_installed_are_reported() {
         let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
         let project = Project::new("", &[("map.yaml", map)]);
         project.write("chart/crds/bad.yaml", text);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
+        let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;
-        let refused = world.is("one", "Irreconcilable").await;
-        let message = refused["message"].as_str().unwrap();
+        let message = world.message("one", "Irreconcilable").await;
         assert!(message.contains(reported), "{prefix}: {message}");
         assert!(world.history("one").await.is_empty());
     }

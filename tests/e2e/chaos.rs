@@ -14,8 +14,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 
 use crate::examples::{CLUSTER_WIDE, NativeOperator, create, example};
-use crate::visitors::{Variant, is_ready};
-use crate::world::{LIMIT, api, api_of, until};
+use crate::visitors::Variant;
+use crate::world::{api, api_of, eventually, is_ready, remove, until};
 
 /// How long a deletion may go without effect before the next one.
 const PACE: Duration = Duration::from_millis(500);
@@ -170,7 +170,7 @@ async fn survives(
 ) {
     let operator = start().await;
     let (api, name) = custom_resource;
-    drop(until(api, name, "Ready", &is_ready).await.unwrap());
+    until(api, name, "Ready", &is_ready).await;
     let before = chaos.snapshot().await;
     assert!(!before.is_empty());
     chaos.rage(duration() / 2).await;
@@ -192,9 +192,7 @@ async fn survives(
             ))
         }
     };
-    wait::until(LIMIT, "everything to be as before", as_before)
-        .await
-        .unwrap();
+    eventually("everything to be as before", as_before).await;
 }
 
 fn duration() -> Duration {
@@ -204,9 +202,7 @@ fn duration() -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_is_as_before_when_the_deletions_end() {
-    let Some(plane) = example("memcached-native").await else {
-        return;
-    };
+    let plane = or_skip!(example("memcached-native").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
     let memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
@@ -236,9 +232,7 @@ async fn memcached_is_as_before_when_the_deletions_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_multi_secret_is_as_before_when_the_deletions_end() {
-    let Some(plane) = example("multi-secret").await else {
-        return;
-    };
+    let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "chaos").await.unwrap();
     let namespaces: Api<Namespace> = Api::all(home.client());
@@ -279,16 +273,11 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     .await;
     // Its finalizer needs an operator.
     let _operator = start().await;
-    let params = DeleteParams::default();
-    let deleted = multi_secrets.delete("shared", &params).await;
-    drop(deleted.unwrap());
-    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+    remove(&multi_secrets, "shared").await;
 }
 
 async fn visitors(variant: Variant) {
-    let Some(plane) = variant.plane().await else {
-        return;
-    };
+    let plane = or_skip!(variant.plane().await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let apps = api_of(&namespace, variant.group(), "VisitorsApp");
     create(&apps, variant.app("site", "Chaos")).await;
@@ -335,9 +324,7 @@ fn applied_pods(faults: &Faults) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
-    let Some(plane) = example("at").await else {
-        return;
-    };
+    let plane = or_skip!(example("at").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let ats = api_of(&namespace, "example.com", "At");
     let at = |name: &str, schedule: Timestamp| {
@@ -346,7 +333,7 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     };
     let done = async |name: &str| {
         let is_done = |at: &Value| at["status"]["phase"] == "DONE";
-        drop(until(&ats, name, "DONE", is_done).await.unwrap());
+        until(&ats, name, "DONE", is_done).await;
     };
     let operator = at_operator(plane, &namespace).await;
     let early: Vec<String> = (0..20).map(|i| format!("early-{i}")).collect();

@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use helm_core::chart::DocumentIndex;
+use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{HttpServer, TestNamespace};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, control_plane, merge};
+use crate::world::{Project, World, condition, delete, is_true, merge};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
-    let Some(world) = World::start("install").await else {
-        return;
-    };
+    let world = or_skip!(World::start("install").await);
     let spec = json!({"replicaCount": 2, "memcached": {"maxItemMemory": 128}});
     let ready = world.memcached("cache", spec).await;
     let status = &ready.data["status"];
@@ -57,31 +55,19 @@ async fn custom_resource_becomes_a_release_with_its_values() {
 
 #[tokio::test]
 async fn spec_change_upgrades_the_release() {
-    let Some(world) = World::start("upgrade").await else {
-        return;
-    };
+    let world = or_skip!(World::start("upgrade").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let ready = world.memcached("cache", json!({"replicaCount": 3})).await;
     assert_eq!(ready.data["status"]["release"]["revision"], 2);
-    let deployment = world
-        .api("Deployment")
-        .get("cache-memcached")
-        .await
-        .unwrap();
+    let deployment = world.get("Deployment", "cache-memcached").await;
     assert_eq!(deployment.data["spec"]["replicas"], 3);
-    let record = world
-        .api("Secret")
-        .get("sh.helm.release.v1.cache.v1")
-        .await
-        .unwrap();
+    let record = world.get("Secret", "sh.helm.release.v1.cache.v1").await;
     assert_eq!(record.metadata.labels.unwrap()["status"], "superseded");
 }
 
 #[tokio::test]
 async fn object_removed_from_the_chart_is_pruned() {
-    let Some(world) = World::start("prune").await else {
-        return;
-    };
+    let world = or_skip!(World::start("prune").await);
     world
         .memcached(
             "cache",
@@ -97,9 +83,7 @@ async fn object_removed_from_the_chart_is_pruned() {
 
 #[tokio::test]
 async fn changed_and_deleted_objects_are_repaired() {
-    let Some(world) = World::start("drift").await else {
-        return;
-    };
+    let world = or_skip!(World::start("drift").await);
     world.memcached("cache", json!({"replicaCount": 2})).await;
     let name = "cache-memcached";
 
@@ -135,11 +119,7 @@ async fn changed_and_deleted_objects_are_repaired() {
         .metadata
         .uid
         .unwrap();
-    world
-        .api("Service")
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&world.api("Service"), name).await;
     world
         .until("Service", name, "a new Service", |s| {
             s["metadata"]["uid"].as_str().is_some_and(|uid| uid != old)
@@ -154,9 +134,7 @@ async fn changed_and_deleted_objects_are_repaired() {
 
 #[tokio::test]
 async fn deletion_leaves_nothing_behind() {
-    let Some(world) = World::start("delete").await else {
-        return;
-    };
+    let world = or_skip!(World::start("delete").await);
     world.memcached("cache", json!({})).await;
     world.remove("Memcached", "cache").await;
     for kind in ["Deployment", "Service", "ServiceAccount", "ConfigMap"] {
@@ -172,43 +150,29 @@ async fn deletion_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn paused_resource_is_left_alone_and_can_be_deleted() {
-    let Some(world) = World::start("pause").await else {
-        return;
-    };
+    let world = or_skip!(World::start("pause").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let memcacheds = world.api("Memcached");
     let paused =
         json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/paused": "true"}}});
     merge(&memcacheds, "cache", &paused).await;
-    world
-        .until("Memcached", "cache", "Paused", |cr| {
-            condition(cr, "Paused").is_some_and(|c| c["status"] == "True")
-        })
-        .await;
+    let paused = |cr: &Value| is_true(cr, "Paused");
+    world.until("Memcached", "cache", "Paused", paused).await;
     merge(&memcacheds, "cache", &json!({"spec": {"replicaCount": 4}})).await;
     world
         .until("Memcached", "cache", "seen", |cr| {
             cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
         })
         .await;
-    let deployment = world
-        .api("Deployment")
-        .get("cache-memcached")
-        .await
-        .unwrap();
+    let deployment = world.get("Deployment", "cache-memcached").await;
     assert_eq!(deployment.data["spec"]["replicas"], 1);
-    memcacheds
-        .delete("cache", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&memcacheds, "cache").await;
     world.gone("Memcached", "cache").await;
 }
 
 #[tokio::test]
 async fn idle_release_sends_only_watch_requests() {
-    let Some(world) = World::start("quiet").await else {
-        return;
-    };
+    let world = or_skip!(World::start("quiet").await);
     world.memcached("cache", json!({})).await;
     let writes = async || {
         let text = world.operator.metrics().await.unwrap();
@@ -282,11 +246,8 @@ stringData: {token: {{ .Values.token }}}
 #[tokio::test]
 async fn secret_content_does_not_appear_in_status_events_or_logs() {
     let project = Project::new("", &[("secret.yaml", SECRET)]);
-    let Some(world) = project.start("secret").await else {
-        return;
-    };
-    world.widget("one", json!({"token": "hunter2"})).await;
-    let ready = world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("secret").await);
+    let ready = world.deploy("one", json!({"token": "hunter2"})).await;
     let status: &Value = &ready.data["status"];
     assert!(!status.to_string().contains("hunter2"), "{status}");
     let manifest = &status["deployedRelease"]["manifest"];
@@ -299,33 +260,25 @@ async fn secret_content_does_not_appear_in_status_events_or_logs() {
 
 #[tokio::test]
 async fn schema_refers_to_a_file_below_the_working_directory() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
     let project = Project::new("", &[("map.yaml", map)]);
     let schema = r#"{"properties": {"value": {"$ref": "file://./schemas/value.json"}}}"#;
     project.write("chart/values.schema.json", schema);
-    let namespace = TestNamespace::create(plane, "schemas").await.unwrap();
-    let operator = project
-        .operator(plane, namespace.name())
-        .dir(project.watches_file().parent().unwrap());
-    let world = World {
-        plane,
-        operator: operator.start().await.unwrap(),
-        namespace,
-    };
+    let folder = project.watches_file();
+    let started = World::with("schemas", |plane, name| {
+        let operator = project.operator(plane, name);
+        operator.dir(folder.parent().unwrap())
+    });
+    let world = or_skip!(started.await);
     world.widget("one", json!({"value": "v"})).await;
-    let failed = world.is("one", "Irreconcilable").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "Irreconcilable").await;
     let expected = "\"file://./schemas/value.json\" is not in /helm-charts, nor below";
     assert!(message.contains(expected), "{message}");
     // It is looked for again, and what it says counts.
     project.write("schemas/value.json", r#"{"enum": ["v"]}"#);
     world
-        .widget("one", json!({"value": "v", "more": true}))
+        .deploy("one", json!({"value": "v", "more": true}))
         .await;
-    world.ready("Widget", "one").await;
     world.widget("one", json!({"value": "other"})).await;
     let expected = "'/value': violates enum (required by file://./schemas/value.json)";
     let says = |cr: &Value| {
@@ -337,9 +290,6 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
 
 #[tokio::test]
 async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let text = r#"{"enum": ["v"]}"#;
     let server = HttpServer::start(move |_| Reply::body(text)).unwrap();
     let url = server.url("/value.json");
@@ -347,13 +297,7 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     let project = Project::new("", &[("map.yaml", map)]);
     let schema = format!(r#"{{"properties": {{"value": {{"$ref": "{url}"}}}}}}"#);
     project.write("chart/values.schema.json", &schema);
-    let namespace = TestNamespace::create(plane, "web-schemas").await.unwrap();
-    let operator = project.operator(plane, namespace.name());
-    let world = World {
-        plane,
-        operator: operator.arg("--reload-pace=0").start().await.unwrap(),
-        namespace,
-    };
+    let world = or_skip!(project.start_with("web-schema", &["--reload-pace=0"]).await);
     world.widget("one", json!({"value": "v"})).await;
     let says = async |expected: &str| {
         let says = |cr: &Value| {
@@ -381,9 +325,6 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
 /// Schemas of a chart and of its dependency that reject every value, or cannot be read.
 #[tokio::test]
 async fn schemas_are_skipped_by_the_entry() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n\
                data: {value: '{{ .Values.value }}'}\n";
     let project = Project::new("", &[("map.yaml", map)]);
@@ -396,24 +337,11 @@ async fn schemas_are_skipped_by_the_entry() {
         "apiVersion: v2\nname: db\nversion: 1.0.0\n",
     );
     project.write("chart/charts/db/values.schema.json", "false");
-    let namespace = TestNamespace::create(plane, "skips").await.unwrap();
-    let world = World {
-        plane,
-        operator: project
-            .operator(plane, namespace.name())
-            .arg("--reload-pace=0")
-            .start()
-            .await
-            .unwrap(),
-        namespace,
-    };
+    let world = or_skip!(project.start_with("skips", &["--reload-pace=0"]).await);
     world.widget("one", json!({"value": "v", "db": {}})).await;
     let failed = world.is("one", "Irreconcilable").await;
     let message = failed["message"].as_str().unwrap();
-    assert!(
-        message.contains("https://schemas.invalid/value.json"),
-        "{message}"
-    );
+    assert_contains!(message, "https://schemas.invalid/value.json");
     let entry =
         "- {group: test.example.com, version: v1, kind: Widget, chart: chart, schema: skip}\n";
     project.write("watches.yaml", entry);

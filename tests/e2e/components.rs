@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{self, Chart, Component};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
-use kube::api::DeleteParams;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
-use crate::world::{LIMIT, Project, api, apply, control_plane, history, merge, until};
+use crate::world::{
+    Project, api, apply, control_plane, delete, eventually, gone, history, merge, remove, until,
+};
 
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
 #[kube(
@@ -115,9 +116,7 @@ fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalled() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT), ("hook.yaml", HOOK)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let namespace = TestNamespace::create(plane, "components").await.unwrap();
@@ -135,9 +134,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
         &json!({"spec": {"value": "1", "cache": true}}),
     )
     .await;
-    until(&widgets, "shop", "ready", is_ready("1", 1))
-        .await
-        .unwrap();
+    until(&widgets, "shop", "ready", is_ready("1", 1)).await;
     for release in ["shop-main", "shop-cache"] {
         assert_eq!(history(&namespace, release).await, ["deployed"]);
         let owner = deployments
@@ -149,25 +146,14 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
         assert_eq!(owner.unwrap()[0].kind, "Widget");
     }
     merge(&widgets, "shop", &json!({"spec": {"value": "2"}})).await;
-    until(&widgets, "shop", "upgraded", is_ready("2", 2))
-        .await
-        .unwrap();
+    until(&widgets, "shop", "upgraded", is_ready("2", 2)).await;
 
     // What somebody deletes comes back.
     let before = deployments.get("shop-main").await.unwrap().metadata.uid;
-    drop(
-        deployments
-            .delete("shop-main", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&deployments, "shop-main").await;
     let again = |found: &Value| found["metadata"]["uid"] != json!(before);
-    until(&deployments, "shop-main", "again", again)
-        .await
-        .unwrap();
-    until(&widgets, "shop", "ready again", is_ready("2", 2))
-        .await
-        .unwrap();
+    until(&deployments, "shop-main", "again", again).await;
+    until(&widgets, "shop", "ready again", is_ready("2", 2)).await;
 
     // A restart changes nothing.
     drop(operator);
@@ -175,11 +161,9 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     let labels = json!({"metadata": {"labels": {"seen": "yes"}}});
     merge(&widgets, "shop", &labels).await;
     merge(&widgets, "shop", &json!({"spec": {"cache": false}})).await;
-    wait::gone(&deployments, "shop-cache", LIMIT).await.unwrap();
+    gone(&deployments, "shop-cache").await;
     let maps = api(&namespace, "ConfigMap");
-    until(&maps, "shop-cache-deleted", "the hook ran", |_| true)
-        .await
-        .unwrap();
+    until(&maps, "shop-cache-deleted", "the hook ran", |_| true).await;
     let unchanged = deployments.get("shop-main").await.unwrap().metadata;
     assert_eq!(unchanged.generation, Some(1));
     assert_eq!(
@@ -189,31 +173,19 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
 
     // The deletion uninstalls what is left, after the function of the finalizer.
     assert!(!seen.clean.load(Ordering::SeqCst));
-    drop(
-        widgets
-            .delete("shop", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    wait::gone(&widgets, "shop", LIMIT).await.unwrap();
+    remove(&widgets, "shop").await;
     assert!(seen.clean.load(Ordering::SeqCst));
-    until(&maps, "shop-main-deleted", "the hook ran", |_| true)
-        .await
-        .unwrap();
+    until(&maps, "shop-main-deleted", "the hook ran", |_| true).await;
     assert!(deployments.get_opt("shop-main").await.unwrap().is_none());
     assert!(history(&namespace, "shop-main").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_by_new_values() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "component-values")
-        .await
-        .unwrap();
+    let namespace = TestNamespace::create(plane, "values").await.unwrap();
     let seen = Arc::<Seen>::default();
     let controller = controller(&chart, &seen);
     let name = namespace.name();
@@ -224,11 +196,9 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
         let message = widget["status"]["message"].as_str().unwrap_or_default();
         widget["status"]["ready"] == false && message.contains("value is required")
     };
-    until(&widgets, "shop", "the error", told).await.unwrap();
+    until(&widgets, "shop", "the error", told).await;
     merge(&widgets, "shop", &json!({"spec": {"value": "1"}})).await;
-    until(&widgets, "shop", "ready", is_ready("1", 1))
-        .await
-        .unwrap();
+    until(&widgets, "shop", "ready", is_ready("1", 1)).await;
     // At rest, a reconcile of charts costs no request.
     // Other tests define kinds meanwhile, which makes every operator read what is served, and a Pod
     // may become unready, which the function reports.
@@ -242,28 +212,22 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
     let annotation = json!({"metadata": {"annotations": {"seen": "yes"}}});
     merge(&widgets, "shop", &annotation).await;
     let reconciled = async || seen.reconciles.load(Ordering::SeqCst) > before;
-    wait::until(LIMIT, "a reconcile", reconciled).await.unwrap();
+    eventually("a reconcile", reconciled).await;
     let requests = operator.faults.requests();
     assert!(requests.iter().all(is_expected), "{requests:?}");
     let mark = json!({"spec": {"value": "2"}});
     merge(&widgets, "shop", &mark).await;
-    until(&widgets, "shop", "upgraded", is_ready("2", 2))
-        .await
-        .unwrap();
+    until(&widgets, "shop", "upgraded", is_ready("2", 2)).await;
     let counts = operator.faults.counts();
     assert_eq!(counts.get("apply deployments"), Some(&1), "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "component-crash")
-        .await
-        .unwrap();
+    let namespace = TestNamespace::create(plane, "parts-crash").await.unwrap();
     let widgets = api(&namespace, "Widget");
     for deleting in [false, true] {
         for nth in 1.. {
@@ -271,12 +235,7 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
             if !deleting {
                 apply(&widgets, &name, &json!({"spec": {"value": "1"}})).await;
             } else if widgets.get_opt(&name).await.unwrap().is_some() {
-                drop(
-                    widgets
-                        .delete(&name, &DeleteParams::default())
-                        .await
-                        .unwrap(),
-                );
+                delete(&widgets, &name).await;
             } else {
                 break;
             }
@@ -301,11 +260,9 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
             .await;
             let settled = async || {
                 if deleting {
-                    wait::gone(&widgets, &name, LIMIT).await.unwrap();
+                    gone(&widgets, &name).await;
                 } else {
-                    until(&widgets, &name, "ready", is_ready("1", 1))
-                        .await
-                        .unwrap();
+                    until(&widgets, &name, "ready", is_ready("1", 1)).await;
                 }
             };
             tokio::select! {

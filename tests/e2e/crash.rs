@@ -8,11 +8,12 @@ use futures::StreamExt;
 use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, history, until,
+    InProcessOperator, Project, api, apply, control_plane, delete, gone, history, is_ready, is_true,
+    until,
 };
 
 /// Number of runs in parallel.
@@ -179,8 +180,7 @@ impl Run<'_> {
                     .await;
             }
             Scenario::Uninstall => {
-                let gone = widgets.delete("one", &DeleteParams::default()).await;
-                drop(gone.unwrap());
+                delete(widgets, "one").await;
             }
         }
     }
@@ -193,25 +193,24 @@ impl Run<'_> {
                 self.settled(widgets, "deployed", 2).await;
             }
             Scenario::Rollback => {
-                let stalled = until(widgets, "one", "Stalled", |cr| {
-                    condition(cr, "Stalled").is_some_and(|c| c["status"] == "True")
+                until(widgets, "one", "Stalled", |cr| {
+                    is_true(cr, "Stalled")
                         && cr["status"]["release"]["revision"] == 3
-                        && condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
-                });
-                drop(stalled.await.unwrap());
+                        && is_true(cr, "Irreconcilable")
+                })
+                .await;
             }
-            Scenario::Uninstall => wait::gone(widgets, "one", LIMIT).await.unwrap(),
+            Scenario::Uninstall => gone(widgets, "one").await,
         }
     }
 
     async fn settled(&self, widgets: &Api<DynamicObject>, status: &str, revision: u32) {
-        let settled = until(widgets, "one", "Ready", |cr| {
-            condition(cr, "Ready").is_some_and(|c| {
-                c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-            }) && cr["status"]["release"]["status"] == status
+        until(widgets, "one", "Ready", |cr| {
+            is_ready(cr)
+                && cr["status"]["release"]["status"] == status
                 && cr["status"]["release"]["revision"] == revision
-        });
-        drop(settled.await.unwrap());
+        })
+        .await;
     }
 
     /// Returns how often the hook's Job ran: the Job controller creates an event for every Pod.
@@ -305,9 +304,7 @@ impl Run<'_> {
 
 /// Crashes the operator before and after every write of a scenario.
 async fn check_crash_at_every_write(scenario: Scenario, at_least: usize) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let hook = match scenario {
         Scenario::Hooked => JOB,
         Scenario::HookedUpgrade => UPGRADE_JOB,

@@ -1,15 +1,15 @@
 //! Deleted custom resources: nothing is installed for them, and nothing blocks their deletion,
 //! whatever has become of their templates, chart or dependencies.
 
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, injected, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, deploy, gone, injected, until,
 };
 
 const MAP: &str = "\
@@ -25,27 +25,11 @@ data: {value: ours}
 {{- end }}
 ";
 
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
-
-async fn start(
-    plane: &ControlPlane,
-    namespace: &TestNamespace,
-    project: &Project,
-    faults: &Faults,
-) -> InProcessOperator {
-    let client = plane.client_with(faults).await.unwrap();
-    InProcessOperator::start(project, client, namespace.name())
-}
-
 /// Deletes the custom resource, and waits until it and its release are gone.
 async fn uninstalled(namespace: &TestNamespace) {
     let widgets = api(namespace, "Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     let maps = api(namespace, "ConfigMap");
     let maps = maps.list(&ListParams::default()).await.unwrap().items;
     let names = maps.into_iter().filter_map(|map| map.metadata.name);
@@ -63,9 +47,7 @@ async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "vanishing").await.unwrap();
     let faults = Faults::new();
@@ -74,14 +56,13 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
             && request.name.as_deref() == Some("one")
             && request.is_write()
     });
-    let _operator = start(plane, &namespace, &project, &faults).await;
+    let _operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     injected(&faults).await;
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
-    apply(&widgets, "two", &json!({"spec": {}})).await;
-    drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+    gone(&widgets, "one").await;
+    deploy(&widgets, "two", json!({})).await;
     assert!(records(&namespace).await.is_empty());
     let map = api(&namespace, "ConfigMap").get_opt("one-map").await;
     assert!(map.unwrap().is_none());
@@ -89,9 +70,7 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_templates_do_not_block_deletion() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for option in ["releaseName", "serviceAccountName"] {
         let options = format!("{option}: '{{{{ .Spec.deep.name }}}}'");
         let project = Project::new(&options, &[("map.yaml", MAP)]);
@@ -99,20 +78,20 @@ async fn failing_templates_do_not_block_deletion() {
             let namespace = TestNamespace::create(plane, "template").await.unwrap();
             allow_accounts(&namespace).await;
             let faults = Faults::new();
-            let mut operator = start(plane, &namespace, &project, &faults).await;
+            let mut operator =
+                InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
             let widgets = api(&namespace, "Widget");
-            apply(&widgets, "one", &json!({"spec": {"deep": {"name": "one"}}})).await;
-            drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+            deploy(&widgets, "one", json!({"deep": {"name": "one"}})).await;
             apply(&widgets, "one", &json!({"spec": {"deep": "text"}})).await;
             let refused = |cr: &Value| {
                 condition(cr, "Irreconcilable").is_some_and(|c| {
                     c["status"] == "True" && c["message"].to_string().contains(option)
                 })
             };
-            drop(until(&widgets, "one", option, refused).await.unwrap());
+            until(&widgets, "one", option, refused).await;
             if restart {
                 drop(operator);
-                operator = start(plane, &namespace, &project, &faults).await;
+                operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
             }
             uninstalled(&namespace).await;
             drop(operator);
@@ -135,18 +114,15 @@ async fn allow_accounts(namespace: &TestNamespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_that_no_longer_renders_does_not_block_deletion() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "broken").await.unwrap();
-    let operator = start(plane, &namespace, &project, &Faults::new()).await;
+    let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
-    apply(&widgets, "one", &json!({"spec": {}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({})).await;
     drop(operator);
     project.write("chart/templates/map.yaml", "{{ fail \"no\" }}");
-    let _operator = start(plane, &namespace, &project, &Faults::new()).await;
+    let _operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     uninstalled(&namespace).await;
 }
 
@@ -162,15 +138,12 @@ async fn forbidden_dependency_does_not_block_deletion() {
 
 /// Deletes a custom resource that depends on one of this kind. Listing Gadgets is forbidden.
 async fn check_deletion_despite_a_dependency(kind: &str) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "dependency").await.unwrap();
-    let operator = start(plane, &namespace, &project, &Faults::new()).await;
+    let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
-    apply(&widgets, "one", &json!({"spec": {}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({})).await;
     drop(operator);
     let watches = format!(
         "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, dependsOn: [{{apiVersion: test.example.com/v1, kind: {kind}, name: base}}]}}\n"
@@ -178,7 +151,7 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
     project.write("watches.yaml", &watches);
     let faults = Faults::new();
     faults.inject_with(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
-    let _operator = start(plane, &namespace, &project, &faults).await;
+    let _operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     // The spec change requires another revision, which has to wait.
     apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;
     let waits = |cr: &Value| {
@@ -186,7 +159,7 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
             c["status"] == "False" && c["observedGeneration"] == cr["metadata"]["generation"]
         })
     };
-    drop(until(&widgets, "one", "waiting", waits).await.unwrap());
+    until(&widgets, "one", "waiting", waits).await;
     uninstalled(&namespace).await;
 }
 
@@ -194,9 +167,7 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
 async fn adopting_a_release_does_not_take_over_later_objects() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("licence").await else {
-        return;
-    };
+    let world = or_skip!(project.start("licence").await);
     install(&world, &project, &program, &[]);
     world.widget("one", json!({})).await;
     world.annotate("one", "adopt-release", json!("true")).await;
@@ -204,8 +175,7 @@ async fn adopting_a_release_does_not_take_over_later_objects() {
     let theirs = json!({"data": {"value": "theirs"}});
     apply(&world.api("ConfigMap"), "one-extra", &theirs).await;
     world.widget("one", json!({"extra": true})).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert!(message.contains("one-extra"), "{message}");
     world.data("one-extra", json!({"value": "theirs"})).await;
     world.remove("Widget", "one").await;

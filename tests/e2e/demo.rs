@@ -5,21 +5,16 @@ use std::process::Command;
 use hybrid_operator_test::shared_or_skip;
 
 use crate::transcript::{prints, programs};
-use crate::world::root;
+use crate::world::{output, root};
 
 /// Runs a command in the root of the repository, which must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
-    let output = command
+    let command = command
         .current_dir(root())
         // For test programs only: with another value, everything is compiled again.
         .env_remove("RUSTC_BOOTSTRAP")
-        .env_remove("KUBECONFIG")
-        .output()
-        .unwrap();
-    let (out, err) = (&output.stdout, &output.stderr);
-    let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
-    assert!(output.status.success(), "{command:?}\n{out}{err}");
-    out.into_owned()
+        .env_remove("KUBECONFIG");
+    output(command)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use hybrid_operator_test::control_plane::Options;
 use hybrid_operator_test::process::{Operator, RunningOperator};
-use hybrid_operator_test::{ControlPlane, shared_or_skip, skipped, wait};
+use hybrid_operator_test::{ControlPlane, shared_or_skip, skipped};
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Client;
@@ -19,7 +19,7 @@ use crate::operations::scrape;
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{has_kubectl, is_current, programs};
 use crate::world::{
-    ANYTHING, LIMIT, condition, define, definition_of, program, resource, root, until,
+    ANYTHING, define, definition_of, eventually, is_true, output, program, resource, root, until_by,
 };
 
 const IMAGE: &str = "registry.example.com:5000/team/operator@sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -29,23 +29,19 @@ const SYSTEM: &str = "memcached-operator-system";
 #[track_caller]
 pub(crate) fn run(kubeconfig: &Path, program: &str, arguments: &str) -> String {
     let home = tempfile::tempdir().unwrap();
-    let output = Command::new("timeout")
-        .args(["120", program])
-        .args(arguments.split_whitespace())
-        .current_dir(root())
-        .env("KUBECONFIG", kubeconfig)
-        // kubectl caches there what an API server serves.
-        .env("HOME", home.path())
-        // Of `make test`.
-        .env_remove("MAKELEVEL")
-        .env_remove("MAKEFLAGS")
-        .env_remove("MFLAGS")
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{program} {arguments}\n{out}{err}");
-    out
+    output(
+        Command::new("timeout")
+            .args(["120", program])
+            .args(arguments.split_whitespace())
+            .current_dir(root())
+            .env("KUBECONFIG", kubeconfig)
+            // kubectl caches there what an API server serves.
+            .env("HOME", home.path())
+            // Of `make test`.
+            .env_remove("MAKELEVEL")
+            .env_remove("MAKEFLAGS")
+            .env_remove("MFLAGS"),
+    )
 }
 
 /// Returns whether the test can run; prints why not.
@@ -95,9 +91,8 @@ pub(crate) async fn samples_are_ready(client: &Client, operator: &RunningOperato
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), "default", &resource(kind));
         let name = format!("{}-sample", kind.to_lowercase());
-        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        let found = until(&api, &name, "Ready", ready).await;
-        found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until_by(operator, &api, &name, "Ready", ready).await;
     }
 }
 
@@ -124,12 +119,9 @@ pub(crate) async fn metrics_need(role: &str, client: &Client, operator: &Running
     let prometheus = pod::token(client, "default", "prometheus").await;
     // The API server may need a moment to see the binding.
     let allowed = async || scrape(port, Some(&prometheus)).await.is_ok();
-    wait::until(LIMIT, "the metrics", allowed).await.unwrap();
+    eventually("the metrics", allowed).await;
     let text = scrape(port, Some(&prometheus)).await.unwrap();
-    assert!(
-        text.contains("controller_runtime_reconcile_total{"),
-        "{text}"
-    );
+    assert_contains!(text, "controller_runtime_reconcile_total{");
 }
 
 /// Checks that the log has no line about a missing permission.
@@ -261,10 +253,7 @@ async fn optional_parts_are_accepted(plane: &ControlPlane) {
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
     for rule in rules {
         let expression = rule["expr"].as_str().unwrap();
-        assert!(
-            expression.contains(r#"job=~".*controller-manager-metrics""#),
-            "{expression}"
-        );
+        assert_contains!(expression, r#"job=~".*controller-manager-metrics""#);
     }
 }
 

@@ -1,13 +1,10 @@
 //! Drift that only watches can report, because nothing is resynced.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, merge, until,
-};
+use crate::world::{Project, World, api, apply, condition, delete, is_true, merge, until};
 
 /// A `ConfigMap` whose value comes from the custom resource and defaults to `one`.
 const MAP: &str = "\
@@ -43,48 +40,36 @@ async fn change(world: &World, map: &str, key: &str, was: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn object_deleted_before_the_first_list_is_restored() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let project = project(&[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "unlisted").await.unwrap();
     let faults = Faults::new();
     faults.inject_with(|request| {
         let listed = matches!(request.verb.as_str(), "list" | "watch");
         (listed && request.resource == "configmaps").then_some(Fault::Status(500))
     });
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("unlisted", &faults).await);
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     // What cannot be watched is read once; then the object is deleted.
     let read = |cr: &Value| {
         ["WatchRefused", "Ready"]
             .iter()
-            .all(|type_| condition(cr, type_).is_some_and(|c| c["status"] == "True"))
+            .all(|type_| is_true(cr, type_))
     };
-    drop(until(&widgets, "one", "WatchRefused", read).await.unwrap());
+    until(&widgets, "one", "WatchRefused", read).await;
     let maps = api(&namespace, "ConfigMap");
-    drop(maps.delete("map", &DeleteParams::default()).await.unwrap());
+    delete(&maps, "map").await;
     faults.clear_faults();
     let restored = |map: &Value| map["data"]["value"] == "one";
-    drop(until(&maps, "map", "there again", restored).await.unwrap());
+    until(&maps, "map", "there again", restored).await;
     let watched = |cr: &Value| condition(cr, "WatchRefused").is_none();
-    drop(
-        until(&widgets, "one", "no WatchRefused", watched)
-            .await
-            .unwrap(),
-    );
+    until(&widgets, "one", "no WatchRefused", watched).await;
 }
 
 #[tokio::test]
 async fn objects_changed_and_deleted_together_are_all_repaired() {
     let project = project(&[("map.yaml", MAP), ("service.yaml", SERVICE)]);
-    let Some(world) = project.start("at-once").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("at-once").await);
+    world.deploy("one", json!({})).await;
     let (maps, services) = (world.api("ConfigMap"), world.api("Service"));
     for _ in 0..4 {
         let before = services.get("service").await.unwrap().metadata.uid;
@@ -119,11 +104,8 @@ metadata: {name: keys}
 data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
 ";
     let project = project(&[("map.yaml", MAP), ("keys.yaml", KEYS)]);
-    let Some(world) = project.start("budget").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("budget").await);
+    world.deploy("one", json!({})).await;
     for n in 0..12 {
         change(&world, "keys", &format!("k{n}"), "one").await;
     }
@@ -132,12 +114,8 @@ data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
     }
     let theirs = json!({"data": {"value": "theirs"}});
     merge(&world.api("ConfigMap"), "map", &theirs).await;
-    let drifted = world.is("one", "Drifted").await;
-    let message = drifted["message"].as_str().unwrap();
-    assert!(
-        message.contains("an-editor keeps changing") && message.contains("/map"),
-        "{message}"
-    );
+    let message = world.message("one", "Drifted").await;
+    assert_contains!(message, "an-editor keeps changing", "/map");
     // A conflict over one field does not affect repairs of another.
     change(&world, "keys", "k3", "one").await;
     world.is("one", "Drifted").await;
@@ -147,11 +125,8 @@ data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
 #[tokio::test]
 async fn drift_is_repaired_after_a_forced_upgrade() {
     let project = project(&[("map.yaml", MAP)]);
-    let Some(world) = project.start("forced").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "one"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("forced").await);
+    world.deploy("one", json!({"value": "one"})).await;
     world.annotate("one", "upgrade-force", json!("true")).await;
     world.widget("one", json!({"value": "two"})).await;
     world.data("map", json!({"value": "two"})).await;
@@ -178,9 +153,7 @@ spec:
       containers: [{name: main, image: image}]
 ";
     let project = project(&[("map.yaml", MAP), ("job.yaml", JOB)]);
-    let Some(world) = project.start("expired").await else {
-        return;
-    };
+    let world = or_skip!(project.start("expired").await);
     world.widget("one", json!({})).await;
     world.data("map", json!({"value": "one"})).await;
     // The TTL controller does not run here, so the test deletes the Job.

@@ -14,8 +14,11 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, binary_or_skip, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create, example, is_ready};
-use crate::world::{LIMIT, api, api_of, condition, injected, merge, until};
+use crate::examples::{NativeOperator, create, example};
+use crate::world::{
+    LIMIT, api, api_of, condition, delete, eventually, injected, is_ready, merge, remove, try_until,
+    until,
+};
 use kubelet::Kubelet;
 
 const CHAOS: Duration = Duration::from_secs(10);
@@ -61,7 +64,7 @@ impl Etcd {
     }
 
     async fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let found = until(&self.clusters, "db", what, wanted).await;
+        let found = try_until(&self.clusters, "db", what, wanted).await;
         found.unwrap_or_else(|error| panic!("{error}\n{}", self.kubelet.logs()))
     }
 
@@ -107,12 +110,9 @@ impl Etcd {
 
     /// Deletes a Pod and waits until its etcd is gone: before that, the cluster looks healthy.
     async fn delete_pod(&self, name: &str) {
-        let deleted = self.pods.delete(name, &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&self.pods, name).await;
         let stopped = async || !self.kubelet.runs(name);
-        wait::until(LIMIT, "the end of its etcd", stopped)
-            .await
-            .unwrap();
+        eventually("the end of its etcd", stopped).await;
     }
 }
 
@@ -134,9 +134,7 @@ fn names_of(members: &[Member]) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let operator = etcd.operator().await;
     etcd.create(3).await;
     let before = etcd.running(3).await;
@@ -180,13 +178,7 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
 
     // Deleted and created again, it is another, empty cluster, also before the garbage collector has deleted the
     // Pods of the first one.
-    drop(
-        etcd.clusters
-            .delete("db", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    wait::gone(&etcd.clusters, "db", LIMIT).await.unwrap();
+    remove(&etcd.clusters, "db").await;
     etcd.create(1).await;
     let new = etcd.ready(1).await;
     assert!(new.is_disjoint(&after));
@@ -195,9 +187,7 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     for (size, version, problem) in [
         (0, "3.6.8", "greater than or equal to 1"),
         (2, "3.6.8", "size must be odd"),
@@ -221,11 +211,10 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
 
     // The operator is killed in the middle of the upgrade.
     etcd.change(json!({"version": "3.6.9"})).await;
-    wait::until(LIMIT, "the first upgrade", async || {
+    eventually("the first upgrade", async || {
         !etcd.kubelet.upgrades().is_empty()
     })
-    .await
-    .unwrap();
+    .await;
     drop(operator);
     let _operator = etcd.operator().await;
     assert_eq!(etcd.running(3).await, members);
@@ -270,9 +259,7 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_pod_was_never_created_is_removed() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let operator = etcd.operator().await;
     // The second Pod is that of the first member that is added.
     let creates = |request: &Recorded| request.kind() == "apply pods";
@@ -292,9 +279,7 @@ async fn a_member_whose_pod_was_never_created_is_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let _operator = etcd.operator().await;
     etcd.create(1).await;
     let only = etcd.running(1).await;
@@ -309,9 +294,7 @@ async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_cluster_converges_after_ten_seconds_of_chaos() {
-    let Some(etcd) = Etcd::start().await else {
-        return;
-    };
+    let etcd = or_skip!(Etcd::start().await);
     let mut operator = etcd.operator().await;
     etcd.create(3).await;
     etcd.running(3).await;
@@ -348,9 +331,7 @@ async fn an_etcd_cluster_converges_after_ten_seconds_of_chaos() {
     assert!(done.iter().sum::<i32>() > 1, "{done:?}");
     // The status may be older than the last deed.
     let whole = async || etcd.kubelet.is_whole(3).await;
-    wait::until(LIMIT, "three healthy members", whole)
-        .await
-        .unwrap();
+    eventually("three healthy members", whole).await;
     let members = etcd.running(3).await;
     for member in &members {
         assert_eq!(

@@ -14,7 +14,10 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{LIMIT, api, api_of, condition, control_plane, define, merge, root, until};
+use crate::world::{
+    LIMIT, api, api_of, condition, control_plane, define, delete, gone, is_ready, merge, remove,
+    root, until,
+};
 
 /// A native operator in this process. It is killed when dropped.
 pub(crate) struct NativeOperator {
@@ -106,20 +109,10 @@ pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
     drop(api.create(&PostParams::default(), &object).await.unwrap());
 }
 
-pub(crate) fn is_ready(object: &Value) -> bool {
-    condition(object, "Ready").is_some_and(|ready| {
-        ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
-    })
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
-    let Some(plane) = example("memcached-native").await else {
-        return;
-    };
-    let namespace = TestNamespace::create(plane, "memcached-native")
-        .await
-        .unwrap();
+    let plane = or_skip!(example("memcached-native").await);
+    let namespace = TestNamespace::create(plane, "memcached").await.unwrap();
     let start = async || {
         let controller = memcached_native::controller::controller();
         NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
@@ -142,9 +135,7 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
                 .is_some_and(|n| n.len() == size)
         };
         let settled = |cache: &Value| is_ready(cache) && nodes(cache);
-        until(&memcacheds, "cache", "its nodes", settled)
-            .await
-            .unwrap()
+        until(&memcacheds, "cache", "its nodes", settled).await
     };
     has(3).await;
     merge(&memcacheds, "cache", &json!({"spec": {"size": 4}})).await;
@@ -182,24 +173,15 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
         "{:?}",
         operator.writes()
     );
-    drop(
-        deployments
-            .delete("cache", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&deployments, "cache").await;
     let again = |found: &Value| found["metadata"]["uid"] != json!(before.metadata.uid);
-    until(&deployments, "cache", "a new Deployment", again)
-        .await
-        .unwrap();
+    until(&deployments, "cache", "a new Deployment", again).await;
     has(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
-    let Some(plane) = example("at").await else {
-        return;
-    };
+    let plane = or_skip!(example("at").await);
     let namespace = TestNamespace::create(plane, "at").await.unwrap();
     let start = async || {
         let controller = at_operator::controller::controller();
@@ -213,7 +195,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     };
     let phase = async |name: &str, phase: &str| {
         let is = |at: &Value| at["status"]["phase"] == phase;
-        until(&ats, name, phase, is).await.unwrap()
+        until(&ats, name, phase, is).await
     };
     let soon = Timestamp::now() + std::time::Duration::from_secs(4);
     create(&ats, at("soon", &soon.to_string())).await;
@@ -241,7 +223,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
 
     create(&ats, at("bad", "tomorrow")).await;
     let invalid = |at: &Value| condition(at, "Valid").is_some_and(|c| c["status"] == "False");
-    let bad = until(&ats, "bad", "a condition", invalid).await.unwrap();
+    let bad = until(&ats, "bad", "a condition", invalid).await;
     let message = condition(&bad, "Valid").unwrap()["message"]
         .as_str()
         .unwrap();
@@ -260,9 +242,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind() {
-    let Some(plane) = example("multi-secret").await else {
-        return;
-    };
+    let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "multi-secret").await.unwrap();
     let [one, two] = [
@@ -295,9 +275,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     create(&multi_secrets, object).await;
     let created = async |count: usize| {
         let is = |object: &Value| is_ready(object) && object["status"]["created"] == count;
-        until(&multi_secrets, "shared", "its Secrets", is)
-            .await
-            .unwrap()
+        until(&multi_secrets, "shared", "its Secrets", is).await
     };
     created(1).await;
     // A namespace that comes to be selected gets its Secret.
@@ -306,9 +284,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     let secrets = |namespace: &TestNamespace| api(namespace, "Secret");
     let has = async |namespace: &TestNamespace| {
         let is = |secret: &Value| secret["data"] == json!({"password": "c2VjcmV0"});
-        until(&secrets(namespace), "shared", "its data", is)
-            .await
-            .unwrap()
+        until(&secrets(namespace), "shared", "its data", is).await
     };
     // What is changed or deleted is restored, also after a restart, which itself writes nothing.
     merge(
@@ -320,11 +296,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     has(&one).await;
     drop(operator);
     let operator = start().await;
-    let gone = secrets(&two)
-        .delete("shared", &DeleteParams::default())
-        .await
-        .unwrap();
-    drop(gone);
+    delete(&secrets(&two), "shared").await;
     has(&two).await;
     let writes = operator.writes();
     assert_eq!(writes, ["apply secrets"], "{writes:?}");
@@ -339,26 +311,16 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
             ready["status"] == "False" && message.contains(three.name())
         })
     };
-    drop(
-        until(&multi_secrets, "shared", "the refusal", refused)
-            .await
-            .unwrap(),
-    );
+    until(&multi_secrets, "shared", "the refusal", refused).await;
     label(&three, Value::Null).await;
     created(2).await;
     let foreign = secrets(&three).get("shared").await.unwrap();
     assert_eq!(foreign.metadata.labels, None);
     // A namespace that is no longer selected loses its Secret; the deletion removes all.
     label(&two, Value::Null).await;
-    wait::gone(&secrets(&two), "shared", LIMIT).await.unwrap();
+    gone(&secrets(&two), "shared").await;
     created(1).await;
-    drop(
-        multi_secrets
-            .delete("shared", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+    remove(&multi_secrets, "shared").await;
     assert!(secrets(&one).get_opt("shared").await.unwrap().is_none());
 }
 
@@ -371,9 +333,7 @@ async fn samples_of_the_examples_are_accepted() {
         ("memcached-native", "native.example.com", "Memcached"),
         ("multi-secret", "example.com", "MultiSecret"),
     ] {
-        let Some(plane) = example(name).await else {
-            return;
-        };
+        let plane = or_skip!(example(name).await);
         let namespace = TestNamespace::create(plane, "sample").await.unwrap();
         let path = root()
             .join("examples")
@@ -392,9 +352,7 @@ async fn samples_of_the_examples_are_accepted() {
 /// Deletes a custom resource and creates it again at once.
 async fn create_again(api: &Api<DynamicObject>, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
-    let deleted = api.delete(name, &DeleteParams::default()).await;
-    drop(deleted.unwrap());
-    wait::gone(api, name, LIMIT).await.unwrap();
+    remove(api, name).await;
     create(api, object.clone()).await;
 }
 
@@ -407,15 +365,14 @@ async fn memcached_again(plane: &ControlPlane) {
     let mut memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
                                "metadata": {"name": "cache"}, "spec": {"size": 1}});
     create(&memcacheds, memcached.clone()).await;
-    let ready = until(&memcacheds, "cache", "Ready", is_ready).await;
-    drop(ready.unwrap());
+    until(&memcacheds, "cache", "Ready", is_ready).await;
     memcached["spec"]["size"] = json!(2);
     create_again(&memcacheds, &memcached).await;
     let two = |cache: &Value| {
         let nodes = cache["status"]["nodes"].as_array();
         is_ready(cache) && nodes.is_some_and(|nodes| nodes.len() == 2)
     };
-    let cache = until(&memcacheds, "cache", "its nodes", two).await.unwrap();
+    let cache = until(&memcacheds, "cache", "its nodes", two).await;
     let deployment = api(&namespace, "Deployment").get("cache").await.unwrap();
     let owners = deployment.metadata.owner_references.unwrap();
     let uids: Vec<&str> = owners.iter().map(|owner| &*owner.uid).collect();
@@ -433,10 +390,10 @@ async fn at_again(plane: &ControlPlane) {
     let done = |at: &Value| at["status"]["phase"] == "DONE";
     let pods = api(&namespace, "Pod");
     create(&ats, at.clone()).await;
-    drop(until(&ats, "one", "DONE", done).await.unwrap());
+    until(&ats, "one", "DONE", done).await;
     let first = pods.get("one").await.unwrap().metadata.uid;
     create_again(&ats, &at).await;
-    drop(until(&ats, "one", "DONE", done).await.unwrap());
+    until(&ats, "one", "DONE", done).await;
     let second = pods.get("one").await.unwrap().metadata.uid;
     assert_ne!(first, second, "the new At runs its command");
 }
@@ -469,8 +426,7 @@ async fn multi_secret_again(plane: &ControlPlane) {
     });
     let everywhere = async || {
         let all = |object: &Value| is_ready(object) && object["status"]["created"] == MANY;
-        let ready = until(&multi_secrets, "shared", "its Secrets", all).await;
-        drop(ready.unwrap());
+        until(&multi_secrets, "shared", "its Secrets", all).await;
         let mut uids = Vec::new();
         for namespace in &selected {
             let secret = api(namespace, "Secret").get("shared").await.unwrap();
@@ -483,10 +439,7 @@ async fn multi_secret_again(plane: &ControlPlane) {
     create_again(&multi_secrets, &object).await;
     let second = everywhere().await;
     assert!(second.iter().all(|uid| !first.contains(uid)));
-    let params = DeleteParams::default();
-    let deleted = multi_secrets.delete("shared", &params).await;
-    drop(deleted.unwrap());
-    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+    remove(&multi_secrets, "shared").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

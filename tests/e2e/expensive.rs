@@ -1,9 +1,9 @@
 //! A chart that takes long to render holds up nothing else, even on one CPU.
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
-use crate::world::{LIMIT, Project, World, control_plane};
+use crate::world::{Project, World, control_plane, eventually};
 
 /// Far more work than fits into the time limit of a render.
 const CHART: &str = "\
@@ -17,24 +17,15 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "expensive").await.unwrap();
     let lease = format!("--leader-election-namespace={}", namespace.name());
     let operator = project
         .operator(plane, namespace.name())
         .args(["--leader-elect", "--leader-election-id=expensive", &lease])
-        .under("taskset", ["--cpu-list", "0"])
-        .start()
-        .await
-        .unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+        .under("taskset", ["--cpu-list", "0"]);
+    let world = World::run(plane, operator, namespace).await;
     world
         .widget("long", json!({"value": "1", "expensive": true}))
         .await;
@@ -43,9 +34,7 @@ async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_reso
         let mut lines = metrics.lines();
         lines.any(|line| line == r#"controller_runtime_active_workers{controller="widget"} 1"#)
     };
-    wait::until(LIMIT, "the render to begin", is_rendering)
-        .await
-        .unwrap();
+    eventually("the render to begin", is_rendering).await;
     let leases = world.api("Lease");
     let renewed = async || {
         let lease = leases.get("expensive").await.unwrap();
@@ -54,20 +43,15 @@ async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_reso
     let before = renewed().await;
     // The other custom resource is installed, changed and removed meanwhile.
     for value in ["1", "2"] {
-        world.widget("short", json!({"value": value})).await;
-        world.ready("Widget", "short").await;
+        world.deploy("short", json!({"value": value})).await;
         world.data("short-map", json!({"value": value})).await;
     }
     world.remove("Widget", "short").await;
     let is_renewed = async || renewed().await != before;
-    wait::until(LIMIT, "the lease to be renewed", is_renewed)
-        .await
-        .unwrap();
+    eventually("the lease to be renewed", is_renewed).await;
     assert_eq!(world.operator.probe("/readyz").await.unwrap().0, 200);
     // A render ends at its time limit and is tried again.
-    wait::until(LIMIT, "the render to be running", is_rendering)
-        .await
-        .unwrap();
+    eventually("the render to be running", is_rendering).await;
     // Its own custom resource can be deleted at any time.
     world.remove("Widget", "long").await;
     assert!(!world.operator.log().contains("lease was lost"));
@@ -82,22 +66,12 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {length: {{ repeat 3000000 \"x\" | len | quote }}}
 ";
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     for (flag, field) in [
         ("--limit-time=1ms", "limits.time"),
         ("--limit-memory=2Mi", "limits.memory"),
     ] {
         let project = Project::new("", &[("map.yaml", LONG)]);
-        let namespace = TestNamespace::create(plane, "limits").await.unwrap();
-        let operator = project.operator(plane, namespace.name());
-        let operator = operator.args([flag]).start().await.unwrap();
-        let world = World {
-            plane,
-            namespace,
-            operator,
-        };
+        let world = or_skip!(project.start_with("limits", &[flag]).await);
         world.widget("one", json!({})).await;
         let refused = world.is("one", "Irreconcilable").await;
         let name = flag.split('=').next().unwrap();

@@ -7,16 +7,17 @@ use helm_core::release::codec;
 use hybrid_operator::helm::{
     Chart, ExtensionError, HelmController, ReleaseContext, ReleaseRef, Storage, Values,
 };
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone, is_true,
+    merge, ready_at, remove, until,
 };
 
 const MAP: &str = "\
@@ -61,9 +62,7 @@ impl FailingHook {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extension_hook_error_is_reported_and_retried() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let (before, after) = (FailingHook::failing(), FailingHook::failing());
@@ -91,16 +90,13 @@ async fn extension_hook_error_is_reported_and_retried() {
             })
         }
     };
-    drop(
-        until(
-            &widgets,
-            "one",
-            "the pre hook failed",
-            is_failed("pre hook"),
-        )
-        .await
-        .unwrap(),
-    );
+    until(
+        &widgets,
+        "one",
+        "the pre hook failed",
+        is_failed("pre hook"),
+    )
+    .await;
     let maps = api(&namespace, "ConfigMap");
     assert!(
         maps.get_opt("one-map").await.unwrap().is_none(),
@@ -108,16 +104,13 @@ async fn extension_hook_error_is_reported_and_retried() {
     );
 
     before.fails.store(false, Ordering::SeqCst);
-    drop(
-        until(
-            &widgets,
-            "one",
-            "the post hook failed",
-            is_failed("post hook"),
-        )
-        .await
-        .unwrap(),
-    );
+    until(
+        &widgets,
+        "one",
+        "the post hook failed",
+        is_failed("post hook"),
+    )
+    .await;
     let map = maps.get("one-map").await.unwrap();
     assert_eq!(map.data["data"], json!({"value": "v", "owner": "one"}));
     assert_eq!(
@@ -127,11 +120,9 @@ async fn extension_hook_error_is_reported_and_retried() {
 
     after.fails.store(false, Ordering::SeqCst);
     let ready = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False")
-            && condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == 1
+        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False") && ready_at(1)(cr)
     };
-    drop(until(&widgets, "one", "Ready", ready).await.unwrap());
+    until(&widgets, "one", "Ready", ready).await;
     assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
     assert!(
         before.failures.load(Ordering::SeqCst) > 0 && after.failures.load(Ordering::SeqCst) > 0
@@ -155,9 +146,7 @@ async fn of_cluster(context: ReleaseContext, mut values: Values) -> Result<Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_own_annotation() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "in-code").await.unwrap();
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -203,27 +192,19 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     let data = |value: &'static str| {
         move |map: &Value| map["data"] == json!({"value": value, "owner": "me"})
     };
-    until(&maps, "one-map", "its values", data("1"))
-        .await
-        .unwrap();
+    until(&maps, "one-map", "its values", data("1")).await;
     // A change of the watched object upgrades the release without a change of the custom resource.
     apply(&maps, "settings", &json!({"data": {"value": "2"}})).await;
-    until(&maps, "one-map", "new values", data("2"))
-        .await
-        .unwrap();
-    let is_paused = |cr: &Value| condition(cr, "Paused").is_some_and(|c| c["status"] == "True");
-    until(&widgets, "held", "paused", is_paused).await.unwrap();
+    until(&maps, "one-map", "new values", data("2")).await;
+    let is_paused = |cr: &Value| is_true(cr, "Paused");
+    until(&widgets, "held", "paused", is_paused).await;
     assert!(maps.get_opt("held-map").await.unwrap().is_none());
     assert!(maps.get_opt("other-map").await.unwrap().is_none());
     merge(&widgets, "held", &json!({"spec": {"hold": false}})).await;
-    until(&maps, "held-map", "its values", data("2"))
-        .await
-        .unwrap();
+    until(&maps, "held-map", "its values", data("2")).await;
 
     let described = |cr: &Value| cr["status"]["release"]["revision"] == 2;
-    until(&widgets, "one", "revision 2", described)
-        .await
-        .unwrap();
+    until(&widgets, "one", "revision 2", described).await;
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
     let text = record.data["data"]["release"].as_str().unwrap();
     let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
@@ -231,14 +212,9 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     assert_eq!(release.info.description, "first");
     // Events went to the recorder, and not to the API server.
     let reasons = events.lock().unwrap().clone();
-    assert!(
-        reasons.contains(&"InvalidAnnotation".to_owned()),
-        "{reasons:?}"
-    );
-    assert!(
-        reasons.contains(&"InstallSuccessful".to_owned()),
-        "{reasons:?}"
-    );
+    for reason in ["InvalidAnnotation", "InstallSuccessful"] {
+        assert!(reasons.iter().any(|found| found == reason), "{reasons:?}");
+    }
     let published = api(&namespace, "Event");
     let published = published.list(&ListParams::default()).await.unwrap().items;
     let of_widgets =
@@ -267,18 +243,10 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
         NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
     };
     let widgets = api(&namespace, "Widget");
-    let deployed = |revision: u32| {
-        move |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
-        }
-    };
     // A release whose records are in Secrets is left alone with the other storage.
     let operator = start(Storage::Secrets).await;
     apply(&widgets, "old", &json!({"spec": {"value": "1"}})).await;
-    until(&widgets, "old", "deployed", deployed(1))
-        .await
-        .unwrap();
+    until(&widgets, "old", "deployed", ready_at(1)).await;
     drop(operator);
     let operator = start(Storage::ConfigMaps).await;
     let is_refused = |cr: &Value| {
@@ -290,13 +258,11 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
                     .contains("Secrets")
         })
     };
-    until(&widgets, "old", "refused", is_refused).await.unwrap();
+    until(&widgets, "old", "refused", is_refused).await;
 
     for (revision, value) in [(1, "1"), (2, "2")] {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        until(&widgets, "one", "deployed", deployed(revision))
-            .await
-            .unwrap();
+        until(&widgets, "one", "deployed", ready_at(revision)).await;
     }
     let records = async |kind: &str, release: &str| {
         let selector = ListParams::default().labels(&format!("owner=helm,name={release}"));
@@ -319,48 +285,25 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     drop(operator);
     let operator = start(Storage::ConfigMaps).await;
     apply(&widgets, "one", &json!({"spec": {"value": "3"}})).await;
-    until(&widgets, "one", "deployed", deployed(3))
-        .await
-        .unwrap();
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    until(&widgets, "one", "deployed", ready_at(3)).await;
+    remove(&widgets, "one").await;
     assert_eq!(records("ConfigMap", "one").await, 0);
-    assert!(
-        api(&namespace, "ConfigMap")
-            .get_opt("one-map")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&api(&namespace, "ConfigMap"), "one-map").await);
 
     // Only the operator that finds the records uninstalls the release.
-    drop(
-        widgets
-            .delete("old", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "old").await;
     apply(&widgets, "later", &json!({"spec": {"value": "1"}})).await;
-    until(&widgets, "later", "deployed", deployed(1))
-        .await
-        .unwrap();
+    until(&widgets, "later", "deployed", ready_at(1)).await;
     assert!(widgets.get_opt("old").await.unwrap().is_some());
     drop(operator);
     let _operator = start(Storage::Secrets).await;
-    wait::gone(&widgets, "old", LIMIT).await.unwrap();
+    gone(&widgets, "old").await;
     assert_eq!(records("Secret", "old").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", VALUE)]);
     let namespace = TestNamespace::create(plane, "forged-map").await.unwrap();
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
@@ -370,16 +313,8 @@ async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
         NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
     let widgets = api(&namespace, "Widget");
     let maps: Api<ConfigMap> = Api::namespaced(namespace.client(), namespace.name());
-    let deployed = |revision: u32| {
-        move |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
-        }
-    };
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
-    until(&widgets, "one", "deployed", deployed(1))
-        .await
-        .unwrap();
+    until(&widgets, "one", "deployed", ready_at(1)).await;
 
     let name = "sh.helm.release.v1.one.v1";
     let mut record = maps.get(name).await.unwrap();
@@ -394,15 +329,9 @@ async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
         ..PostParams::default()
     };
     maps.replace(name, &as_operator, &record).await.unwrap();
-    drop(
-        maps.delete("one-map", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&maps, "one-map").await;
     // The repair renders the chart, which differs from the record.
-    until(&widgets, "one", "a new revision", deployed(2))
-        .await
-        .unwrap();
+    until(&widgets, "one", "a new revision", ready_at(2)).await;
     assert!(maps.get_opt("one-map").await.unwrap().is_some());
     assert!(maps.get_opt("forged").await.unwrap().is_none());
 }

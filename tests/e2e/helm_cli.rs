@@ -1,7 +1,6 @@
 //! The helm command reads releases of the operator.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -15,25 +14,10 @@ pub(crate) fn helm() -> Option<PathBuf> {
 #[tokio::test]
 async fn helm_lists_and_shows_releases_of_the_operator() {
     let Some(program) = helm() else { return };
-    let Some(world) = World::start("cli").await else {
-        return;
-    };
+    let world = or_skip!(World::start("cli").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     world.memcached("cache", json!({"replicaCount": 2})).await;
-    let helm = |args: &[&str]| {
-        let output = Command::new(&program)
-            .args(args)
-            .args(["--namespace", world.namespace.name()])
-            .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let helm = |args: &[&str]| world.helm(&program, args);
     let list: Value = serde_json::from_str(&helm(&["ls", "-o", "json"])).unwrap();
     assert_eq!(list[0]["name"], "cache");
     assert_eq!(list[0]["status"], "deployed");
@@ -47,10 +31,7 @@ async fn helm_lists_and_shows_releases_of_the_operator() {
         .collect();
     assert_eq!(statuses, ["superseded", "deployed"]);
     let manifest = helm(&["get", "manifest", "cache"]);
-    assert!(
-        manifest.contains("# Source: memcached/templates/deployment.yaml"),
-        "{manifest}"
-    );
+    assert_contains!(manifest, "# Source: memcached/templates/deployment.yaml");
     assert!(
         !manifest.contains("helm.sdk.operatorframework.io"),
         "the record is the chart's text alone"

@@ -1,16 +1,14 @@
 //! Hooks on a real API server: Jobs that vanish, hooks for several events, and what they leave
 //! behind.
 
-use std::process::Command;
-
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition, control_plane,
-    merge, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane, delete,
+    eventually, gone, gone_by, is_true, merge, ready_at, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -135,7 +133,7 @@ async fn has_run(namespace: &TestNamespace, job: &str, times: usize) {
         }
     };
     let what = format!("{times} runs of {job}");
-    wait::until(LIMIT, &what, enough).await.unwrap();
+    eventually(&what, enough).await;
 }
 
 /// Waits until the Pod of a Job is in this phase and returns its name.
@@ -148,7 +146,7 @@ async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
         name.ok_or_else(|| format!("{pods:?}"))
     };
     let what = format!("a Pod of {job} that is {phase}");
-    wait::until(LIMIT, &what, found).await.unwrap()
+    eventually(&what, found).await
 }
 
 /// Ends a running Pod with the given outcome.
@@ -164,12 +162,9 @@ async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
 
 /// Waits until a revision of a Widget is deployed and ready.
 async fn deployed(widgets: &Api<DynamicObject>, name: &str, revision: u32) {
-    let ready = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == revision
-            && cr["status"]["release"]["status"] == "deployed"
-    };
-    drop(until(widgets, name, "deployed", ready).await.unwrap());
+    let ready = ready_at(revision);
+    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
+    until(widgets, name, "deployed", deployed).await;
 }
 
 async fn absent(world: &World, kind: &str, name: &str) {
@@ -179,16 +174,13 @@ async fn absent(world: &World, kind: &str, name: &str) {
     } else {
         world.api(kind)
     };
-    let gone = wait::gone(&api, name, LIMIT).await;
-    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    gone_by(&world.operator, &api, name).await;
 }
 
 #[tokio::test]
 async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind() {
     let project = Project::new("", &[("admission.yaml", ADMISSION)]);
-    let Some(world) = project.start("admission").await else {
-        return;
-    };
+    let world = or_skip!(project.start("admission").await);
     let name = format!("{}-one-admission", world.namespace.name());
     for revision in 1..=2 {
         world
@@ -221,9 +213,7 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
 async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("ttl").await else {
-        return;
-    };
+    let world = or_skip!(project.start("ttl").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     // The chart has no delete policy that removes it; its TTL does.
@@ -234,9 +224,7 @@ async fn hook_job_with_zero_ttl_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
@@ -249,16 +237,12 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     drop(operator);
     end(&pods, &pod, Value::Null).await;
     let jobs = api(&namespace, "Job");
-    let complete = |job: &Value| condition(job, "Complete").is_some_and(|c| c["status"] == "True");
-    drop(
-        until(&jobs, "one-migrate", "Complete", complete)
-            .await
-            .unwrap(),
-    );
+    let complete = |job: &Value| is_true(job, "Complete");
+    until(&jobs, "one-migrate", "Complete", complete).await;
 
     let _operator = InProcessOperator::start(&project, client().await, namespace.name());
     deployed(&widgets, "one", 1).await;
-    wait::gone(&jobs, "one-migrate", LIMIT).await.unwrap();
+    gone(&jobs, "one-migrate").await;
     assert_eq!(runs(&namespace, "one-migrate").await, 1);
 }
 
@@ -267,9 +251,7 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     let hook = job("migrate", "pre-install", ONCE, "", "running");
     let options = "install: {remediation: {retries: 0}}";
     let project = Project::new(options, &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("deleted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("deleted").await);
     world.widget("one", json!({})).await;
     drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
     world.remove("Job", "one-migrate").await;
@@ -294,9 +276,7 @@ async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete(
     let options = "install: {wait: true, waitForJobs: true}, upgrade: {wait: true}";
     let template = plain_job("{{ .Values.job }}");
     let project = Project::new(options, &[("job.yaml", &template)]);
-    let Some(world) = project.start("awaited").await else {
-        return;
-    };
+    let world = or_skip!(project.start("awaited").await);
     world.widget("one", json!({"job": "first"})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-first", "Running").await;
@@ -320,18 +300,14 @@ async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete(
 async fn failed_job_fails_the_revision_that_waits_for_it() {
     let options = "install: {wait: true, waitForJobs: true, remediation: {retries: 0}}";
     let project = Project::new(options, &[("job.yaml", &plain_job("migrate"))]);
-    let Some(world) = project.start("failedjob").await else {
-        return;
-    };
+    let world = or_skip!(project.start("failedjob").await);
     world.widget("one", json!({})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-migrate", "Running").await;
     end(&pods, &pod, json!("failed")).await;
     let failed = world.is("one", "ReleaseFailed").await;
     let message = failed["message"].as_str().unwrap();
-    for part in ["one-migrate failed", "BackoffLimitExceeded"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "one-migrate failed", "BackoffLimitExceeded");
     assert_eq!(world.history("one").await, ["failed"]);
 }
 
@@ -339,9 +315,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
 async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("twice").await else {
-        return;
-    };
+    let world = or_skip!(project.start("twice").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-check").await, 2);
@@ -351,9 +325,7 @@ async fn hook_for_two_install_events_runs_twice() {
 async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("cleanup").await else {
-        return;
-    };
+    let world = or_skip!(project.start("cleanup").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
@@ -366,18 +338,11 @@ async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
 async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let Some(world) = project.start("again").await else {
-        return;
-    };
+    let world = or_skip!(project.start("again").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let widgets = world.api("Widget");
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     let pods = world.api("Pod");
     let first = pod_of(&pods, "one-backup", "Running").await;
     end(&pods, &first, json!("failed")).await;
@@ -436,9 +401,7 @@ rules: []
     let templates = [("objects.yaml", &*template), ("held.yaml", &*held)];
     let project = Project::new("", &templates);
     for restart in [false, true] {
-        let Some(mut world) = project.start("becomes").await else {
-            return;
-        };
+        let mut world = or_skip!(project.start("becomes").await);
         world.widget("one", json!({"hooks": false})).await;
         deployed(&world.api("Widget"), "one", 1).await;
         let pod = if restart { "running" } else { "" };
@@ -486,9 +449,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         let hook = job("migrate", "pre-upgrade", policies, "", "{{ .Values.pod }}");
         let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
         let project = Project::new("", &[("hook.yaml", &hook), ("map.yaml", map)]);
-        let Some(mut world) = project.start("leftover").await else {
-            return;
-        };
+        let mut world = or_skip!(project.start("leftover").await);
         world.widget("one", json!({"value": "1", "pod": ""})).await;
         deployed(&world.api("Widget"), "one", 1).await;
         world
@@ -531,9 +492,7 @@ metadata:
 ";
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("space.yaml", space), ("map.yaml", map)]);
-    let Some(world) = project.start("hook-space").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hook-space").await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let name = format!("{}-shared", world.namespace.name());
@@ -568,9 +527,7 @@ rules: []
     };
     let (short, long) = (role("short", "hook-succeeded"), role("long", ONCE));
     let project = Project::new("", &[("short.yaml", &short), ("long.yaml", &long)]);
-    let Some(world) = project.start("roles").await else {
-        return;
-    };
+    let world = or_skip!(project.start("roles").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
@@ -593,22 +550,10 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let project = Project::new("", &templates);
-    let Some(world) = project.start("rewritten").await else {
-        return;
-    };
+    let world = or_skip!(project.start("rewritten").await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
-    let helm = |args: &[&str]| {
-        let output = Command::new(&program)
-            .args(args)
-            .args(["--namespace", world.namespace.name()])
-            .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {error}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let helm = |args: &[&str]| world.helm(&program, args);
     let hooks = helm(&["get", "hooks", "one"]);
     assert!(hooks.contains("name: one-register"), "{hooks}");
     // Helm rewrites the record without the fields it does not know.

@@ -7,8 +7,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api_of, apply, cluster_api, condition, create, define,
-    definition_of, merge, undefine,
+    ANYTHING, Project, World, api_of, apply, cluster_api, condition, create, define, define_kind,
+    definition_of, delete, gone_by, merge, ready_at, undefine,
 };
 
 const MAP: &str = "\
@@ -24,17 +24,9 @@ fn group(prefix: &str) -> String {
 }
 
 /// Waits until the release of a revision is deployed and the custom resource ready.
-async fn ready_at(world: &World, revision: u64) {
-    let is_ready = |cr: &Value| {
-        let ready = condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        ready && cr["status"]["release"]["revision"] == revision
-    };
-    world.until("Widget", "one", "ready", is_ready).await;
-}
-
-async fn gone(world: &World, api: &Api<DynamicObject>, name: &str) {
-    let gone = hybrid_operator_test::wait::gone(api, name, LIMIT).await;
-    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+async fn deployed(world: &World, revision: u32) {
+    let ready = ready_at(revision);
+    world.until("Widget", "one", "ready", ready).await;
 }
 
 /// A `ClusterRole` and a `Namespace`, whose kinds are cluster-scoped, with a namespace that means nothing.
@@ -64,9 +56,7 @@ data: {value: {is: {not: text}}}
 #[tokio::test]
 async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
     let project = Project::new("", &[("wide.yaml", WIDE)]);
-    let Some(world) = project.start("wide").await else {
-        return;
-    };
+    let world = or_skip!(project.start("wide").await);
     let name = format!("{}-wide", world.namespace.name());
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let namespaces = cluster_api(&world.namespace, "Namespace");
@@ -100,8 +90,8 @@ async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
         .await;
     assert_eq!(uids().await, before);
     world.remove("Widget", "one").await;
-    gone(&world, &roles, &name).await;
-    gone(&world, &namespaces, &name).await;
+    gone_by(&world.operator, &roles, &name).await;
+    gone_by(&world.operator, &namespaces, &name).await;
 }
 
 #[tokio::test]
@@ -112,31 +102,24 @@ async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_othe
         "{{{{- if .Values.own }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{name: own}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("crd.yaml", &definition), ("own.yaml", &own)]);
-    let Some(world) = project.start("templated").await else {
-        return;
-    };
+    let world = or_skip!(project.start("templated").await);
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let (name, things) = (
         format!("things.{group}"),
         api_of(&world.namespace, &group, "Thing"),
     );
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({})).await;
     create(&things, &group, "Thing", "theirs").await;
     world.remove("Widget", "one").await;
     let live = definitions.get(&name).await.unwrap();
     assert!(live.metadata.deletion_timestamp.is_none());
     assert!(things.get_opt("theirs").await.unwrap().is_some());
     // Without them it goes with its release, and with the release's own objects of the kind.
-    things
-        .delete("theirs", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.widget("one", json!({"own": true})).await;
-    world.ready("Widget", "one").await;
+    delete(&things, "theirs").await;
+    world.deploy("one", json!({"own": true})).await;
     assert!(things.get_opt("own").await.unwrap().is_some());
     world.remove("Widget", "one").await;
-    gone(&world, &definitions, &name).await;
+    gone_by(&world.operator, &definitions, &name).await;
 }
 
 const NAMESPACE: &str = "\
@@ -148,17 +131,10 @@ metadata: {name: {{ .Release.Namespace }}-made}
 #[tokio::test]
 async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE), ("map.yaml", MAP)]);
-    let Some(world) = project.start("younger").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("younger").await);
+    world.deploy("one", json!({})).await;
     let (group, made) = (group("younger"), format!("{}-made", world.namespace.name()));
-    define(
-        world.plane,
-        &definition_of(&group, "Thing", "Namespaced", ANYTHING),
-    )
-    .await;
+    define_kind(world.plane, &group, "Thing").await;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Thing"));
     let things: Api<DynamicObject> =
         Api::namespaced_with(world.namespace.client(), &made, &resource);
@@ -170,34 +146,22 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
     assert!(things.get_opt("theirs").await.unwrap().is_some());
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let name = format!("things.{group}");
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    namespaces
-        .delete(&made, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &name).await;
+    delete(&namespaces, &made).await;
 }
 
 #[tokio::test]
 async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     let group = group("leaving");
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let Some(world) = project.start("leaving").await else {
-        return;
-    };
-    define(
-        world.plane,
-        &definition_of(&group, "Thing", "Namespaced", ANYTHING),
-    )
-    .await;
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("leaving").await);
+    define_kind(world.plane, &group, "Thing").await;
+    world.deploy("one", json!({})).await;
     undefine(&world.namespace, &format!("things.{group}")).await;
     world.remove("Widget", "one").await;
     let made = format!("{}-made", world.namespace.name());
-    gone(&world, &cluster_api(&world.namespace, "Namespace"), &made).await;
+    let namespaces = cluster_api(&world.namespace, "Namespace");
+    gone_by(&world.operator, &namespaces, &made).await;
 }
 
 #[tokio::test]
@@ -213,9 +177,7 @@ async fn a_kind_whose_definition_is_not_accepted_in_time_fails_the_install() {
         "install: {timeout: 2s}",
         &[("crd.yaml", &clashing), ("item.yaml", &item)],
     );
-    let Some(world) = project.start("clash").await else {
-        return;
-    };
+    let world = or_skip!(project.start("clash").await);
     define(world.plane, &other).await;
     world.widget("one", json!({})).await;
     let failed = |cr: &Value| {
@@ -249,32 +211,27 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
         "{{{{- if .Values.thing }}}}\napiVersion: {group}/v1alpha1\nkind: Thing\nmetadata: {{name: thing}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("thing.yaml", &thing), ("map.yaml", MAP)]);
-    let Some(world) = project.start("versions").await else {
-        return;
-    };
+    let world = or_skip!(project.start("versions").await);
     define(world.plane, &two_versions(&group, true)).await;
     let things = api_of(&world.namespace, &group, "Thing");
     world.widget("one", json!({"thing": true})).await;
-    ready_at(&world, 1).await;
+    deployed(&world, 1).await;
     define(world.plane, &two_versions(&group, false)).await;
     world.widget("one", json!({"thing": false})).await;
-    gone(&world, &things, "thing").await;
-    ready_at(&world, 2).await;
+    gone_by(&world.operator, &things, "thing").await;
+    deployed(&world, 2).await;
 
     // The same at the uninstall.
     define(world.plane, &two_versions(&group, true)).await;
     world.widget("one", json!({"thing": true})).await;
-    ready_at(&world, 3).await;
+    deployed(&world, 3).await;
     assert!(things.get_opt("thing").await.unwrap().is_some());
     define(world.plane, &two_versions(&group, false)).await;
     world.remove("Widget", "one").await;
-    gone(&world, &things, "thing").await;
+    gone_by(&world.operator, &things, "thing").await;
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let name = format!("things.{group}");
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &name).await;
 }
 
 #[tokio::test]
@@ -284,18 +241,11 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
         "{{{{- if .Values.made }}}}\napiVersion: {group}/v1\nkind: Thing\nmetadata: {{generateName: made-}}\n{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("made.yaml", &generated), ("map.yaml", MAP)]);
-    let Some(world) = project.start("generated").await else {
-        return;
-    };
+    let world = or_skip!(project.start("generated").await);
     let name = format!("things.{group}");
     for (custom_resource, upgrades) in [("one", true), ("two", false)] {
-        define(
-            world.plane,
-            &definition_of(&group, "Thing", "Namespaced", ANYTHING),
-        )
-        .await;
-        world.widget(custom_resource, json!({"made": true})).await;
-        world.ready("Widget", custom_resource).await;
+        define_kind(world.plane, &group, "Thing").await;
+        world.deploy(custom_resource, json!({"made": true})).await;
         undefine(&world.namespace, &name).await;
         if upgrades {
             world.widget(custom_resource, json!({"made": false})).await;
@@ -316,9 +266,7 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
     let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
     let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
     let project = Project::new("", &[("a.yaml", &first), ("b.yaml", &last)]);
-    let Some(world) = project.start("twice").await else {
-        return;
-    };
+    let world = or_skip!(project.start("twice").await);
     for n in 1..=2 {
         world.widget("one", json!({"n": n})).await;
         let value = format!("last {n}");
@@ -327,10 +275,7 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
         let told = world.is("one", "NotAsRendered").await;
         assert_eq!(told["reason"], "RenderedTwice");
         let message = told["message"].as_str().unwrap();
-        assert!(
-            message.contains("a.yaml") && message.contains("b.yaml"),
-            "{message}"
-        );
+        assert_contains!(message, "a.yaml", "b.yaml");
         let after = world.api("ConfigMap").get("one-map").await.unwrap();
         assert_eq!(
             map["metadata"]["resourceVersion"],
@@ -374,11 +319,8 @@ metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
 #[tokio::test]
 async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_the_foreground() {
     let project = Project::new("", &[("kept.yaml", KEPT)]);
-    let Some(world) = project.start("kept").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("kept").await);
+    world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     merge(&maps, "annotated", &keep).await;
@@ -394,7 +336,7 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
             .await
             .unwrap(),
     );
-    gone(&world, &world.api("Widget"), "one").await;
+    gone_by(&world.operator, &world.api("Widget"), "one").await;
     let all = maps.list(&ListParams::default()).await.unwrap();
     let left = all
         .iter()
@@ -441,11 +383,8 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
     ] {
         let options = format!("driftDetection: {{mode: {mode}}}");
         let project = Project::new(&options, &[("kept.yaml", UNANNOTATED)]);
-        let Some(world) = project.start(prefix).await else {
-            return;
-        };
-        world.widget("one", json!({})).await;
-        world.ready("Widget", "one").await;
+        let world = or_skip!(project.start(prefix).await);
+        world.deploy("one", json!({})).await;
         let maps = world.api("ConfigMap");
         let generated = async || {
             let all = maps.list(&ListParams::default()).await.unwrap();
@@ -465,8 +404,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
         match mode {
             "repair" => drop(world.data("annotated", json!({"value": "chart"})).await),
             "warn" => {
-                let drifted = world.is("one", "Drifted").await;
-                let message = drifted["message"].as_str().unwrap();
+                let message = world.message("one", "Drifted").await;
                 assert!(message.ends_with("/annotated"), "{message}");
             }
             _ => {}
@@ -474,7 +412,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
         let foreground = DeleteParams::foreground();
         let deleted = world.api("Widget").delete("one", &foreground).await;
         drop(deleted.unwrap());
-        gone(&world, &world.api("Widget"), "one").await;
+        gone_by(&world.operator, &world.api("Widget"), "one").await;
         world.gone("ConfigMap", "not-annotated").await;
         for (name, value) in [
             (
@@ -505,9 +443,7 @@ metadata:
 #[tokio::test]
 async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     let project = Project::new("", &[("hook.yaml", HOOK), ("map.yaml", MAP)]);
-    let Some(world) = project.start("all-hooks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("all-hooks").await);
     let elsewhere = world.namespace.name().to_owned();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
     let outside: Api<DynamicObject> =
@@ -524,7 +460,7 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
         let mut spec = spec;
         spec["value"] = json!(revision);
         world.widget("one", spec).await;
-        ready_at(&world, revision as u64 + 1).await;
+        deployed(&world, u32::try_from(revision).unwrap() + 1).await;
     }
     let maps = world.api("ConfigMap");
     for name in ["first", "second"] {
@@ -532,9 +468,9 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     }
     assert!(outside.get_opt(&elsewhere).await.unwrap().is_some());
     world.remove("Widget", "one").await;
-    gone(&world, &outside, &elsewhere).await;
+    gone_by(&world.operator, &outside, &elsewhere).await;
     for name in ["first", "second"] {
-        gone(&world, &maps, name).await;
+        gone_by(&world.operator, &maps, name).await;
     }
 }
 
@@ -545,9 +481,7 @@ async fn a_chart_without_a_declared_dependency_is_deployed_and_says_so() {
         "chart/Chart.yaml",
         "apiVersion: v2\nname: chart\nversion: 1.0.0\ndependencies:\n- {name: absent, version: 1.0.0, repository: ''}\n",
     );
-    let Some(world) = project.start("absent").await else {
-        return;
-    };
+    let world = or_skip!(project.start("absent").await);
     world.widget("one", json!({"value": "there"})).await;
     world.data("one-map", json!({"value": "there"})).await;
     world.ready("Widget", "one").await;

@@ -1,10 +1,10 @@
 //! The life of a release: hooks, failures and remediation, random values, tests, recreation of
 //! objects.
 
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, apply, condition};
+use crate::world::{Project, apply, condition, delete, eventually, exists};
 
 /// A `ConfigMap` that the API server rejects if `bad` is set.
 const MAP: &str = "\
@@ -54,11 +54,8 @@ async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let project = Project::new("", &templates);
-    let Some(world) = project.start("hooks").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("hooks").await);
+    world.deploy("one", json!({})).await;
     let time = |job: &kube::api::DynamicObject, field: &str| {
         job.data
             .pointer(field)
@@ -105,9 +102,7 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
     let templates = [("hook.yaml", stuck.as_str()), ("map.yaml", MAP)];
     let options = "maxConcurrentReconciles: 1, install: {timeout: 3s}";
     let project = Project::new(options, &templates);
-    let Some(world) = project.start("stuck").await else {
-        return;
-    };
+    let world = or_skip!(project.start("stuck").await);
     world.widget("hangs", json!({"pod": "pending"})).await;
     world
         .until("Widget", "hangs", "waiting", |cr| {
@@ -125,29 +120,16 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
     let failed = world.is("fails", "ReleaseFailed").await;
     assert_eq!(failed["reason"], "InstallError");
     let message = failed["message"].as_str().unwrap();
-    assert!(
-        message.contains("pre-install hook fails-check"),
-        "{message}"
-    );
+    assert_contains!(message, "pre-install hook fails-check");
     // No object of the chart exists.
-    assert!(
-        world
-            .api("ConfigMap")
-            .get_opt("fails-map")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&world.api("ConfigMap"), "fails-map").await);
 }
 
 #[tokio::test]
 async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("bad").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "good"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("bad").await);
+    world.deploy("one", json!({"value": "good"})).await;
     world
         .widget("one", json!({"value": "worse", "bad": true}))
         .await;
@@ -181,9 +163,7 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
 #[tokio::test]
 async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("never").await else {
-        return;
-    };
+    let world = or_skip!(project.start("never").await);
     world.widget("one", json!({"bad": true})).await;
     let next = |cr: &Value| {
         let reported = condition(cr, "Irreconcilable");
@@ -204,9 +184,7 @@ async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_re
             .get("helm.sdk.operatorframework.io/failures")
             .is_some_and(|failures| failures == "1-3")
     };
-    hybrid_operator_test::wait::until(LIMIT, "a third attempt", attempts)
-        .await
-        .unwrap();
+    eventually("a third attempt", attempts).await;
     assert_eq!(world.history("one").await, ["failed"]);
     world.remove("Widget", "one").await;
 
@@ -215,11 +193,7 @@ async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_re
     apply(&maps, "two-map", &json!({"data": {"mine": "yes"}})).await;
     world.widget("two", json!({"value": "v"})).await;
     world.is("two", "Irreconcilable").await;
-    drop(
-        maps.delete("two-map", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&maps, "two-map").await;
     world.ready("Widget", "two").await;
     assert_eq!(world.history("two").await, ["deployed"]);
 }
@@ -233,17 +207,12 @@ async fn failing_template_is_reported_with_its_line() {
             "a: 1\nb: {{ required \"give .Values.b\" .Values.b }}\n",
         )],
     );
-    let Some(world) = project.start("render").await else {
-        return;
-    };
+    let world = or_skip!(project.start("render").await);
     world.widget("one", json!({})).await;
     let failed = world.is("one", "ReleaseFailed").await;
     assert_eq!(failed["reason"], "InstallError");
     let text = failed["message"].as_str().unwrap();
-    assert!(
-        text.contains("chart/templates/map.yaml:2") && text.contains("give .Values.b"),
-        "{text}"
-    );
+    assert_contains!(text, "chart/templates/map.yaml:2", "give .Values.b");
     let reported = world.is("one", "Irreconcilable").await;
     assert_eq!(reported["reason"], "ReconcileError");
 }
@@ -252,22 +221,15 @@ async fn failing_template_is_reported_with_its_line() {
 async fn random_values_are_generated_once() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let Some(mut world) = project.start("random").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let mut world = or_skip!(project.start("random").await);
+    world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let password = maps.get("one-map").await.unwrap().data["data"].clone();
-    maps.delete("one-map", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&maps, "one-map").await;
     world.data("one-map", password.clone()).await;
     world.operator.sigkill().unwrap();
     world.operator.exited(crate::world::LIMIT).await.unwrap();
-    maps.delete("one-map", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&maps, "one-map").await;
     world.operator.restart().await.unwrap();
     world.data("one-map", password).await;
     assert_eq!(world.history("one").await, ["deployed"]);
@@ -280,9 +242,7 @@ async fn chart_tests_run_and_set_a_condition() {
         "test: {}",
         &[("check.yaml", test.as_str()), ("map.yaml", MAP)],
     );
-    let Some(world) = project.start("tests").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tests").await);
     world.widget("one", json!({})).await;
     world.is("one", "TestSuccess").await;
     world
@@ -300,9 +260,7 @@ async fn rejected_test_hook_fails_the_test_and_the_release_stays_deployed() {
         let test = invalid("check", policy);
         let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
         let project = Project::new("test: {}", &templates);
-        let Some(world) = project.start("refused").await else {
-            return;
-        };
+        let world = or_skip!(project.start("refused").await);
         world.widget("one", json!({})).await;
         let failed = |cr: &Value| {
             condition(cr, "TestSuccess").is_some_and(|tests| {
@@ -330,13 +288,10 @@ async fn changed_job_is_recreated_and_changed_selector_is_reported() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
     let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
-    let Some(world) = project.start("immutable").await else {
-        return;
-    };
+    let world = or_skip!(project.start("immutable").await);
     world
-        .widget("one", json!({"image": "a", "label": "x"}))
+        .deploy("one", json!({"image": "a", "label": "x"}))
         .await;
-    world.ready("Widget", "one").await;
     world
         .widget("one", json!({"image": "b", "label": "x"}))
         .await;
@@ -349,21 +304,15 @@ async fn changed_job_is_recreated_and_changed_selector_is_reported() {
     world
         .widget("one", json!({"image": "b", "label": "y"}))
         .await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
-    assert!(
-        message.contains("spec.selector") && message.contains("one-web"),
-        "{message}"
-    );
+    let message = world.message("one", "ReleaseFailed").await;
+    assert_contains!(message, "spec.selector", "one-web");
 }
 
 #[tokio::test]
 async fn objects_with_generate_name_are_created_once_per_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("map.yaml", template), ("twin.yaml", template)]);
-    let Some(world) = project.start("generate").await else {
-        return;
-    };
+    let world = or_skip!(project.start("generate").await);
     let count = async || {
         let labels = ListParams::default().labels("run=one");
         world
@@ -374,8 +323,7 @@ async fn objects_with_generate_name_are_created_once_per_revision() {
             .items
             .len()
     };
-    world.widget("one", json!({"value": "1"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "1"})).await;
     assert_eq!(count().await, 2);
     world.widget("one", json!({"value": "2"})).await;
     world

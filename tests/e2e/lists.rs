@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, condition};
+use crate::world::{Project, World, ready_at};
 
 /// A list of two kinds as a hook, typed lists, and an object of any kind that is a list because it has items.
 const LISTS: &str = "\
@@ -81,12 +81,9 @@ async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<Str
 }
 
 /// Waits until a revision of the Widget `one` is deployed and ready.
-async fn deployed(world: &World, revision: u64) {
-    let deployed = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == revision
-            && cr["status"]["release"]["status"] == "deployed"
-    };
+async fn deployed(world: &World, revision: u32) {
+    let ready = ready_at(revision);
+    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
     world.until("Widget", "one", "deployed", deployed).await;
 }
 
@@ -94,23 +91,14 @@ async fn deployed(world: &World, revision: u64) {
 async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("lists.yaml", LISTS)]);
-    let Some(world) = project.start("lists").await else {
-        return;
-    };
+    let world = or_skip!(project.start("lists").await);
     let chart = project.watches_file().with_file_name("chart");
     for (revision, value) in [(1, "1"), (2, "2")] {
         world.widget("one", json!({"value": value})).await;
         deployed(&world, revision).await;
-        let output = Command::new(&program)
-            .args(["upgrade", "--install", "two", "--set-string"])
-            .arg(format!("value={value}"))
-            .args(["--namespace", world.namespace.name()])
-            .arg(&chart)
-            .env("KUBECONFIG", world.plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{error}");
+        let (set, chart) = (format!("value={value}"), chart.to_str().unwrap());
+        let args = ["upgrade", "--install", "two", "--set-string", &set];
+        world.helm(&program, &[&args[..], &[chart]].concat());
         assert_eq!(objects(&world, "one").await, objects(&world, "two").await);
         world.data("one-first", json!({"value": value})).await;
     }
@@ -171,9 +159,7 @@ async fn lists_that_helm_refuses_are_refused_with_their_place() {
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-other}\n";
     let files = [("lists.yaml", template.as_str()), ("other.yaml", object)];
     let project = Project::new("", &files);
-    let Some(world) = project.start("refused").await else {
-        return;
-    };
+    let world = or_skip!(project.start("refused").await);
     let chart = project.watches_file().with_file_name("chart");
     for (n, (list, theirs, ours)) in REFUSED.iter().enumerate() {
         let output = Command::new(&program)
@@ -194,13 +180,12 @@ async fn lists_that_helm_refuses_are_refused_with_their_place() {
         world.widget(&name, json!({"list": n})).await;
         let refused = world.is(&name, "Irreconcilable").await;
         let message = refused["message"].as_str().unwrap();
-        for part in [
+        assert_contains!(
+            message,
             *ours,
             "templates/lists.yaml renders, at line ",
-            " of its output, cannot be created",
-        ] {
-            assert!(message.contains(part), "{part}: {message}");
-        }
+            " of its output, cannot be created"
+        );
         let created = objects(&world, &name).await;
         assert!(created.values().all(Vec::is_empty), "{list}: {created:?}");
     }

@@ -13,6 +13,27 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+/// Takes the value, or ends the test where what it needs is not available.
+macro_rules! or_skip {
+    ($start:expr) => {{
+        let Some(started) = $start else {
+            return;
+        };
+        started
+    }};
+}
+
+/// Checks that a text has these parts.
+macro_rules! assert_contains {
+    ($text:expr, $($part:expr),+) => {{
+        let text = &$text;
+        $(
+            let part = $part;
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        )+
+    }};
+}
+
 mod accounts;
 mod adoption;
 mod api_faults;

@@ -64,9 +64,7 @@ fn free_address() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
-    let Some(client) = client().await else {
-        return;
-    };
+    let client = or_skip!(client().await);
     let (probes, metrics) = (free_address(), free_address());
     let mut options = options(&[], &[]);
     options.health_probe_bind_address.clone_from(&probes);
@@ -99,17 +97,11 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
     assert!(get(&probes, "/healthz").await.ends_with("\r\n\r\nok"));
     assert!(get(&probes, "/readyz/cache").await.ends_with("\r\n\r\nok"));
     let verbose = get(&probes, "/readyz?verbose").await;
-    assert!(
-        verbose.contains("[+]api-server ok\n[+]cache ok\ncheck passed"),
-        "{verbose}"
-    );
+    assert_contains!(verbose, "[+]api-server ok\n[+]cache ok\ncheck passed");
     healthy.store(false, Ordering::SeqCst);
     let failed = get(&probes, "/healthz").await;
     assert!(failed.starts_with("HTTP/1.0 500"), "{failed}");
-    assert!(
-        failed.contains("[+]ping ok\n[-]disk failed: the disk is full\n"),
-        "{failed}"
-    );
+    assert_contains!(failed, "[+]ping ok\n[-]disk failed: the disk is full\n");
     assert!(
         get(&probes, "/healthz/none")
             .await
@@ -125,19 +117,14 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
         assert!(scraped.contains(line), "{line} is not in\n{scraped}");
     }
     if cfg!(target_os = "linux") {
-        assert!(
-            scraped.contains("\nprocess_resident_memory_bytes "),
-            "{scraped}"
-        );
+        assert_contains!(scraped, "\nprocess_resident_memory_bytes ");
     }
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_waits_for_tasks_but_not_forever() {
-    let Some(client) = client().await else {
-        return;
-    };
+    let client = or_skip!(client().await);
     let ended = Arc::new(AtomicBool::new(false));
     let (started, notify) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (seen, running) = (Arc::clone(&ended), Arc::clone(&notify));
@@ -187,9 +174,7 @@ fn copying() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let client = plane.client().await.unwrap();
     let one = TestNamespace::create(plane, "selected").await.unwrap();
     let two = TestNamespace::create(plane, "selected").await.unwrap();
@@ -212,28 +197,24 @@ async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
     for widgets in [&in_two, &in_one] {
         apply(widgets, "w", &json!({"spec": {"value": 1}})).await;
     }
-    until(&in_one, "w", "reconciled", seen(1)).await.unwrap();
+    until(&in_one, "w", "reconciled", seen(1)).await;
     assert!(in_two.get("w").await.unwrap().data.get("status").is_none());
     label(&one, Value::Null).await;
     // One watch tells of both changes, so that the first is known when the second is.
     label(&two, json!(one.name())).await;
-    until(&in_two, "w", "selected", seen(1)).await.unwrap();
+    until(&in_two, "w", "selected", seen(1)).await;
     merge(&in_one, "w", &json!({"spec": {"value": 2}})).await;
     merge(&in_two, "w", &json!({"spec": {"value": 2}})).await;
-    until(&in_two, "w", "reconciled", seen(2)).await.unwrap();
+    until(&in_two, "w", "reconciled", seen(2)).await;
     assert_eq!(in_one.get("w").await.unwrap().data["status"]["seen"], 1);
     label(&one, json!(one.name())).await;
-    until(&in_one, "w", "selected again", seen(2))
-        .await
-        .unwrap();
+    until(&in_one, "w", "selected again", seen(2)).await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_for_life_leads_until_its_pod_is_gone() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let client = plane.client().await.unwrap();
     let namespace = TestNamespace::create(plane, "for-life").await.unwrap();
     let pods = api(&namespace, "Pod");
@@ -273,9 +254,7 @@ async fn a_leader_for_life_leads_until_its_pod_is_gone() {
         .unwrap();
     tokio::time::timeout(LIMIT, leads.notified()).await.unwrap();
     let owned = |lock: &Value| lock["metadata"]["ownerReferences"][0]["name"] == "second";
-    until(&locks, "op", "the second leads", owned)
-        .await
-        .unwrap();
+    until(&locks, "op", "the second leads", owned).await;
     second.stop().await;
     drop(wait::gone(&pods, "first", LIMIT).await);
 }

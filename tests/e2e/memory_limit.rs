@@ -69,9 +69,7 @@ impl Drop for Container {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operator_lives() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let container = match Container::create(&format!("operator-{}", std::process::id())) {
         Ok(container) => container,
         Err(reason) => return skipped(1, &format!("no memory limit can be set: {reason}")),
@@ -84,14 +82,10 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
         container.0.display()
     );
     let operator = project.operator(plane, namespace.name());
-    let world = World {
-        plane,
-        operator: operator.under("sh", ["-c", &enter]).start().await.unwrap(),
-        namespace,
-    };
+    let operator = operator.under("sh", ["-c", &enter]);
+    let world = World::run(plane, operator, namespace).await;
     let small = json!({"objects": 3, "lines": 100});
-    world.widget("usual", small.clone()).await;
-    world.ready("Widget", "usual").await;
+    world.deploy("usual", small.clone()).await;
     // As large as the container permits: long texts, and maps with many entries.
     let shapes = [
         ("text", json!({"objects": 6, "lines": 4000})),
@@ -131,7 +125,6 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
         world.until("Widget", name, "refused", refused).await;
     }
     // What becomes small enough is deployed, by the process that was started.
-    world.widget("largest", small).await;
-    world.ready("Widget", "largest").await;
+    world.deploy("largest", small).await;
     assert!(!world.operator.log().contains("panicked"));
 }

@@ -14,8 +14,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, merge, program,
-    resource, root, until,
+    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
+    eventually_by, is_true, merge, program, remove, resource, root, until, until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -64,17 +64,14 @@ async fn told(world: &World, reason: &str) -> String {
         note = found.map_or_else(String::new, |event| event.data["message"].to_string());
         found.is_some()
     };
-    let told = wait::until(LIMIT, reason, told).await;
-    told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, reason, told).await;
     note
 }
 
 #[tokio::test]
 async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall() {
     let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
-    let Some(world) = project.start("described").await else {
-        return;
-    };
+    let world = or_skip!(project.start("described").await);
     let prefix = "helm.sdk.operatorframework.io";
     let custom = |value: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"value": value}});
     let first = json!({
@@ -121,9 +118,7 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
 #[tokio::test]
 async fn uninstall_waits_and_is_described_as_its_annotations_say() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("last").await else {
-        return;
-    };
+    let world = or_skip!(project.start("last").await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", 1).await;
     world.annotate("one", "uninstall-wait", json!("true")).await;
@@ -149,9 +144,7 @@ async fn uninstall_waits_and_is_described_as_its_annotations_say() {
 async fn hooks_are_disabled_by_the_entry() {
     let options = "install: {disableHooks: true}, upgrade: {disableHooks: true}";
     let project = Project::new(options, &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
-    let Some(world) = project.start("hookless").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hookless").await);
     for (value, revision) in [("1", 1), ("2", 2)] {
         world.widget("one", json!({"value": value})).await;
         deployed(&world, "one", revision).await;
@@ -188,7 +181,7 @@ async fn counted(
 async fn is_reconciled_often(count: &AtomicUsize) {
     let before = count.load(Ordering::SeqCst);
     let often = async || count.load(Ordering::SeqCst) > before + 20;
-    wait::until(LIMIT, "20 reconciles", often).await.unwrap();
+    eventually("20 reconciles", often).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,9 +194,7 @@ async fn reconcile_period_comes_from_the_annotation_the_entry_or_the_flag() {
         ("reconcilePeriod: 50ms", long, Some("soon")),
     ] {
         let project = Project::new(options, &[("map.yaml", MAP)]);
-        let Some((_operator, namespace, count)) = counted(&project, flag).await else {
-            return;
-        };
+        let (_operator, namespace, count) = or_skip!(counted(&project, flag).await);
         let mut custom = json!({"spec": {"value": "1"}});
         if let Some(period) = annotation {
             let name = "helm.sdk.operatorframework.io/reconcile-period";
@@ -222,13 +213,9 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
     let (current, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let seen = Arc::clone(&most);
     let project = Project::new(options, &[("map.yaml", MAP)]);
+    let widgets = api(&namespace, "Widget");
     for name in ["a", "b", "c"] {
-        apply(
-            &api(&namespace, "Widget"),
-            name,
-            &json!({"spec": {"value": "1"}}),
-        )
-        .await;
+        apply(&widgets, name, &json!({"spec": {"value": "1"}})).await;
     }
     let _operator = InProcessOperator::with(
         &project,
@@ -255,12 +242,8 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
         move |options| options.max_concurrent_reconciles = flag,
     );
     for name in ["a", "b", "c"] {
-        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        drop(
-            until(&api(&namespace, "Widget"), name, "Ready", ready)
-                .await
-                .unwrap(),
-        );
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until(&widgets, name, "Ready", ready).await;
     }
     Some(seen.load(Ordering::SeqCst))
 }
@@ -273,9 +256,7 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
         ("maxConcurrentReconciles: 1", 2, 1),
         ("maxConcurrentReconciles: 2", 1, 2),
     ] {
-        let Some(found) = most_at_once(options, flag).await else {
-            return;
-        };
+        let found = or_skip!(most_at_once(options, flag).await);
         assert_eq!(found, most, "{options} {flag}");
     }
 }
@@ -284,11 +265,8 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
 async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("unseen").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "1"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("unseen").await);
+    world.deploy("one", json!({"value": "1"})).await;
     merge(
         &world.api("ConfigMap"),
         "one-map",
@@ -296,8 +274,7 @@ async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     )
     .await;
     // Another custom resource is reconciled from begin to end meanwhile.
-    world.widget("two", json!({"value": "1"})).await;
-    world.ready("Widget", "two").await;
+    world.deploy("two", json!({"value": "1"})).await;
     world.data("one-map", json!({"value": "other"})).await;
     world.annotate("one", "reconcile-at", json!("now")).await;
     world.data("one-map", json!({"value": "1"})).await;
@@ -310,11 +287,8 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
     let kept = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-kept, annotations: {helm.sh/resource-policy: keep}}\n";
     let options = "upgrade: {remediation: {retries: 1, strategy: uninstall}}";
     let project = Project::new(options, &[("web.yaml", web), ("kept.yaml", kept)]);
-    let Some(world) = project.start("anew").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "a"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("anew").await);
+    world.deploy("one", json!({"value": "a"})).await;
     let uid = async |kind: &str, name: &str| {
         let object = world.api(kind).get(name).await.unwrap();
         object.metadata.uid.unwrap()
@@ -336,9 +310,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
 
 #[tokio::test]
 async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "scoped").await.unwrap();
     let name = namespace.name();
     let project = Project::new("", &[("map.yaml", MAP)]);
@@ -352,12 +324,8 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
         .operator(plane, name)
         .env("POD_NAMESPACE", "default");
     let running = elsewhere.start().await.unwrap();
-    let refused = until(&caches, name, "refused", |cr| {
-        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
-    });
-    let refused = refused
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let refused = |cr: &Value| is_true(cr, "Irreconcilable");
+    let refused = until_by(&running, &caches, name, "refused", refused).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
     for part in ["namespace default", "$WATCH_NAMESPACE", "releaseNamespace"] {
         assert!(message.contains(part), "{part} is not in {message}");
@@ -373,27 +341,20 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
 
     let running = project.operator(plane, name).env("POD_NAMESPACE", name);
     let running = running.start().await.unwrap();
-    let ready = until(&caches, name, "Ready", |cr| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-    });
-    ready
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(&running, &caches, name, "Ready", ready).await;
     let map = api(&namespace, "ConfigMap")
         .get(&format!("{name}-map"))
         .await;
     assert_eq!(map.unwrap().data["data"]["value"], "1");
-    caches.delete(name, &DeleteParams::default()).await.unwrap();
-    wait::gone(&caches, name, LIMIT).await.unwrap();
+    remove(&caches, name).await;
 }
 
 #[tokio::test]
 async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_environment() {
     let options = "overrideValues: {value: '${PLACE}-{{ .Env.PLACE }}', image.tag: '1.2'}, values: {other: '{{ .Env.PLACE }}'}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for (flags, shown) in [
         (&[][..], false),
         (&["--suppress-override-values"], false),
@@ -408,21 +369,13 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
         let namespace = TestNamespace::create(plane, "override").await.unwrap();
         let operator = project.operator(plane, namespace.name());
         let operator = operator.args(flags.iter().copied()).env("PLACE", "hidden");
-        let operator = operator.start().await.unwrap();
-        let world = World {
-            plane,
-            namespace,
-            operator,
-        };
+        let world = World::run(plane, operator, namespace).await;
         world.widget("one", json!({"value": "x"})).await;
         world
             .data("one-map", json!({"value": "hidden-hidden"}))
             .await;
         let note = told(&world, "ValueOverridden").await;
-        assert!(
-            note.contains("image.tag") && note.contains("value"),
-            "{note}"
-        );
+        assert_contains!(note, "image.tag", "value");
         assert!(!note.contains("hidden"), "{note}");
         assert_eq!(note.contains("1.2"), shown, "{note}");
         assert_eq!(note.contains("${PLACE}"), shown, "{note}");
@@ -434,22 +387,11 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
 
 #[tokio::test]
 async fn changed_files_are_looked_for_unless_that_is_turned_off() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let project = Project::new("", &[("map.yaml", MAP)]);
     for (flags, watched) in [(&[][..], true), (&["--watch-files=false"], false)] {
-        let namespace = TestNamespace::create(plane, "files").await.unwrap();
-        let operator = project.operator(plane, namespace.name());
-        let operator = operator.args(flags.iter().copied()).start().await.unwrap();
-        let world = World {
-            plane,
-            namespace,
-            operator,
-        };
+        let world = or_skip!(project.start_with("files", flags).await);
         // All controllers are started before the first custom resource is reconciled.
-        world.widget("one", json!({"value": "x"})).await;
-        world.ready("Widget", "one").await;
+        world.deploy("one", json!({"value": "x"})).await;
         let log = world.operator.log();
         let mut starts = log
             .lines()
@@ -464,9 +406,7 @@ async fn changed_files_are_looked_for_unless_that_is_turned_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sync_period_reconciles_native_resources_that_nothing_changes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "sync").await.unwrap();
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
@@ -490,12 +430,8 @@ async fn sync_period_reconciles_native_resources_that_nothing_changes() {
         .client(plane.client().await.unwrap())
         .with(controller);
     let running = tokio::spawn(manager.run_until(stop.clone()));
-    apply(
-        &api(&namespace, "ConfigMap"),
-        "one",
-        &json!({"data": {"a": "b"}}),
-    )
-    .await;
+    let maps = api(&namespace, "ConfigMap");
+    apply(&maps, "one", &json!({"data": {"a": "b"}})).await;
     is_reconciled_often(&count).await;
     stop.cancel();
     running.await.unwrap().unwrap();
@@ -533,9 +469,7 @@ current-context: c
 /// Without a flag and a variable. `kubectl` does the same.
 #[tokio::test]
 async fn an_operator_without_a_kubeconfig_uses_that_of_the_home_directory() {
-    let Some(plane) = shared_or_skip().await.unwrap() else {
-        return;
-    };
+    let plane = or_skip!(shared_or_skip().await.unwrap());
     let project = Project::new("", &[("map.yaml", MAP)]);
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join(".kube")).unwrap();

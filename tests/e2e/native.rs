@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
-use kube::api::DeleteParams;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::examples::NativeOperator;
-use crate::world::{LIMIT, World, api, apply, condition, control_plane, merge, until};
+use crate::world::{
+    LIMIT, World, api, apply, condition, control_plane, delete, eventually, exists, gone, merge,
+    until,
+};
 
 #[tokio::test]
 async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
-    let Some(world) = World::start("backup").await else {
-        return;
-    };
+    let world = or_skip!(World::start("backup").await);
     let backups = world.api("MemcachedBackup");
     apply(
         &backups,
@@ -39,14 +39,7 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
             reason("MemcachedNotFound"),
         )
         .await;
-    assert!(
-        world
-            .api("Deployment")
-            .get_opt("b")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&world.api("Deployment"), "b").await);
     world
         .memcached("cache", json!({"image": {"tag": "1.6.38"}}))
         .await;
@@ -92,15 +85,13 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
         .until("Deployment", "b", "the image", copied("1.6.39"))
         .await;
 
-    backups.delete("b", &DeleteParams::default()).await.unwrap();
+    delete(&backups, "b").await;
     world.gone("Deployment", "b").await;
 }
 
 #[tokio::test]
 async fn negative_size_is_rejected_by_the_crd() {
-    let Some(world) = World::start("negative").await else {
-        return;
-    };
+    let world = or_skip!(World::start("negative").await);
     let object = json!({
         "apiVersion": "cache.example.com/v1alpha1", "kind": "MemcachedBackup",
         "metadata": {"name": "b"}, "spec": {"size": -1},
@@ -169,9 +160,7 @@ pub(crate) async fn get(address: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_misbehave_affect_their_own_object_alone() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "misbehaving").await.unwrap();
     let widgets = api(&namespace, "Widget");
     for mode in ["panic", "block", "never", "now", "terminal"] {
@@ -183,34 +172,26 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
     let operator = NativeOperator::start(plane, name, Some(&namespace), misbehaving()).await;
     let is = |mode: &'static str| move |widget: &Value| widget["status"]["mode"] == mode;
     apply(&widgets, "well", &json!({"spec": {"mode": "fine"}})).await;
-    until(&widgets, "well", "its status", is("fine"))
-        .await
-        .unwrap();
+    until(&widgets, "well", "its status", is("fine")).await;
     let blocked = async || {
         let text = get(&operator.metrics, "/metrics").await;
         text.contains("hybrid_operator_blocked_reconciles_total{controller=\"misbehaving\"} 1")
     };
-    wait::until(LIMIT, "the metric", blocked).await.unwrap();
+    eventually("the metric", blocked).await;
     // After its deadline a blocked thread does not occupy a worker.
     apply(&widgets, "well", &json!({"spec": {"mode": "still fine"}})).await;
-    until(&widgets, "well", "its status", is("still fine"))
-        .await
-        .unwrap();
+    until(&widgets, "well", "its status", is("still fine")).await;
     assert_eq!(TERMINAL_CALLS.load(Ordering::SeqCst), 1);
     // Each of them works as soon as its object is mended.
     for name in ["panic", "never", "now", "terminal", "undecodable"] {
         apply(&widgets, name, &json!({"spec": {"mode": "mended"}})).await;
-        until(&widgets, name, "its status", is("mended"))
-            .await
-            .unwrap();
+        until(&widgets, name, "its status", is("mended")).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "finalizer").await.unwrap();
     let widgets = api(&namespace, "Widget");
     let start = async |calls: &Arc<AtomicUsize>| {
@@ -236,17 +217,12 @@ async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
         widget["metadata"]["finalizers"] == json!(["test.example.com/clean-up"])
             && widget["status"]["mode"] == "fine"
     };
-    until(&widgets, "one", "its finalizer", held).await.unwrap();
+    until(&widgets, "one", "its finalizer", held).await;
     // Deleted while no operator runs.
     drop(operator);
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     let _operator = start(&calls).await;
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
@@ -270,9 +246,7 @@ fn owning_and_watching() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_owned_and_watched_has_one_watch() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "owned-watched").await.unwrap();
     let foreign = json!({"data": {}});
     apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;
@@ -282,7 +256,7 @@ async fn a_kind_that_is_owned_and_watched_has_one_watch() {
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "w", &json!({"spec": {"mode": "w"}})).await;
     let both = |widget: &Value| widget["status"]["seen"] == 2;
-    until(&widgets, "w", "both are seen", both).await.unwrap();
+    until(&widgets, "w", "both are seen", both).await;
     let requests = operator.faults.requests();
     let selected = requests
         .iter()

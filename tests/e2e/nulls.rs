@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use kube::ResourceExt;
@@ -11,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, api_of, apply, condition, control_plane, define,
-    definition_of, merge, until,
+    InProcessOperator, Project, api, api_of, apply, control_plane, define, definition_of, merge,
+    output, ready_at, until,
 };
 
 /// Fields with defaults, one without, and one of any content.
@@ -73,43 +72,30 @@ fn writes_to_one(request: &Recorded) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn nulls_are_sent_as_by_helm_and_leave_nothing_to_do() {
     let Some(program) = helm() else { return };
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let group = format!("nulls{}.example.com", std::process::id());
-    define(
-        plane,
-        &definition_of(&group, "Sparse", "Namespaced", SCHEMA),
-    )
-    .await;
+    let definition = definition_of(&group, "Sparse", "Namespaced", SCHEMA);
+    define(plane, &definition).await;
     let objects = OBJECTS.replace("GROUP", &group);
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", &objects)]);
-    let namespace = TestNamespace::create(plane, "nulls").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let mut operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, mut operator) = or_skip!(project.in_process("nulls", &faults).await);
     let widgets = api(&namespace, "Widget");
-    let deployed = async |name: &str, revision: u64| {
-        let is = |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
-        };
-        drop(until(&widgets, name, "deployed", is).await.unwrap());
+    let deployed = async |name: &str, revision: u32| {
+        until(&widgets, name, "deployed", ready_at(revision)).await;
     };
     let sparse = api_of(&namespace, &group, "Sparse");
     let (maps, deployments) = (api(&namespace, "ConfigMap"), api(&namespace, "Deployment"));
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
     deployed("one", 1).await;
 
-    let installed = Command::new(&program)
-        .args(["install", "two", "--set-string", "value=1", "--namespace"])
-        .arg(namespace.name())
-        .arg(project.watches_file().with_file_name("chart"))
-        .env("KUBECONFIG", plane.kubeconfig_path())
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&installed.stderr);
-    assert!(installed.status.success(), "{error}");
+    output(
+        Command::new(&program)
+            .args(["install", "two", "--set-string", "value=1", "--namespace"])
+            .arg(namespace.name())
+            .arg(project.watches_file().with_file_name("chart"))
+            .env("KUBECONFIG", plane.kubeconfig_path()),
+    );
     let (ours, helms) = (sparse.get("one-sparse"), sparse.get("two-sparse"));
     let (ours, helms) = (ours.await.unwrap(), helms.await.unwrap());
     assert_eq!(ours.data, helms.data);
@@ -161,7 +147,7 @@ async fn nulls_are_sent_as_by_helm_and_leave_nothing_to_do() {
     merge(&sparse, "one-sparse", &json!({"spec": {"kept": 7}})).await;
     let restored = |object: &Value| object["spec"].get("kept") == Some(&Value::Null);
     let what = "the null";
-    drop(until(&sparse, "one-sparse", what, restored).await.unwrap());
+    until(&sparse, "one-sparse", what, restored).await;
     deployed("one", 3).await;
 
     // What has happened so far is handled once another release is deployed; the same after a restart.
@@ -173,8 +159,7 @@ async fn nulls_are_sent_as_by_helm_and_leave_nothing_to_do() {
         let writes: Vec<&Recorded> = requests.iter().filter(|it| writes_to_one(it)).collect();
         assert!(writes.is_empty(), "{writes:?}");
         drop(operator);
-        let client = plane.client_with(&faults).await.unwrap();
-        operator = InProcessOperator::start(&project, client, namespace.name());
+        operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     }
     drop(operator);
 }

@@ -6,10 +6,10 @@ mod lifecycle_manager;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, condition, merge, until};
+use crate::world::{LIMIT, delete, is_true, merge, until_by};
 pub(crate) use lifecycle_manager::bundle;
 use lifecycle_manager::{Olm, api_of, create, csv_name, namespace};
 
@@ -19,11 +19,10 @@ const OPERATORS: &str = "operators";
 /// Waits until an object is ready at its current generation.
 async fn ready(api: &Api<DynamicObject>, name: &str, operator: &RunningOperator) {
     let ready = |object: &Value| {
-        condition(object, "Ready").is_some_and(|c| c["status"] == "True")
+        is_true(object, "Ready")
             && object["status"]["observedGeneration"] == object["metadata"]["generation"]
     };
-    let found = until(api, name, "Ready", ready).await;
-    found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    until_by(operator, api, name, "Ready", ready).await;
 }
 
 /// Fails if the operator was refused anything.
@@ -47,9 +46,7 @@ async fn records(olm: &Olm) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn olm_installs_upgrades_and_removes_the_operator_of_a_bundle() {
-    let Some(mut olm) = Olm::start().await else {
-        return;
-    };
+    let mut olm = or_skip!(Olm::start().await);
     olm.publish("0.1.0", &[]).await;
     olm.subscribe(OPERATORS, &[]).await;
     olm.unpack("0.1.0").await;
@@ -97,7 +94,7 @@ async fn olm_installs_upgrades_and_removes_the_operator_of_a_bundle() {
         ("ClusterServiceVersion", &csv_name("0.2.0")),
     ] {
         let api = olm.api(version, kind, OPERATORS);
-        drop(api.delete(name, &DeleteParams::default()).await.unwrap());
+        delete(&api, name).await;
     }
     olm.removed(OPERATORS, "0.2.0").await;
     let name = "memcached-operator-controller-manager";
@@ -123,9 +120,7 @@ async fn an_operator_watches_the_namespaces_of_its_operator_group() {
         ("single", &["shop"]),
         ("multi", &["cellar", "attic"]),
     ];
-    let Some(mut olm) = Olm::start().await else {
-        return;
-    };
+    let mut olm = or_skip!(Olm::start().await);
     olm.support_all_modes();
     olm.publish("0.1.0", &[]).await;
     for name in ["shop", "cellar", "attic", "elsewhere"] {

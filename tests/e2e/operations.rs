@@ -1,15 +1,18 @@
 //! What those who run an operator rely on: its log, its metrics over TLS, events with a narrow role,
 //! and messages about what it lacks.
 
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, api, apply, condition, control_plane, operator, until};
+use crate::world::{
+    LIMIT, Project, api, apply, condition, control_plane, delete, eventually, eventually_by,
+    is_true, operator, until_by,
+};
 
 const HOOKED: &str = "\
 apiVersion: v1
@@ -47,9 +50,7 @@ fn lines(operator: &RunningOperator, message: &str) -> Vec<Value> {
 #[tokio::test]
 async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
     let project = Project::new("test: {}", &[("all.yaml", HOOKED)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "log").await.unwrap();
     let program = crate::world::program();
     let world = hybrid_operator_test::process::Operator::new(program)
@@ -69,8 +70,7 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
             found.iter().any(|line| line["revision"] == revision)
         };
         let what = format!("{message} {revision}");
-        let told = wait::until(LIMIT, &what, is_told).await;
-        told.unwrap_or_else(|error| panic!("{error}\n{}", world.log()));
+        eventually_by(&world, &what, is_told).await;
     };
     let widgets = api(&namespace, "Widget");
     let spec = |value: &str| json!({"spec": {"value": value}});
@@ -81,18 +81,9 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
     told("upgraded the release", 2).await;
     told("tested the release", 2).await;
     let maps = api(&namespace, "ConfigMap");
-    drop(
-        maps.delete("one-map", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&maps, "one-map").await;
     told("repaired drift", 2).await;
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     told("uninstalled the release", 2).await;
 
     for (message, count) in [
@@ -160,9 +151,7 @@ pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16
 
 #[tokio::test]
 async fn metrics_over_tls_are_for_those_who_may_get_them() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "metrics").await.unwrap();
     let flags = ["--metrics-secure", "--metrics-require-rbac"];
     let running = operator(plane, namespace.name(), &flags)
@@ -212,7 +201,7 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     assert_eq!(scrape(port, Some(&other)).await, Err(403));
     // The API server may need a moment to see the role, and a refusal is remembered for 30 s.
     let allowed = async || scrape(port, Some(&prometheus)).await.is_ok();
-    wait::until(LIMIT, "the metrics", allowed).await.unwrap();
+    eventually("the metrics", allowed).await;
     let text = scrape(port, Some(&prometheus)).await.unwrap();
     assert!(text.contains("helm_operator_build_info{commit="), "{text}");
     // Nothing is served over plain HTTP.
@@ -228,9 +217,7 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_for_metrics_ends_the_start_with_the_flag_to_check() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
     for (written, cause) in [
@@ -256,12 +243,8 @@ async fn a_certificate_that_cannot_be_used_for_metrics_ends_the_start_with_the_f
 
 #[tokio::test]
 async fn metrics_describe_queues_workers_and_custom_resources() {
-    let Some(world) = Project::new("maxConcurrentReconciles: 3", &[("all.yaml", HOOKED)])
-        .start("series")
-        .await
-    else {
-        return;
-    };
+    let project = Project::new("maxConcurrentReconciles: 3", &[("all.yaml", HOOKED)]);
+    let world = or_skip!(project.start("series").await);
     world.widget("one", json!({"value": "a"})).await;
     drop(world.is("one", "Ready").await);
     let cr = world.api("Widget").get("one").await.unwrap();
@@ -284,9 +267,7 @@ async fn metrics_describe_queues_workers_and_custom_resources() {
 
 #[tokio::test]
 async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "nowhere").await.unwrap();
     let running = operator(plane, namespace.name(), &["--leader-elect"])
         .spawn()
@@ -300,33 +281,24 @@ async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
 
 #[tokio::test]
 async fn a_missing_definition_is_named_with_the_way_to_install_it() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[]);
     let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
     project.write("watches.yaml", entry);
     let namespace = TestNamespace::create(plane, "absent").await.unwrap();
-    let running = project
-        .operator(plane, namespace.name())
-        .start()
-        .await
-        .unwrap();
+    let running = project.run(plane, &namespace).await;
     let told = async || {
         let log = running.log();
         let lines = log.lines().filter(|line| line.contains("NeverInstalled"));
         let hint = "install their CustomResourceDefinition";
         lines.filter(|line| line.contains(hint)).count() == 1
     };
-    let told = wait::until(LIMIT, "the warning", told).await;
-    told.unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    eventually_by(&running, "the warning", told).await;
 }
 
 #[tokio::test]
 async fn core_events_are_sent_where_the_role_allows_only_those() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", HOOKED)]);
     let namespace = TestNamespace::create(plane, "core-events").await.unwrap();
     let rules = json!([
@@ -354,10 +326,8 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
         .unwrap();
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "a"}})).await;
-    let deployed =
-        |cr: &Value| crate::world::condition(cr, "Deployed").is_some_and(|c| c["status"] == "True");
-    let deployed = until(&widgets, "one", "Deployed", deployed).await;
-    drop(deployed.unwrap_or_else(|error| panic!("{error}\n{}", running.log())));
+    let deployed = |cr: &Value| is_true(cr, "Deployed");
+    until_by(&running, &widgets, "one", "Deployed", deployed).await;
     let sent = async || {
         let events = api(&namespace, "Event").list(&ListParams::default()).await;
         events.unwrap().items.iter().any(|event| {
@@ -366,8 +336,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
                 && event.data["involvedObject"]["name"] == "one"
         })
     };
-    let sent = wait::until(LIMIT, "an event", sent).await;
-    sent.unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    eventually_by(&running, "an event", sent).await;
     let log = running.log();
     assert_eq!(
         log.matches("sending core events instead").count(),
@@ -404,9 +373,7 @@ metadata:
 #[tokio::test]
 async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
     let project = Project::new("", &[("all.yaml", KEPT)]);
-    let Some(world) = project.start("left").await else {
-        return;
-    };
+    let world = or_skip!(project.start("left").await);
     let notes = async |reason: &str| {
         let events = world
             .api("Event")
@@ -425,8 +392,7 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
             let notes = notes(reason).await.into_iter();
             notes.filter(|note| note.contains(text)).collect::<Vec<_>>()
         };
-        let told = wait::until(LIMIT, reason, async || !about().await.is_empty()).await;
-        told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+        eventually_by(&world.operator, reason, async || !about().await.is_empty()).await;
         let all = about().await;
         assert_eq!(all.len(), 1, "{all:#?}");
     };
@@ -458,8 +424,7 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
     world.until("Widget", "one", "no remark", none).await;
     drop(world.api("ConfigMap").get("one-kept").await.unwrap());
 
-    world.widget("two", json!({"tidy": true})).await;
-    world.ready("Widget", "two").await;
+    world.deploy("two", json!({"tidy": true})).await;
     world.remove("Widget", "two").await;
     told(
         "ObjectLeft",

@@ -16,29 +16,26 @@ use crate::deployment::{
 use crate::pod::OperatorPod;
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    ANYTHING, LIMIT, apply, condition, define, definition_of, program, resource, root, until,
+    ANYTHING, LIMIT, apply, define, definition_of, is_true, output, program, resource, root,
+    until_by,
 };
 
 /// Writes the chart of the repository's operator, and returns its directory.
 fn chart() -> tempfile::TempDir {
     is_current("hybrid-operator").unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let output = Command::new(programs().join("hybrid-operator"))
-        .args(["generate", "chart", "--output-dir"])
-        .arg(directory.path().join("chart"))
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{error}");
+    output(
+        Command::new(programs().join("hybrid-operator"))
+            .args(["generate", "chart", "--output-dir"])
+            .arg(directory.path().join("chart"))
+            .current_dir(root()),
+    );
     directory
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn helm_installs_an_operator_that_needs_only_its_account() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     if !can_run().await {
         return;
     }
@@ -111,9 +108,8 @@ async fn an_operator_of_this_project_installs_the_chart() {
     let widgets: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), "default", &resource("Widget"));
     apply(&widgets, "cache", &json!({"spec": {"replicas": 2}})).await;
-    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-    let found = until(&widgets, "cache", "Ready", ready).await;
-    found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(&operator, &widgets, "cache", "Ready", ready).await;
     let deployments: Api<Deployment> = Api::namespaced(client, "default");
     let name = "cache-memcached-operator-controller-manager";
     let deployment = deployments.get(name).await.unwrap();

@@ -1,10 +1,11 @@
 //! Observable effects of the options of `watches.yaml`.
 
-use kube::api::DeleteParams;
+use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, definition_of, merge, until,
+    LIMIT, Project, World, apply, cluster_api, condition, control_plane, define, definition_of,
+    delete, merge, until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -19,9 +20,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("from").await else {
-        return;
-    };
+    let world = or_skip!(project.start("from").await);
     world.widget("one", json!({})).await;
     let missing = world.is("one", "Irreconcilable").await;
     assert_eq!(missing["reason"], "ErrorGettingValues");
@@ -37,10 +36,7 @@ async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     world.data("one-map", json!({"value": "second"})).await;
 
     let secrets = world.api("Secret");
-    secrets
-        .delete("one-values", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&secrets, "one-values").await;
     world.is("one", "Irreconcilable").await;
     world.data("one-map", json!({"value": "second"})).await;
     assert_eq!(world.history("one").await, ["superseded", "deployed"]);
@@ -57,9 +53,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}}
 ";
     let project = Project::new(options, &[("map.yaml", map)]);
-    let Some(mut world) = project.start("optional").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("optional").await);
     let secrets = world.api("Secret");
     let secret = |value: &str| json!({"stringData": {"value": value}});
     let expect = |value: &str, other: &str| json!({"value": value, "other": other});
@@ -68,8 +62,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
     apply(&secrets, "source", &secret("first")).await;
     world.data("one-map", expect("first", "a")).await;
 
-    let gone = secrets.delete("source", &DeleteParams::default()).await;
-    drop(gone.unwrap());
+    delete(&secrets, "source").await;
     world.widget("one", json!({"other": "b"})).await;
     world.data("one-map", expect("first", "b")).await;
     // After the restart only the release's record holds it.
@@ -87,9 +80,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
 async fn patches_change_rendered_objects_and_are_recorded() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("patch").await else {
-        return;
-    };
+    let world = or_skip!(project.start("patch").await);
     world.widget("one", json!({"value": "v"})).await;
     let map = world
         .data("one-map", json!({"value": "v", "more": "x"}))
@@ -104,9 +95,7 @@ async fn patches_change_rendered_objects_and_are_recorded() {
 async fn custom_resource_waits_for_its_dependencies() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("depends").await else {
-        return;
-    };
+    let world = or_skip!(project.start("depends").await);
     world.widget("one", json!({})).await;
     world
         .until("Widget", "one", "waiting", |cr| {
@@ -127,19 +116,15 @@ async fn custom_resource_waits_for_its_dependencies() {
         .unwrap();
     world.data("one-map", json!({"value": "none"})).await;
     // The dependency is ready already.
-    world.widget("two", json!({})).await;
-    world.ready("Widget", "two").await;
+    world.deploy("two", json!({})).await;
 }
 
 #[tokio::test]
 async fn release_name_comes_from_its_template_and_does_not_change() {
     let options = "releaseName: 'app-{{ .Spec.suffix }}'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("name").await else {
-        return;
-    };
-    world.widget("one", json!({"suffix": "x"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("name").await);
+    world.deploy("one", json!({"suffix": "x"})).await;
     assert_eq!(world.history("app-x").await, ["deployed"]);
     world.widget("one", json!({"suffix": "y"})).await;
     let refused = world.is("one", "Irreconcilable").await;
@@ -159,11 +144,8 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
     };
     project.write("watches.yaml", &(entry("Widget") + &entry("Gadget")));
-    let Some(world) = project.start("twins").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "widget"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("twins").await);
+    world.deploy("one", json!({"value": "widget"})).await;
     apply(
         &world.api("Gadget"),
         "one",
@@ -176,10 +158,7 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
         .data("one-gadget-map", json!({"value": "gadget"}))
         .await;
     let gadgets = world.api("Gadget");
-    gadgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&gadgets, "one").await;
     world.gone("ConfigMap", "one-gadget-map").await;
     world.data("one-map", json!({"value": "widget"})).await;
 }
@@ -188,27 +167,14 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
 async fn crds_are_applied_before_their_objects_and_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
-    let namespace = hybrid_operator_test::TestNamespace::create(plane, "crds")
-        .await
-        .unwrap();
+    let plane = or_skip!(control_plane().await);
+    let namespace = TestNamespace::create(plane, "crds").await.unwrap();
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     project.write("chart/crds/things.yaml", &definition);
-    let operator = project
-        .operator(plane, namespace.name())
-        .start()
-        .await
-        .unwrap();
-    let mut world = World {
-        plane,
-        namespace,
-        operator,
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let operator = project.operator(plane, namespace.name());
+    let mut world = World::run(plane, operator, namespace).await;
+    world.deploy("one", json!({})).await;
 
     let newer = definition.replace(
         "openAPIV3Schema: {type: object}",
@@ -225,51 +191,35 @@ async fn crds_are_applied_before_their_objects_and_upgraded() {
         definition.pointer("/spec/versions/0/schema/openAPIV3Schema/description")
             == Some(&json!("newer"))
     };
-    let upgraded = until(&definitions, &name, "upgraded", described).await;
-    upgraded.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    until_by(&world.operator, &definitions, &name, "upgraded", described).await;
     world.ready("Widget", "one").await;
     world.remove("Widget", "one").await;
     assert!(
         definitions.get_opt(&name).await.unwrap().is_some(),
         "a definition outlives the release"
     );
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &name).await;
 }
 
 /// Two definitions of one kind: one exists, and the chart has another one with the same names,
 /// which the API server does not serve while the first one exists.
 #[tokio::test]
 async fn unserved_crd_is_reported_and_watched() {
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
-    let namespace = hybrid_operator_test::TestNamespace::create(plane, "taken")
-        .await
-        .unwrap();
+    let plane = or_skip!(control_plane().await);
+    let namespace = TestNamespace::create(plane, "taken").await.unwrap();
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     let first = definition.replace("things", "otherthings");
     assert_ne!(first, definition);
-    crate::world::define(plane, &first).await;
+    define(plane, &first).await;
     // With one worker, a waiting custom resource must not block another one.
     let project = Project::new(
         "crds: create, maxConcurrentReconciles: 1, install: {timeout: 2s}",
         &[("map.yaml", MAP)],
     );
     project.write("chart/crds/things.yaml", &definition);
-    let operator = project
-        .operator(plane, namespace.name())
-        .start()
-        .await
-        .unwrap();
-    let mut world = World {
-        plane,
-        namespace,
-        operator,
-    };
+    let operator = project.operator(plane, namespace.name());
+    let mut world = World::run(plane, operator, namespace).await;
     world.widget("one", json!({"value": "v"})).await;
     let reports_crd_in_use = |reason: &'static str| {
         let name = format!("things.{group}");
@@ -311,8 +261,7 @@ async fn unserved_crd_is_reported_and_watched() {
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let delete = async |plural: &str| {
         let name = format!("{plural}.{group}");
-        let deleted = definitions.delete(&name, &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&definitions, &name).await;
     };
     delete("otherthings").await;
     for name in ["one", "two"] {
@@ -326,11 +275,8 @@ async fn unserved_crd_is_reported_and_watched() {
 async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("ignore").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "ours"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("ignore").await);
+    world.deploy("one", json!({"value": "ours"})).await;
     let maps = world.api("ConfigMap");
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     // An upgrade with other changes leaves it alone as well.
@@ -344,8 +290,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
 
     let project = Project::new("driftDetection: {mode: warn}", &[("map.yaml", MAP)]);
     let world = project.start("warn").await.unwrap();
-    world.widget("one", json!({"value": "ours"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "ours"})).await;
     let maps = world.api("ConfigMap");
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     let drifted = world.is("one", "Drifted").await;
@@ -360,11 +305,8 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
 async fn empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
     let project = Project::new("", &[("map.yaml", template.as_str())]);
-    let Some(world) = project.start("empty").await else {
-        return;
-    };
-    world.widget("one", json!({"on": true, "value": "v"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("empty").await);
+    world.deploy("one", json!({"on": true, "value": "v"})).await;
     world
         .widget("one", json!({"on": false, "value": "v"}))
         .await;
@@ -380,15 +322,10 @@ async fn empty_render_removes_nothing_unless_allowed() {
 async fn service_account_limits_what_a_release_may_do() {
     let options = "serviceAccountName: 'deployer'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("account").await else {
-        return;
-    };
+    let world = or_skip!(project.start("account").await);
     world.widget("one", json!({"value": "v"})).await;
-    let refused = world.is("one", "ReleaseFailed").await;
-    let message = refused["message"].as_str().unwrap();
-    for part in ["patch", "configmaps", "one-map"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    let message = world.message("one", "ReleaseFailed").await;
+    assert_contains!(message, "patch", "configmaps", "one-map");
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     apply(&world.api("Role"), "deployer", &json!({"rules": rules})).await;
     let binding = json!({
@@ -415,9 +352,7 @@ data:
   paths: {{ omit .Values \"note\" \"list\" \"both\" \"global\" | keys | sortAlpha | toJson | quote }}
 ";
     let project = Project::new(options, &[("map.yaml", map)]);
-    let Some(world) = project.start("hostile-text").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hostile-text").await);
     for (at, note) in [
         "a,b",
         "x,fixed=ours",

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::process::RunningOperator;
 use kube::api::ListParams;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
-use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, operator, until};
+use crate::world::{
+    LIMIT, Project, World, api, apply, control_plane, eventually, is_true, operator, ready_at,
+    until, until_by,
+};
 
 #[tokio::test]
 async fn second_replica_takes_over_when_the_leader_exits() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "leader").await.unwrap();
     let replica = |pod: &str| {
         operator(
@@ -28,11 +30,8 @@ async fn second_replica_takes_over_when_the_leader_exits() {
     let first = replica("first").await.unwrap();
     let memcacheds = api(&namespace, "Memcached");
     apply(&memcacheds, "one", &json!({"spec": {"replicaCount": 1}})).await;
-    let ready =
-        |cr: &serde_json::Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-    until(&memcacheds, "one", "Ready", ready)
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{}", first.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(&first, &memcacheds, "one", "Ready", ready).await;
 
     let second = replica("second").await.unwrap();
     assert!(
@@ -40,9 +39,7 @@ async fn second_replica_takes_over_when_the_leader_exits() {
         "an orderly end is a success"
     );
     apply(&memcacheds, "two", &json!({"spec": {"replicaCount": 1}})).await;
-    until(&memcacheds, "two", "Ready", ready)
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    until_by(&second, &memcacheds, "two", "Ready", ready).await;
     // The release stays as the first replica left it. Whether its Pods stay ready is up to the
     // simulated node.
     let one = memcacheds.get("one").await.unwrap();
@@ -70,46 +67,28 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn frozen_leader_does_not_write_after_losing_its_lease() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "frozen").await.unwrap();
-    let replica = |pod: &str| {
-        project
-            .operator(plane, namespace.name())
-            .args(["--leader-elect", "--leader-election-id=frozen-test"])
-            .env("POD_NAMESPACE", namespace.name())
-            .env("POD_NAME", pod)
-            .start()
-    };
+    let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let widgets = api(&namespace, "Widget");
-    let deployed = async |value: &str, revision: u32| {
+    let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        let ready = |cr: &serde_json::Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
-        };
-        until(&widgets, "one", "Ready", ready).await
+        until_by(operator, &widgets, "one", "Ready", ready_at(revision)).await;
     };
     let first = replica("first").await.unwrap();
-    deployed("1", 1).await.unwrap();
+    deployed(&first, "1", 1).await;
 
     apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
     let secrets = api(&namespace, "Secret");
-    let begun = |record: &serde_json::Value| !record.is_null();
-    until(&secrets, "sh.helm.release.v1.one.v2", "a record", begun)
-        .await
-        .unwrap();
+    let begun = |record: &Value| !record.is_null();
+    until(&secrets, "sh.helm.release.v1.one.v2", "a record", begun).await;
     first.freeze().unwrap();
     let second = replica("second").await.unwrap();
-    let done = |record: &serde_json::Value| record["metadata"]["labels"]["status"] == "deployed";
-    until(&secrets, "sh.helm.release.v1.one.v2", "deployed", done)
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
-    deployed("3", 3)
-        .await
-        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    let done = |record: &Value| record["metadata"]["labels"]["status"] == "deployed";
+    let record = "sh.helm.release.v1.one.v2";
+    until_by(&second, &secrets, record, "deployed", done).await;
+    deployed(&second, "3", 3).await;
 
     first.wake().unwrap();
     let end = first.exited(LIMIT).await.unwrap();
@@ -156,33 +135,21 @@ async fn conflicts(client: &kube::Client) -> u64 {
 
 #[tokio::test]
 async fn status_written_late_by_a_former_leader_is_rejected() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("all.yaml", CHART)]);
     let namespace = TestNamespace::create(plane, "late").await.unwrap();
-    let replica = |pod: &str| {
-        project
-            .operator(plane, namespace.name())
-            .args(["--leader-elect", "--leader-election-id=late-test"])
-            .env("POD_NAMESPACE", namespace.name())
-            .env("POD_NAME", pod)
-    };
+    let replica = |pod: &str| project.replica(plane, &namespace, pod);
     let dir = tempfile::tempdir().unwrap();
     let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
     proxy.set(true);
     let first = replica("first").kubeconfig(&kubeconfig).start();
     let first = first.await.unwrap();
     let widgets = api(&namespace, "Widget");
-    let deployed = async |value: &str, revision: u32| {
+    let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        let ready = |cr: &serde_json::Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["release"]["revision"] == revision
-        };
-        until(&widgets, "one", "Ready", ready).await
+        until_by(operator, &widgets, "one", "Ready", ready_at(revision)).await
     };
-    drop(deployed("1", 1).await.unwrap());
+    deployed(&first, "1", 1).await;
 
     // The event is the last request of the install: nothing else is under way when it is there.
     let told = async || {
@@ -190,7 +157,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
         let mut events = events.unwrap().items.into_iter();
         events.any(|event| event.data["reason"] == "InstallSuccessful")
     };
-    wait::until(LIMIT, "an event", told).await.unwrap();
+    eventually("an event", told).await;
 
     // To be paused is told by a write of the status and by no other one. It stays on its way.
     let steps = || first.log().matches("planned").count();
@@ -200,18 +167,17 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
     let paused = json!({"metadata": {"annotations": annotations}, "spec": {"value": "1"}});
     apply(&widgets, "one", &paused).await;
     let planned = async || steps() > before;
-    wait::until(LIMIT, "a plan", planned).await.unwrap();
+    eventually("a plan", planned).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.freeze().unwrap();
 
     let second = replica("second").start().await.unwrap();
-    let now = deployed("2", 2).await;
-    let now = now.unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    let now = deployed(&second, "2", 2).await;
     let client = plane.client().await.unwrap();
     let before = conflicts(&client).await;
     proxy.hold(false);
     let refused = async || conflicts(&client).await > before;
-    wait::until(LIMIT, "a conflict", refused).await.unwrap();
+    eventually("a conflict", refused).await;
     let status = async || widgets.get("one").await.unwrap().data["status"].clone();
     assert_eq!(status().await, now["status"], "{}", second.log());
 
@@ -223,9 +189,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
 
 #[tokio::test]
 async fn killed_install_is_finished_after_a_restart() {
-    let Some(mut world) = World::start("kill").await else {
-        return;
-    };
+    let mut world = or_skip!(World::start("kill").await);
     apply(
         &world.api("Memcached"),
         "cache",
@@ -259,19 +223,11 @@ async fn killed_install_is_finished_after_a_restart() {
 
 #[tokio::test]
 async fn restart_neither_writes_nor_upgrades() {
-    let Some(mut world) = World::start("restart").await else {
-        return;
-    };
+    let mut world = or_skip!(World::start("restart").await);
     let before = world.memcached("cache", json!({})).await;
     world.operator.stop(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();
-    apply(
-        &world.api("Memcached"),
-        "other",
-        &json!({"spec": {"replicaCount": 1}}),
-    )
-    .await;
-    world.ready("Memcached", "other").await;
+    world.memcached("other", json!({"replicaCount": 1})).await;
     let after = world.ready("Memcached", "cache").await;
     assert_eq!(
         before.metadata.resource_version,

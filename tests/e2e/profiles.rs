@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use hybrid_operator_test::process::{Operator, RunningOperator};
-use hybrid_operator_test::wait;
 use prost::Message as _;
 
-use crate::world::{LIMIT, program};
+use crate::world::{LIMIT, eventually_by, program};
 
 /// What the tests read of a profile, with the numbers of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,8 +149,7 @@ async fn start(program: PathBuf, env: &[(&str, &str)]) -> RunningOperator {
     }
     let operator = operator.spawn().unwrap();
     let waits = async || operator.log().contains("cannot reach the API server");
-    let started = wait::until(LIMIT, "the start", waits).await;
-    started.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    eventually_by(&operator, "the start", waits).await;
     operator
 }
 
@@ -203,10 +201,7 @@ async fn a_profile_that_cannot_be_taken_is_refused_with_the_way_to_get_it() {
         assert!(answer.text().contains(told), "{path}: {}", answer.text());
     }
     let index = get(&off, "/debug/pprof/").await.text();
-    assert!(
-        index.contains("not available: jemalloc takes no samples"),
-        "{index}"
-    );
+    assert_contains!(index, "not available: jemalloc takes no samples");
 }
 
 #[tokio::test]
@@ -233,7 +228,6 @@ async fn profiles_are_refused_on_addresses_that_other_machines_reach() {
         assert_eq!(ended.code(), Some(2));
         let told = "not an address of the loopback interface, such as 127.0.0.1:6060";
         let log = started.log();
-        assert!(log.contains(told), "{log}");
-        assert!(log.contains("no authentication"), "{log}");
+        assert_contains!(log, told, "no authentication");
     }
 }

@@ -23,7 +23,7 @@ use kube::discovery::{Discovery, Scope};
 use serde_json::{Value, json};
 
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, condition, define, root, until};
+use crate::world::{LIMIT, condition, define, is_true, output, root, try_until};
 
 /// Projects that run at the same time.
 const AT_ONCE: usize = 2;
@@ -260,10 +260,7 @@ impl Project {
         plane: &ControlPlane,
         resource: &Applied<'_>,
     ) -> (Vec<String>, Vec<Located>) {
-        let is_true = |cr: &Value, type_: &str| {
-            condition(cr, type_).is_some_and(|condition| condition["status"] == "True")
-        };
-        let settled = until(&resource.api, resource.name, "its end", |cr| {
+        let settled = try_until(&resource.api, resource.name, "its end", |cr| {
             is_true(cr, "Deployed") || is_true(cr, "ReleaseFailed")
         });
         let cr = match settled.await {
@@ -320,16 +317,14 @@ impl Project {
         let (kind, name) = (text(&cr["kind"]), text(&cr["metadata"]["name"]));
         let group = text(&cr["apiVersion"]);
         let group = group.split('/').next().unwrap();
-        let output = Command::new(programs().join("hybrid-operator"))
-            .args(["get", what, &format!("{kind}.{group}/{name}")])
-            .args(["--namespace", &self.namespace])
-            .current_dir(self.directory.path())
-            .env("KUBECONFIG", plane.kubeconfig_path())
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{kind}/{name}: {error}");
-        let documents = go_yaml::documents::<Value>(&output.stdout).unwrap();
+        let printed = output(
+            Command::new(programs().join("hybrid-operator"))
+                .args(["get", what, &format!("{kind}.{group}/{name}")])
+                .args(["--namespace", &self.namespace])
+                .current_dir(self.directory.path())
+                .env("KUBECONFIG", plane.kubeconfig_path()),
+        );
+        let documents = go_yaml::documents::<Value>(printed.as_bytes()).unwrap();
         let objects = documents.into_iter().filter(|object| !object.is_null());
         objects.collect()
     }

@@ -1,14 +1,14 @@
 //! The operator runs with the permissions in `config/rbac` and reports those that it lacks.
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::TestNamespace;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, merge, operator, resource, root,
-    until,
+    Project, World, api, apply, condition, control_plane, delete, eventually, gone_by, is_true,
+    merge, operator, resource, root, until_by,
 };
 
 /// Returns the rules of a file in `config/rbac`.
@@ -30,9 +30,7 @@ async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
 
 #[tokio::test]
 async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "rbac").await.unwrap();
     let chart = rules("charts/memcached_role.yaml");
     let (apps, rest): (Vec<Value>, Vec<Value>) = chart
@@ -49,16 +47,12 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     let memcacheds = api(&namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
     let is = async |resources: &Api<DynamicObject>, type_: &str| {
-        let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
-        until(resources, "cache", type_, holds)
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", running.log()))
+        let holds = |cr: &Value| is_true(cr, type_);
+        until_by(&running, resources, "cache", type_, holds).await
     };
     let failed = is(&memcacheds, "ReleaseFailed").await;
     let message = condition(&failed, "ReleaseFailed").unwrap()["message"].to_string();
-    for part in ["patch", "deployments", "cache-memcached"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "patch", "deployments", "cache-memcached");
     grant(&namespace, "apps", &apps).await;
     is(&memcacheds, "Ready").await;
     let native = rules("native/memcachedbackup_role.yaml");
@@ -66,13 +60,8 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     let backups = api(&namespace, "MemcachedBackup");
     apply(&backups, "cache", &json!({"spec": {"size": 1}})).await;
     is(&backups, "Ready").await;
-    memcacheds
-        .delete("cache", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    hybrid_operator_test::wait::gone(&memcacheds, "cache", crate::world::LIMIT)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    delete(&memcacheds, "cache").await;
+    gone_by(&running, &memcacheds, "cache").await;
     // Only the permissions removed above were denied.
     let refused: Vec<String> = running
         .log()
@@ -114,9 +103,7 @@ async fn grant_the_watch(namespace: &TestNamespace) {
 
 #[tokio::test]
 async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // Nothing but watches tells of a change.
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "taken").await.unwrap();
@@ -128,23 +115,15 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
     proxy.set(true);
     let operator = project
         .operator(plane, namespace.name())
-        .kubeconfig(&kubeconfig)
-        .start()
-        .await
-        .unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+        .kubeconfig(&kubeconfig);
+    let world = World::run(plane, operator, namespace).await;
     let repaired = async |name: &str| {
         let theirs = json!({"data": {"value": "theirs"}});
         merge(&world.api("ConfigMap"), name, &theirs).await;
         world.data(name, json!({"value": "1"})).await;
     };
     for name in ["one", "two"] {
-        world.widget(name, json!({"value": "1"})).await;
-        world.ready("Widget", name).await;
+        world.deploy(name, json!({"value": "1"})).await;
     }
     let widgets = world.api("Widget");
     let version = async || widgets.get("one").await.unwrap().metadata.resource_version;
@@ -160,14 +139,11 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
     let maps: Api<DynamicObject> =
         Api::namespaced_with(user, world.namespace.name(), &resource("ConfigMap"));
     let refused = async || maps.list(&ListParams::default()).await.is_err();
-    wait::until(LIMIT, "no permission", refused).await.unwrap();
+    eventually("no permission", refused).await;
     proxy.set(true);
     for name in ["one", "two"] {
-        let refused = world.is(name, "WatchRefused").await;
-        let message = refused["message"].as_str().unwrap();
-        for part in ["ConfigMap", name, "watch configmaps"] {
-            assert!(message.contains(part), "{part} is not in {message}");
-        }
+        let message = world.message(name, "WatchRefused").await;
+        assert_contains!(message, "ConfigMap", name, "watch configmaps");
     }
     // What was read is as it should be.
     world.ready("Widget", "one").await;
@@ -184,29 +160,17 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
 
 #[tokio::test]
 async fn unwatchable_kind_is_named_in_a_condition_until_it_can_be_watched() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "unwatched").await.unwrap();
     grant_all_but_the_watch(&namespace).await;
     let operator = project
         .operator(plane, namespace.name())
-        .kubeconfig(plane.operator_kubeconfig())
-        .start()
-        .await
-        .unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+        .kubeconfig(plane.operator_kubeconfig());
+    let world = World::run(plane, operator, namespace).await;
     world.widget("one", json!({"value": "1"})).await;
-    let refused = world.is("one", "WatchRefused").await;
-    let message = refused["message"].as_str().unwrap();
-    for part in ["ConfigMap", "one-map", "watch configmaps"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    let message = world.message("one", "WatchRefused").await;
+    assert_contains!(message, "ConfigMap", "one-map", "watch configmaps");
     // What cannot be watched is read, so that the release is as good as any other.
     world.ready("Widget", "one").await;
     grant_the_watch(&world.namespace).await;

@@ -3,12 +3,13 @@
 
 use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
+use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, delete, gone, is_ready, merge,
+    until,
 };
 
 const MAP: &str = "\
@@ -78,18 +79,16 @@ impl<'p> Run<'p> {
     }
 
     async fn delete(&self) {
-        let deleted = self.widgets().delete("one", &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&self.widgets(), "one").await;
     }
 
     async fn deployed(&self, revision: u32) -> Value {
         let widgets = self.widgets();
-        let ready = until(&widgets, "one", "Ready", |cr| is_deployed(cr, revision));
-        ready.await.unwrap()
+        until(&widgets, "one", "Ready", |cr| is_deployed(cr, revision)).await
     }
 
     async fn gone(&self) {
-        wait::gone(&self.widgets(), "one", LIMIT).await.unwrap();
+        gone(&self.widgets(), "one").await;
     }
 
     /// Starts an operator that crashes at write `k` from now on. Returns `None` if it finishes
@@ -157,17 +156,14 @@ fn set_of(secret: &DynamicObject) -> String {
 }
 
 fn is_deployed(cr: &Value, revision: u32) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    }) && cr["status"]["release"]["status"] == "deployed"
+    is_ready(cr)
+        && cr["status"]["release"]["status"] == "deployed"
         && cr["status"]["release"]["revision"] == revision
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // A manifest in parts is slow to render, so one crash in the middle is enough.
     for (manifest, fault, writes, least) in [
         (false, Fault::Unreachable, 1..30, 5),
@@ -200,9 +196,7 @@ async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = large_chart(false);
     let mut crashes = 0;
     for k in 1..30 {
@@ -231,9 +225,7 @@ async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = large_chart(false);
     let run = Run::begin(plane, &project).await;
     // The process crashes after writing the parts and before writing the record.
@@ -257,9 +249,7 @@ async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_record_change_triggers_a_reconcile() {
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("by-hand").await else {
-        return;
-    };
+    let world = or_skip!(project.start("by-hand").await);
     let secrets = world.api("Secret");
     world.widget("one", json!({"value": "1"})).await;
     let deployed = |cr: &Value| is_deployed(cr, 1);
@@ -275,8 +265,7 @@ async fn manual_record_change_triggers_a_reconcile() {
 
     for revision in 1..=2 {
         let name = format!("sh.helm.release.v1.one.v{revision}");
-        let deleted = secrets.delete(&name, &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&secrets, &name).await;
     }
     let deployed = |cr: &Value| is_deployed(cr, 1) || is_deployed(cr, 3);
     world

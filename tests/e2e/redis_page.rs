@@ -27,9 +27,7 @@ async fn follow(chart: &Path) {
         return skipped(1, &"there is no kubectl in $PATH");
     }
     let Some(helm) = helm() else { return };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     let charts = format!("oci://{}/charts", registry.address());
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| run_helm(&helm, folder.path(), arguments);

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::RunArgs;
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api, apply, control_plane, definition_of, merge, until,
+    ANYTHING, LIMIT, Project, World, api, apply, control_plane, definition_of, delete, eventually,
+    eventually_by, merge, operator, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -42,21 +43,14 @@ const TEMPLATE: &str = "chart/templates/map.yaml";
 
 /// Starts an operator of the project that knows its Pod.
 async fn start(project: &Project, prefix: &str, args: &[&str]) -> Option<World> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, prefix).await.unwrap();
-    let operator = project
-        .operator(plane, namespace.name())
-        .args(args.iter().copied())
-        .env("POD_NAME", "operator-0")
-        .env("POD_NAMESPACE", namespace.name())
-        .start()
-        .await
-        .unwrap();
-    Some(World {
-        plane,
-        namespace,
-        operator,
+    World::with(prefix, |plane, name| {
+        project
+            .operator(plane, name)
+            .args(args.iter().copied())
+            .env("POD_NAME", "operator-0")
+            .env("POD_NAMESPACE", name)
     })
+    .await
 }
 
 /// Returns a metric of the operator; 0 if it does not exist yet.
@@ -71,8 +65,7 @@ async fn metric(operator: &RunningOperator, name: &str) -> u64 {
 
 async fn reaches(world: &World, name: &str, wanted: u64) {
     let there = async || metric(&world.operator, name).await == wanted;
-    let there = wait::until(LIMIT, name, there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, name, there).await;
 }
 
 const SUCCESS: &str = "hybrid_operator_reload_total{result=\"success\"}";
@@ -95,15 +88,14 @@ async fn told(world: &World, reason: &str) -> String {
                 .to_owned()
         })
     };
-    let found = wait::until(LIMIT, reason, async || {
+    eventually_by(&world.operator, reason, async || {
         let found = told().await;
         if let Some(found) = &found {
             note.clone_from(found);
         }
         found.is_some()
-    });
-    let found = found.await;
-    found.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    })
+    .await;
     note
 }
 
@@ -116,9 +108,7 @@ async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
 async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_order() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let args = ["--reload-pace=100ms", "--reconcile-period=1s"];
-    let Some(world) = start(&project, "reload", &args).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "reload", &args).await);
     let names = ["c", "a", "b"];
     for name in names {
         world.widget(name, json!({"value": "1"})).await;
@@ -163,27 +153,23 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
     };
     // Twelve resyncs without a request, after the last events of the roll-out.
     let (mut requests, mut since) = (patches().await, resyncs().await);
-    let quiet = wait::until(LIMIT, "resyncs without a request", async || {
+    eventually_by(&world.operator, "resyncs without a request", async || {
         let (now, resyncs) = (patches().await, resyncs().await);
         if now != requests {
             (requests, since) = (now, resyncs);
         }
         resyncs >= since + 12
-    });
-    let quiet = quiet.await;
-    quiet.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    })
+    .await;
     assert_eq!(metric(&world.operator, SUCCESS).await, 1);
 }
 
 #[tokio::test]
 async fn edited_custom_resource_does_not_wait_for_its_turn() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "turns", &["--reload-pace=1h"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "turns", &["--reload-pace=1h"]).await);
     for name in ["a", "b", "c"] {
-        world.widget(name, json!({"value": "1"})).await;
-        world.ready("Widget", name).await;
+        world.deploy(name, json!({"value": "1"})).await;
     }
     project.write(TEMPLATE, &map("v2"));
     deployed(&world, "a", "v2", "1").await;
@@ -193,11 +179,7 @@ async fn edited_custom_resource_does_not_wait_for_its_turn() {
     reaches(&world, WAITING, 1).await;
     // Drift of the one that waits is repaired as it was.
     let maps = world.api("ConfigMap");
-    drop(
-        maps.delete("c-map", &kube::api::DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&maps, "c-map").await;
     deployed(&world, "c", "v1", "1").await;
     world.has_history("c", &["deployed"]).await;
 
@@ -213,9 +195,7 @@ async fn edited_custom_resource_does_not_wait_for_its_turn() {
 #[tokio::test]
 async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "halt", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "halt", &["--reload-pace=0"]).await);
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
         world.widget(name, json!({"value": "1"})).await;
@@ -269,9 +249,7 @@ async fn failing_upgrades_halt_the_rollout_of_a_chart_that_replaces_its_definiti
     let project = Project::new("crds: createReplace", &[("map.yaml", &map("v1"))]);
     let definition = definition_of("guard.example.com", "Guarded", "Namespaced", ANYTHING);
     project.write("chart/crds/guarded.yaml", &definition);
-    let Some(world) = start(&project, "guard", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "guard", &["--reload-pace=0"]).await);
     eight(&world).await;
     project.write(TEMPLATE, REFUSED);
     halted_after_three(&world).await;
@@ -292,9 +270,7 @@ async fn gadget(world: &World, name: &str, ready: &str) {
 async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "awaits", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "awaits", &["--reload-pace=0"]).await);
     apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
     gadget(&world, "base", "True").await;
     eight(&world).await;
@@ -326,14 +302,11 @@ metadata:
 ";
     let templates = [("map.yaml", &*map("v1")), ("held.yaml", held)];
     let project = Project::new("uninstall: {wait: true}", &templates);
-    let Some(world) = start(&project, "held", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "held", &["--reload-pace=0"]).await);
     let deleted = ["a", "b", "c"];
     for name in ["a", "b", "c", "d", "e"] {
         let spec = json!({"value": "1", "held": deleted.contains(&name)});
-        world.widget(name, spec).await;
-        world.ready("Widget", name).await;
+        world.deploy(name, spec).await;
     }
     for name in deleted {
         let widgets = world.api("Widget");
@@ -355,9 +328,7 @@ metadata:
 #[tokio::test]
 async fn entries_are_added_changed_and_removed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let Some(world) = start(&project, "entries", &["--reload-pace=0"]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "entries", &["--reload-pace=0"]).await);
     let entry = |kind: &str, more: &str| {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart{more}}}\n")
     };
@@ -421,18 +392,8 @@ async fn swap_of_a_mounted_config_map_is_a_reload() {
     }
     let file = mount.join("watches.yaml").display().to_string();
     let args = ["--watches-file", &file, "--reload-pace=0"];
-    let plane = control_plane().await;
-    let Some(plane) = plane else {
-        return;
-    };
-    let namespace = TestNamespace::create(plane, "mount").await.unwrap();
-    let operator = crate::world::operator(plane, namespace.name(), &args);
-    let operator = operator.start().await.unwrap();
-    let world = World {
-        plane,
-        namespace,
-        operator,
-    };
+    let started = World::with("mount", |plane, name| operator(plane, name, &args));
+    let world = or_skip!(started.await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", "v1", "1").await;
     version("..v2");
@@ -448,9 +409,7 @@ async fn swap_of_a_mounted_config_map_is_a_reload() {
     symlink("..v3", mount.join("..new")).unwrap();
     std::fs::rename(mount.join("..new"), mount.join("..data")).unwrap();
     let same = async || world.operator.log().contains("without a change");
-    wait::until(LIMIT, "a look at the files", same)
-        .await
-        .unwrap();
+    eventually("a look at the files", same).await;
     assert_eq!(metric(&world.operator, SUCCESS).await, 1);
 }
 
@@ -469,9 +428,7 @@ spec:
 #[tokio::test]
 async fn reload_during_an_install_continues_with_the_changed_chart() {
     let project = Project::new("", &[("map.yaml", &map("v1")), ("hook.yaml", HOOK)]);
-    let Some(world) = start(&project, "installing", &[]).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "installing", &[]).await);
     world.widget("one", json!({"value": "1"})).await;
     let exists = |job: &Value| !job.is_null();
     world.until("Job", "one-hook", "the hook", exists).await;
@@ -486,19 +443,10 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
 
 #[tokio::test]
 async fn replica_that_stands_by_reloads_and_changes_nothing() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let namespace = TestNamespace::create(plane, "standby").await.unwrap();
-    let replica = |pod: &str| {
-        project
-            .operator(plane, namespace.name())
-            .args(["--leader-elect", "--leader-election-id=standby-test"])
-            .env("POD_NAMESPACE", namespace.name())
-            .env("POD_NAME", pod)
-            .start()
-    };
+    let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let operator = replica("first").await.unwrap();
     let world = World {
         plane,
@@ -509,33 +457,28 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
     let is = async |chart: &str| {
         let there = |map: &Value| map["data"]["chart"] == chart;
-        until(&maps, "one-map", chart, there).await.unwrap()
+        until(&maps, "one-map", chart, there).await
     };
     is("v1").await;
     let second = replica("second").await.unwrap();
     project.write(TEMPLATE, &map("v2"));
     is("v2").await;
     let reloaded = async || metric(&second, SUCCESS).await == 1;
-    wait::until(LIMIT, "a reload", reloaded).await.unwrap();
+    eventually("a reload", reloaded).await;
     assert!(!second.log().contains("planned"), "{}", second.log());
     world.operator.stop(LIMIT).await.unwrap();
     project.write(TEMPLATE, &map("v3"));
     is("v3").await;
     let statuses = ["superseded", "superseded", "deployed"];
     let there = async || crate::world::history(&namespace, "one").await == statuses;
-    let there = wait::until(LIMIT, "the history", there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", second.log()));
+    eventually_by(&second, "the history", there).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extensions_in_code_stay_with_a_reloaded_chart() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let namespace = TestNamespace::create(plane, "extended-reload")
-        .await
-        .unwrap();
+    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let args = <RunArgs as clap::Parser>::parse_from([
         "run",
         "--metrics-bind-address=0",
@@ -564,7 +507,7 @@ async fn extensions_in_code_stay_with_a_reloaded_chart() {
     apply(&widgets, "one", &json!({"spec": {}})).await;
     let is = async |data: Value| {
         let there = |map: &Value| map["data"] == data;
-        until(&maps, "one-map", "its data", there).await.unwrap()
+        until(&maps, "one-map", "its data", there).await
     };
     is(json!({"chart": "v1", "value": "of 0"})).await;
     project.write(TEMPLATE, &map("v2"));

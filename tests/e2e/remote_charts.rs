@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{
-    HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart, wait,
-};
+use hybrid_operator_test::{HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart};
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use p256::pkcs8::{EncodePublicKey as _, LineEnding};
 use serde_json::json;
 
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, until};
+use crate::world::{
+    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, output, until,
+    until_by,
+};
 
 /// A `ConfigMap` with the version of the chart and a value.
 const MAP: &str = "\
@@ -69,17 +70,11 @@ async fn start(
     prefix: &str,
     change: impl FnOnce(Operator) -> Operator,
 ) -> Option<World> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, prefix).await.unwrap();
     let cache = project.watches_file().with_file_name("cache");
-    let operator = project.operator(plane, namespace.name());
-    let operator = change(operator.env("CHART_CACHE", cache));
-    let operator = operator.start().await.unwrap();
-    Some(World {
-        plane,
-        namespace,
-        operator,
+    World::with(prefix, |plane, name| {
+        change(project.operator(plane, name).env("CHART_CACHE", cache))
     })
+    .await
 }
 
 /// Applies a Gadget and waits for what its chart makes of it.
@@ -96,8 +91,7 @@ async fn answers(world: &World, path: &str, status: u16, text: &str) {
         let answer = world.operator.probe(path).await;
         answer.is_ok_and(|(found, body)| found == status && body.contains(text))
     };
-    let there = wait::until(LIMIT, text, there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, text, there).await;
 }
 
 /// Waits until a metric has a value: `line` is a line of `/metrics`.
@@ -106,21 +100,17 @@ async fn counts(world: &World, line: &str) {
         let metrics = world.operator.metrics().await.unwrap();
         metrics.lines().any(|found| found == line)
     };
-    let there = wait::until(LIMIT, line, there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    eventually_by(&world.operator, line, there).await;
 }
 
 fn hybrid_operator(folder: &Path, arguments: &[&str]) -> String {
     is_current("hybrid-operator").unwrap();
-    let output = Command::new(programs().join("hybrid-operator"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("HOME", folder)
-        .output()
-        .unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{message}");
-    String::from_utf8(output.stdout).unwrap()
+    output(
+        Command::new(programs().join("hybrid-operator"))
+            .args(arguments)
+            .current_dir(folder)
+            .env("HOME", folder),
+    )
 }
 
 /// Pushes a version of the chart to a registry with Helm's command.
@@ -136,23 +126,13 @@ fn push(helm: &Path, registry: &Registry, home: &Path, version: &str) {
 }
 
 pub(crate) fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
-    let output = Command::new(helm)
-        .args(arguments)
-        .env("HOME", home)
-        .output();
-    let output = output.unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {message}");
+    output(Command::new(helm).args(arguments).env("HOME", home));
 }
 
 #[tokio::test]
 async fn locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let push = |version: &str| push(&helm, &registry, folder.path(), version);
     push("1.0.0");
@@ -168,9 +148,7 @@ async fn locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is
 
     let cache = folder.path().join("cache");
     let with_variable = |operator: Operator| operator.env("CHART_CACHE", &cache);
-    let Some(mut world) = start(&project, "locked", with_variable).await else {
-        return;
-    };
+    let mut world = or_skip!(start(&project, "locked", with_variable).await);
     deployed(&world, "a", "1.2.0", "1").await;
     assert!(world.operator.stop(LIMIT).await.unwrap().success());
     drop(registry);
@@ -189,9 +167,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     let url = server.url("");
     let project = project(&format!("{{repo: '{url}', name: web, version: 1.0.0}}"));
     let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
-    let Some(world) = start(&project, "missing", reached).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "missing", reached).await);
     // The other entry runs.
     world.widget("w", json!({"value": "1"})).await;
     let data = json!({"chart": "0.1.0", "value": "1"});
@@ -210,8 +186,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
                 && message.contains("the next attempt is within")
         })
     };
-    let told = until(&gadgets, "g", "the missing chart", waits).await;
-    drop(told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log())));
+    until_by(&world.operator, &gadgets, "g", "the missing chart", waits).await;
 
     up.store(true, Ordering::SeqCst);
     deployed(&world, "g", "1.0.0", "1").await;
@@ -219,7 +194,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
         condition(cr, "Ready")
             .is_some_and(|ready| ready["status"] == "True" && ready["message"] == "")
     };
-    drop(until(&gadgets, "g", "Ready", ready).await.unwrap());
+    until(&gadgets, "g", "Ready", ready).await;
     answers(&world, "/readyz", 200, "ok").await;
     counts(&world, "hybrid_operator_charts_missing 0").await;
 }
@@ -239,9 +214,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
         let operator = operator.args(["--reload-pace=100ms", "--reconcile-period=1s"]);
         operator.env("POD_NAME", "operator-0")
     };
-    let Some(world) = start(&project, "versions", quick).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "versions", quick).await);
     deployed(&world, "a", "1.0.0", "1").await;
 
     set_chart(&project, &chart("3.0.0"));
@@ -260,9 +233,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
 
 #[tokio::test]
 async fn a_server_with_tls_is_trusted_if_the_entry_names_its_authority() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // The API server stands for a server of charts with TLS: it has nothing for strangers, and no charts.
     let text = std::fs::read(plane.kubeconfig_path()).unwrap();
     let config: serde_json::Value = go_yaml::from_slice(&text).unwrap();
@@ -277,9 +248,7 @@ async fn a_server_with_tls_is_trusted_if_the_entry_names_its_authority() {
         let operator = operator.ready_path("/readyz/api-server");
         operator.arg("--reload-pace=100ms")
     };
-    let Some(world) = start(&project, "tls", quick).await else {
-        return;
-    };
+    let world = or_skip!(start(&project, "tls", quick).await);
     answers(&world, "/readyz/charts", 500, "is not trusted").await;
     set_chart(&project, &chart(", caFile: ca.crt"));
     answers(
@@ -347,12 +316,8 @@ fn digest(data: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
-    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
+    let registry = or_skip!(Registry::start_or_skip(None).unwrap());
     let folder = tempfile::tempdir().unwrap();
     push(&helm, &registry, folder.path(), "1.0.0");
     let url = format!("oci://{}/charts/web:1.0.0", registry.address());
@@ -367,9 +332,7 @@ async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_fro
     let other = SigningKey::from_slice(&[2; 32]).unwrap();
     sign(&registry, "charts/web", "1.0.0", &other).await;
     let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
-    let Some(mut world) = start(&project, "signed", reached).await else {
-        return;
-    };
+    let mut world = or_skip!(start(&project, "signed", reached).await);
     let gadgets = api(&world.namespace, "Gadget");
     apply(&gadgets, "a", &json!({"spec": {"value": "1"}})).await;
     let refused = "no signature of it was made with the key";
@@ -418,18 +381,12 @@ const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9
 
 #[tokio::test]
 async fn credentials_of_a_registry_come_from_a_secret() {
-    let Some(helm) = helm::ensure_or_skip().unwrap() else {
-        return;
-    };
+    let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
-    let Some(registry) = Registry::start_or_skip(Some(&users)).unwrap() else {
-        return;
-    };
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
+    let plane = or_skip!(control_plane().await);
     let host = registry.address();
     let login = [
         "registry",
@@ -454,12 +411,8 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     let operator = operator
         .ready_path("/readyz/api-server")
         .env("CHART_CACHE", cache);
-    let operator = operator.env("HOME", folder.path().join("nobody")).start();
-    let world = World {
-        operator: operator.await.unwrap(),
-        plane,
-        namespace,
-    };
+    let operator = operator.env("HOME", folder.path().join("nobody"));
+    let world = World::run(plane, operator, namespace).await;
     let missing = format!("there is no Secret {secret}");
     answers(&world, "/readyz", 500, &missing).await;
 

@@ -2,14 +2,15 @@
 //! process that reported it, each failure has its own event, and no condition refers to another
 //! revision.
 
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, deploy, eventually, is_true,
+    until,
 };
 
 /// An object with a label that may be invalid.
@@ -20,12 +21,6 @@ metadata:
   name: {{ .Release.Name }}-map
   labels: {team: {{ .Values.team | default \"a\" | quote }}}
 ";
-
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
 
 /// Returns whether a condition of the current generation has this status and text in its message.
 fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
@@ -39,16 +34,15 @@ fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
 /// Returns whether a request writes a failed release to the status.
 fn reports_failure(request: &Recorded) -> bool {
     request.resource == "widgets/status"
-        && request.body.as_ref().is_some_and(|body| {
-            condition(body, "ReleaseFailed").is_some_and(|c| c["status"] == "True")
-        })
+        && request
+            .body
+            .as_ref()
+            .is_some_and(|body| is_true(body, "ReleaseFailed"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_process_reports_the_reason_of_a_failure() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     for options in ["", "install: {remediation: {retries: 0}}"] {
         let project = Project::new(options, &[("map.yaml", LABELLED)]);
         let namespace = TestNamespace::create(plane, "reason").await.unwrap();
@@ -69,9 +63,7 @@ async fn next_process_reports_the_reason_of_a_failure() {
                 && has_condition(cr, "Deployed", "False", "one-map")
                 && (options.is_empty() || has_condition(cr, "Stalled", "True", ""))
         };
-        let cr = until(&widgets, "one", "the reason", reported)
-            .await
-            .unwrap();
+        let cr = until(&widgets, "one", "the reason", reported).await;
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -81,19 +73,13 @@ async fn next_process_reports_the_reason_of_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_writes_carry_the_resource_version_and_are_retried_after_a_conflict() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let project = Project::new("reconcilePeriod: 1h", &[("map.yaml", LABELLED)]);
-    let namespace = TestNamespace::create(plane, "conflict").await.unwrap();
     let faults = Faults::new();
     let is_status = |request: &Recorded| request.resource == "widgets/status";
     faults.at(1, Fault::Status(409), is_status);
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("conflict", &faults).await);
     let widgets = api(&namespace, "Widget");
-    apply(&widgets, "one", &json!({"spec": {}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({})).await;
     let requests = faults.requests();
     let written: Vec<_> = requests.iter().filter(|r| is_status(r)).collect();
     assert!(written.len() >= 2, "{written:#?}");
@@ -109,9 +95,7 @@ async fn status_writes_carry_the_resource_version_and_are_retried_after_a_confli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_has_its_own_event_and_condition_message() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
     let project = Project::new("", &[("map.yaml", &template)]);
     let namespace = TestNamespace::create(plane, "events").await.unwrap();
@@ -131,9 +115,7 @@ async fn each_failure_has_its_own_event_and_condition_message() {
             has_condition(cr, "Deployed", "False", value)
                 && has_condition(cr, "ReleaseFailed", "True", value)
         };
-        let cr = until(&widgets, "one", "the failure", reported)
-            .await
-            .unwrap();
+        let cr = until(&widgets, "one", "the failure", reported).await;
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -150,7 +132,7 @@ async fn each_failure_has_its_own_event_and_condition_message() {
                 event.data["reason"] == "InstallError" && note.contains(field)
             })
         };
-        wait::until(LIMIT, field, noted).await.unwrap();
+        eventually(field, noted).await;
     }
 }
 
@@ -168,9 +150,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_release_name_while_it_is_pending() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
     let project = Project::new("", &templates);
     let namespace = TestNamespace::create(plane, "pending").await.unwrap();
@@ -182,7 +162,7 @@ async fn status_shows_the_release_name_while_it_is_pending() {
         let release = &cr["status"]["release"];
         release["name"] == "one" && release["status"] == "pending-install"
     };
-    drop(until(&widgets, "one", "pending", pending).await.unwrap());
+    until(&widgets, "one", "pending", pending).await;
 }
 
 /// A test whose Job fails at its deadline on request.
@@ -207,15 +187,10 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_run_right_after_an_upgrade_and_report_only_on_their_revision() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let templates = [("map.yaml", LABELLED), ("test.yaml", TEST)];
     let project = Project::new("reconcilePeriod: 1h, test: {}", &templates);
-    let namespace = TestNamespace::create(plane, "tests").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("tests", &faults).await);
     let widgets = api(&namespace, "Widget");
     for (revision, fails, outcome) in [(1, false, "True"), (2, true, "False"), (3, false, "True")] {
         let spec = json!({"spec": {"fails": fails, "team": revision.to_string()}});
@@ -224,7 +199,7 @@ async fn tests_run_right_after_an_upgrade_and_report_only_on_their_revision() {
             cr["status"]["release"]["revision"] == revision
                 && has_condition(cr, "TestSuccess", outcome, "")
         };
-        drop(until(&widgets, "one", outcome, reported).await.unwrap());
+        until(&widgets, "one", outcome, reported).await;
     }
     // Every status of a revision has the outcome of its own tests or none.
     for request in faults.requests() {

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, eventually, gone, is_ready,
+    merge, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -94,9 +95,7 @@ impl Running {
     pub(crate) async fn more_reconciles(&self, count: u64) {
         let end = self.reconciles().await + count;
         let enough = async || self.reconciles().await >= end;
-        wait::until(LIMIT, "further reconciles", enough)
-            .await
-            .unwrap();
+        eventually("further reconciles", enough).await;
     }
 }
 
@@ -147,9 +146,7 @@ impl Fixture {
 
     /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        until(&self.api("Widget"), "one", what, holds)
-            .await
-            .unwrap()
+        until(&self.api("Widget"), "one", what, holds).await
     }
 
     /// Installs the release with an operator that is then stopped.
@@ -204,7 +201,7 @@ impl Fixture {
         // The other resource shows that time passes even if the first one is not reconciled at all.
         self.spec("two", json!({})).await;
         let widgets = self.api("Widget");
-        drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+        until(&widgets, "two", "Ready", is_ready).await;
         operator.more_reconciles(4).await;
         operator.faults.forget();
         let began = Instant::now();
@@ -223,12 +220,6 @@ impl Fixture {
             "eight reconciles of two custom resources in {took:?}, with a period of 300 ms"
         );
     }
-}
-
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
 }
 
 fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
@@ -253,9 +244,7 @@ fn refuse_map(faults: &Faults) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_without_a_record_is_installed_and_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.spec("one", json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -263,9 +252,7 @@ async fn custom_resource_without_a_record_is_installed_and_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployed_release_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -273,23 +260,19 @@ async fn deployed_release_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
     let maps = fixture.api("ConfigMap");
     let repaired = |map: &Value| map["data"]["value"] == "1";
-    drop(until(&maps, "one-map", "repaired", repaired).await.unwrap());
+    until(&maps, "one-map", "repaired", repaired).await;
     fixture.settles_within(&operator, is_ready, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_install_is_finished_and_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.crashes(json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
@@ -297,9 +280,7 @@ async fn interrupted_install_is_finished_and_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     // The record looks as Helm begins a revision: with the labels of the operator's previous
     // revision.
@@ -327,9 +308,7 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_install_keeps_its_backoff_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     let faults = Faults::new();
     refuse_map(&faults);
     let operator = fixture.start(faults.clone()).await;
@@ -347,9 +326,7 @@ async fn failed_install_keeps_its_backoff_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rollback_keeps_its_backoff_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let faults = Faults::new();
     refuse_map(&faults);
@@ -373,9 +350,7 @@ fn announces_attempt(cr: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_uninstall_polls_rarely_after_a_restart() {
-    let Some(fixture) = Fixture::new("uninstall: {wait: true}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("uninstall: {wait: true}").await);
     fixture.installed(json!({"value": "1"})).await;
     let maps = fixture.api("ConfigMap");
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -390,14 +365,12 @@ async fn waiting_uninstall_polls_rarely_after_a_restart() {
     // It checks every two seconds for what is left.
     fixture.settles_within(&operator, waits, 12).await;
     merge(&maps, "one-map", &json!({"metadata": {"finalizers": null}})).await;
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_release_with_an_edited_object_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.annotate("paused", json!("true")).await;
     fixture.edit("theirs").await;
@@ -407,9 +380,7 @@ async fn paused_release_with_an_edited_object_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_of_another_operator_costs_no_requests_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let name = format!("{}-second", fixture.namespace.name());
     let operator = fixture.start_as(&name, Faults::new()).await;
@@ -418,9 +389,7 @@ async fn release_of_another_operator_costs_no_requests_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_made_by_helm_costs_no_requests_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let record = fixture.records().await.remove(0).metadata;
     let labels: serde_json::Map<String, Value> = record
@@ -438,9 +407,7 @@ async fn release_made_by_helm_costs_no_requests_after_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn spec_reverted_during_a_pending_revision_settles() {
     for options in ["dryRunOption: server", ""] {
-        let Some(fixture) = Fixture::new(options).await else {
-            return;
-        };
+        let fixture = or_skip!(Fixture::new(options).await);
         fixture.installed(json!({"value": "1"})).await;
         fixture.crashes(json!({"value": "2"})).await;
         fixture.spec("one", json!({"value": "1"})).await;
@@ -454,9 +421,7 @@ async fn spec_reverted_during_a_pending_revision_settles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_release_settles_after_a_restart() {
-    let Some(fixture) = Fixture::new("").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let operator = fixture.start(Faults::new()).await;
     fixture
@@ -471,9 +436,7 @@ async fn stalled_release_settles_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reported_drift_is_not_repaired_by_a_restart() {
-    let Some(fixture) = Fixture::new("driftDetection: {mode: warn}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("driftDetection: {mode: warn}").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
@@ -493,9 +456,7 @@ async fn reported_drift_is_not_repaired_by_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drift_is_neither_repaired_nor_reported_after_a_restart_when_detection_is_off() {
-    let Some(fixture) = Fixture::new("driftDetection: {mode: \"off\"}").await else {
-        return;
-    };
+    let fixture = or_skip!(Fixture::new("driftDetection: {mode: \"off\"}").await);
     fixture.installed(json!({"value": "1"})).await;
     fixture.edit("theirs").await;
     fixture.settles(is_ready).await;

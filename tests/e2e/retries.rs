@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane,
+    define_kind, delete, deploy, eventually, gone, try_until, until,
 };
 
 /// A separate object for each number, a value, and an object that the API server rejects on
@@ -48,14 +48,11 @@ struct Release {
 
 impl Release {
     async fn start(options: &str, templates: &[(&str, &str)]) -> Option<Self> {
-        let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, "retries").await.unwrap();
         let more = if options.is_empty() { "" } else { ", " };
         let options = format!("reconcilePeriod: 1h{more}{options}");
         let project = Project::new(&options, templates);
         let faults = Faults::new();
-        let client = plane.client_with(&faults).await.unwrap();
-        let operator = InProcessOperator::start(&project, client, namespace.name());
+        let (namespace, operator) = project.in_process("retries", &faults).await?;
         Some(Self {
             namespace,
             project,
@@ -67,8 +64,8 @@ impl Release {
     async fn restart(&mut self) {
         let plane = control_plane().await.unwrap();
         drop(self.operator.take());
-        let client = plane.client_with(&self.faults).await.unwrap();
-        let operator = InProcessOperator::start(&self.project, client, self.namespace.name());
+        let (project, namespace) = (&self.project, &self.namespace);
+        let operator = InProcessOperator::faulty(project, plane, namespace, &self.faults).await;
         self.operator = Some(operator);
     }
 
@@ -80,9 +77,15 @@ impl Release {
         apply(&self.api("Widget"), "one", &json!({"spec": spec})).await;
     }
 
+    /// Applies the custom resource and waits until it is ready.
+    async fn deploy(&self, spec: Value) {
+        self.spec(spec).await;
+        drop(self.is("Ready", is_ready).await);
+    }
+
     /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let found = until(&self.api("Widget"), "one", what, holds).await;
+        let found = try_until(&self.api("Widget"), "one", what, holds).await;
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
     }
 
@@ -131,7 +134,7 @@ impl Release {
                 _ => Err(format!("{history:?}")),
             }
         };
-        wait::until(LIMIT, "failures", often).await.unwrap();
+        eventually("failures", often).await;
     }
 
     async fn value(&self) -> Value {
@@ -143,16 +146,14 @@ impl Release {
     /// done.
     async fn another_release_is_handled(&self, name: &str) {
         let widgets = self.api("Widget");
-        apply(&widgets, name, &json!({"spec": {}})).await;
-        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+        deploy(&widgets, name, json!({})).await;
     }
 
     /// Lets another release fail; by then, work due for the first one is done.
     async fn another_release_fails(&self) {
         let widgets = self.api("Widget");
         apply(&widgets, "two", &json!({"spec": {}})).await;
-        let failed = until(&widgets, "two", "failed", announces_attempt).await;
-        drop(failed.unwrap());
+        until(&widgets, "two", "failed", announces_attempt).await;
     }
 }
 
@@ -196,11 +197,8 @@ const ROLLED_BACK: &str = "another attempt would replace the running revision wi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
-    let Some(mut release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    let mut release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
+    release.deploy(json!({"value": "1"})).await;
     release.refuse();
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
@@ -225,11 +223,8 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
+    release.deploy(json!({"value": "1"})).await;
     release.refuse();
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
@@ -248,12 +243,9 @@ async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollbac
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_remembered_when_the_history_is_short() {
     let options = "maxHistory: 1, upgrade: {remediation: {retries: 1}}";
-    let Some(mut release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let mut release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     for value in ["0", "1"] {
-        release.spec(json!({"value": value})).await;
-        drop(release.is("Ready", is_ready).await);
+        release.deploy(json!({"value": value})).await;
     }
     release.spec(json!({"value": "2", "bad": true})).await;
     drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
@@ -272,12 +264,9 @@ const BAD: u32 = 10;
 
 /// Applies ten invalid specs, each after the previous one failed, and then a valid one.
 async fn many_bad_specs(options: &str, good_first: bool) {
-    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     if good_first {
-        release.spec(json!({"value": "good"})).await;
-        drop(release.is("Ready", is_ready).await);
+        release.deploy(json!({"value": "good"})).await;
     }
     for number in 1..=BAD {
         release.spec(json!({"number": number, "bad": true})).await;
@@ -285,8 +274,7 @@ async fn many_bad_specs(options: &str, good_first: bool) {
             |cr: &Value| is_true(cr, "Stalled").is_some() || is_true(cr, "ReleaseFailed").is_some();
         drop(release.is("failed", failed).await);
     }
-    release.spec(json!({"value": "better"})).await;
-    drop(release.is("Ready", is_ready).await);
+    release.deploy(json!({"value": "better"})).await;
     let history = release.history().await;
     let failed = history.iter().filter(|(_, status, _)| status == "failed");
     assert!(failed.count() <= 5 && history.len() <= 10, "{history:?}");
@@ -322,32 +310,24 @@ async fn many_failed_upgrades_without_rollback_leave_few_records_and_no_objects(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn install_waits_for_a_kind_that_is_defined_later() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let group = format!("later{}.example.com", fastrand::u32(..));
     let template = format!(
         "apiVersion: {group}/v1\nkind: Late\nmetadata: {{name: {{{{ .Release.Name }}}}}}\nspec: {{}}\n"
     );
     let templates = [("objects.yaml", OBJECTS), ("late.yaml", template.as_str())];
-    let Some(release) = Release::start("", &templates).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &templates).await);
     release.spec(json!({"value": "1"})).await;
     let failed = release.is("the next attempt", announces_attempt).await;
     assert!(condition(&failed, "Stalled").is_none(), "{failed:#}");
     // The number of retries is not limited.
     release.failed(3).await;
-    define(
-        plane,
-        &definition_of(&group, "Late", "Namespaced", ANYTHING),
-    )
-    .await;
+    define_kind(plane, &group, "Late").await;
     drop(release.is("Ready", is_ready).await);
     assert_eq!(release.statuses().await, ["deployed"]);
     let widgets = release.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     let definitions = cluster_api(&release.namespace, "CustomResourceDefinition");
     let name = format!("lates.{group}");
     drop(definitions.delete(&name, &DeleteParams::default()).await);
@@ -361,9 +341,7 @@ async fn without_resyncs(prefix: &str) -> Option<World> {
 
 #[tokio::test]
 async fn freed_object_name_triggers_an_immediate_retry() {
-    let Some(world) = without_resyncs("clash").await else {
-        return;
-    };
+    let world = or_skip!(without_resyncs("clash").await);
     let maps = world.api("ConfigMap");
     apply(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     world.widget("one", json!({"value": "1"})).await;
@@ -378,9 +356,7 @@ async fn freed_object_name_triggers_an_immediate_retry() {
 
 #[tokio::test]
 async fn raised_quota_triggers_an_immediate_retry() {
-    let Some(world) = without_resyncs("quota").await else {
-        return;
-    };
+    let world = or_skip!(without_resyncs("quota").await);
     let quotas = world.api("ResourceQuota");
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
     apply(&quotas, "few", &hard(0)).await;
@@ -414,9 +390,7 @@ spec:
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
     let templates = [("objects.yaml", OBJECTS), ("hook.yaml", BAD_HOOK)];
-    let Some(release) = Release::start("", &templates).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &templates).await);
     release.spec(json!({"value": "1"})).await;
     let waits = |cr: &Value| {
         assert!(condition(cr, "Stalled").is_none(), "{cr:#}");
@@ -447,9 +421,7 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn exhausted_retries_stall_the_release_and_are_reported() {
     let options = "install: {remediation: {retries: 1}}";
-    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
     drop(
         release
@@ -464,9 +436,7 @@ async fn exhausted_retries_stall_the_release_and_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn install_without_failing_hooks_never_stalls() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
     release.failed(4).await;
     let cr = release.is("the next attempt", announces_attempt).await;
@@ -494,9 +464,7 @@ rules: []
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
     for (force, verb) in [(None, "update"), (Some("false"), "apply")] {
-        let Some(release) = Release::start("", &[("objects.yaml", REFUSED_LATE)]).await else {
-            return;
-        };
+        let release = or_skip!(Release::start("", &[("objects.yaml", REFUSED_LATE)]).await);
         let mut custom = json!({"spec": {"value": "1"}});
         if let Some(force) = force {
             let annotation = "helm.sdk.operatorframework.io/rollback-force";
@@ -540,12 +508,9 @@ metadata: {name: two}
 data: {a: '!', b: 'bm90!'}
 ";
     let project = Project::new("", &[("secrets.yaml", SECRETS)]);
-    let Some(world) = project.start("undecodable").await else {
-        return;
-    };
+    let world = or_skip!(project.start("undecodable").await);
     world.widget("one", json!({})).await;
-    let told = world.is("one", "ReleaseFailed").await;
-    let message = told["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert!(message.contains("illegal base64 data"), "{message}");
 }
 
@@ -593,7 +558,7 @@ async fn add_webhook(release: &Release, operations: &[&str], refused: impl Async
     }]});
     apply(&webhooks(release), name, &configuration).await;
     // The API server learns of it late.
-    wait::until(LIMIT, "the webhook", refused).await.unwrap();
+    eventually("the webhook", refused).await;
 }
 
 async fn remove_webhook(release: &Release) {
@@ -608,9 +573,7 @@ fn webhooks(release: &Release) -> Api<DynamicObject> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_attempt() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-"}});
     let map: DynamicObject = serde_json::from_value(map).unwrap();
@@ -638,11 +601,8 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_gone() {
-    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-        return;
-    };
-    release.spec(json!({"value": "1"})).await;
-    drop(release.is("Ready", is_ready).await);
+    let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
+    release.deploy(json!({"value": "1"})).await;
     let (maps, params) = (release.api("ConfigMap"), DeleteParams::default().dry_run());
     let refused = async || maps.delete("one-map", &params).await.is_err();
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
@@ -659,19 +619,14 @@ async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_
 
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     let widgets = release.api("Widget");
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     drop(
         release
             .is("the uninstall", is_retrying("not-yet.test.example.com"))
             .await,
     );
     remove_webhook(&release).await;
-    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    gone(&widgets, "one").await;
     assert_eq!(maps.get_opt("one-map").await.unwrap(), None);
 }
 
@@ -682,9 +637,7 @@ async fn what_is_retried_is_in_ready_until_it_succeeds() {
         (Fault::Status(503), "patch configmaps"),
         (Fault::Status(500), "one-map"),
     ] {
-        let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
-            return;
-        };
+        let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
         release.faults.inject_with(move |request| {
             let writes = request.resource == "configmaps" && request.method == http::Method::PATCH;
             writes.then_some(fault)

@@ -1,7 +1,7 @@
 //! Data safety: foreign objects are never taken over or deleted, nor are objects that hold data.
 
 use hybrid_operator::options::Options;
-use kube::api::{DeleteParams, ListParams, PostParams, ResourceExt};
+use kube::api::{ListParams, PostParams, ResourceExt};
 use serde_json::{Value, json};
 
 use hybrid_operator_test::fault::{Fault, Faults};
@@ -10,7 +10,8 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, api, api_of, apply, condition, control_plane,
-    create, define, definition_of, merge, until,
+    create, define, definition_of, delete, eventually, gone_by, is_true, merge, remove, until,
+    until_by,
 };
 
 const MAP: &str = "\
@@ -36,18 +37,12 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 #[tokio::test]
 async fn foreign_object_with_the_same_name_is_not_changed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("foreign").await else {
-        return;
-    };
+    let world = or_skip!(project.start("foreign").await);
     let foreign = json!({"data": {"value": "theirs", "more": "x"}});
     apply(&world.api("ConfigMap"), "map", &foreign).await;
     world.widget("one", json!({})).await;
-    let refused = world.is("one", "ReleaseFailed").await;
-    let message = refused["message"].as_str().unwrap();
-    assert!(
-        message.contains("ConfigMap") && message.contains("map"),
-        "{message}"
-    );
+    let message = world.message("one", "ReleaseFailed").await;
+    assert_contains!(message, "ConfigMap", "map");
     world
         .data("map", json!({"value": "theirs", "more": "x"}))
         .await;
@@ -61,11 +56,8 @@ async fn foreign_object_with_the_same_name_is_not_changed() {
 #[tokio::test]
 async fn custom_resources_do_not_take_an_object_from_each_other() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("race").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("race").await);
+    world.deploy("one", json!({})).await;
     world.widget("two", json!({})).await;
     world.is("two", "ReleaseFailed").await;
     world.data("map", json!({"value": "one"})).await;
@@ -76,9 +68,7 @@ async fn custom_resources_do_not_take_an_object_from_each_other() {
 #[tokio::test]
 async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
     let project = Project::new("selector: {matchLabels: {team: a}}", &[("map.yaml", MAP)]);
-    let Some(mut world) = project.start("shrink").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("shrink").await);
     let cr = json!({"metadata": {"labels": {"team": "a"}}, "spec": {}});
     apply(&world.api("Widget"), "one", &cr).await;
     let before = world.ready("Widget", "one").await;
@@ -99,9 +89,7 @@ async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
 #[tokio::test]
 async fn claim_annotated_with_keep_survives_the_release() {
     let project = Project::new("", &[("claim.yaml", CLAIM)]);
-    let Some(world) = project.start("keep").await else {
-        return;
-    };
+    let world = or_skip!(project.start("keep").await);
     world.widget("one", json!({})).await;
     let claims = world.api("PersistentVolumeClaim");
     world
@@ -125,11 +113,8 @@ async fn claim_annotated_with_keep_survives_the_release() {
 #[tokio::test]
 async fn removed_labels_are_restored_without_losing_objects() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("strip").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("strip").await);
+    world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let before = maps.get("map").await.unwrap();
     let bare = json!({"metadata": {"labels": null, "annotations": null}});
@@ -145,11 +130,8 @@ async fn removed_labels_are_restored_without_losing_objects() {
 #[tokio::test]
 async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("corrupt").await else {
-        return;
-    };
-    world.widget("one", json!({"x": 1})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("corrupt").await);
+    world.deploy("one", json!({"x": 1})).await;
     world.widget("one", json!({"x": 2})).await;
     world
         .until("Widget", "one", "revision 2", |cr| {
@@ -166,16 +148,10 @@ async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
 #[tokio::test]
 async fn recreated_custom_resource_gets_a_new_release() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("anew").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    let first = world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("anew").await);
+    let first = world.deploy("one", json!({})).await;
     let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&widgets, "one").await;
     // The name is reused as soon as it is free.
     world.gone("Widget", "one").await;
     let body = json!({"apiVersion": "test.example.com/v1", "kind": "Widget",
@@ -192,11 +168,8 @@ async fn recreated_custom_resource_gets_a_new_release() {
 #[tokio::test]
 async fn namespace_in_use_by_others_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let Some(world) = project.start("inner").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("inner").await);
+    world.deploy("one", json!({})).await;
     let name = format!("{}-made", world.namespace.name());
     let client = world.namespace.client();
     let theirs: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
@@ -208,25 +181,17 @@ async fn namespace_in_use_by_others_outlives_its_release() {
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
     let namespace = namespaces.get(&name).await.unwrap();
     assert!(namespace.metadata.deletion_timestamp.is_none());
-    namespaces
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&namespaces, &name).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_lookup_does_not_prune_objects() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let template = format!(
         "{{{{- if lookup \"v1\" \"Secret\" .Release.Namespace \"switch\" }}}}\n{MAP}{{{{- end }}}}\n"
     );
     let project = Project::new("", &[("map.yaml", template.as_str())]);
-    let namespace = TestNamespace::create(plane, "lookup").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("lookup", &faults).await);
     apply(&api(&namespace, "Secret"), "switch", &json!({"data": {}})).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"n": 1}})).await;
@@ -236,7 +201,7 @@ async fn denied_lookup_does_not_prune_objects() {
                 c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
             })
         };
-        until(&widgets, "one", type_, holds).await.unwrap()
+        until(&widgets, "one", type_, holds).await
     };
     drop(is("Ready").await);
     for code in [403, 500] {
@@ -270,9 +235,7 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: {{ .Values.size }}}}}
 ";
     let project = Project::new("install: {wait: false}", &[("set.yaml", set)]);
-    let Some(world) = project.start("stateful").await else {
-        return;
-    };
+    let world = or_skip!(project.start("stateful").await);
     let annotations = json!({"helm.sdk.operatorframework.io/upgrade-force": "true"});
     let custom =
         |size: &str| json!({"metadata": {"annotations": annotations}, "spec": {"size": size}});
@@ -296,13 +259,9 @@ spec:
 
 #[tokio::test]
 async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
-    let Some(program) = crate::helm_cli::helm() else {
-        return;
-    };
+    let program = or_skip!(crate::helm_cli::helm());
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("race").await else {
-        return;
-    };
+    let world = or_skip!(project.start("race").await);
     for n in 0..4 {
         let name = format!("one{n}");
         let map = format!("map{n}");
@@ -322,13 +281,13 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
             .unwrap();
         world.widget(&name, json!({"map": map})).await;
         let decided = |cr: &Value| {
-            let is = |type_| condition(cr, type_).is_some_and(|c| c["status"] == "True");
+            let is = |type_| is_true(cr, type_);
             is("Ready") || is("Irreconcilable") || is("Stalled")
         };
         world.until("Widget", &name, "decided", decided).await;
         let theirs = helm.wait().unwrap().success();
         let cr = world.until("Widget", &name, "decided", decided).await;
-        let ours = condition(&cr, "Ready").is_some_and(|c| c["status"] == "True");
+        let ours = is_true(&cr, "Ready");
         assert!(theirs != ours, "{cr:#}");
         assert_eq!(world.history(&name).await.last().unwrap(), "deployed");
         world.data(&map, json!({"value": name})).await;
@@ -337,9 +296,7 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
 
 #[tokio::test]
 async fn recreated_crd_is_watched_again() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "definition").await.unwrap();
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
@@ -347,29 +304,20 @@ async fn recreated_crd_is_watched_again() {
     let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
     project.write("watches.yaml", &watches);
     // The operator starts first and waits for the kind.
-    let operator = project
-        .operator(plane, namespace.name())
-        .start()
-        .await
-        .unwrap();
+    let operator = project.run(plane, &namespace).await;
     let brittles = api_of(&namespace, &group, "Brittle");
     let definitions = crate::world::cluster_api(&namespace, "CustomResourceDefinition");
     let maps = api(&namespace, "ConfigMap");
     for _ in 0..2 {
         define(plane, &definition).await;
         create(&brittles, &group, "Brittle", "one").await;
-        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        let waited = until(&brittles, "one", "Ready", ready).await;
-        waited.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until_by(&operator, &brittles, "one", "Ready", ready).await;
         assert!(maps.get_opt("map").await.unwrap().is_some());
         let name = format!("brittles.{group}");
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&definitions, &name).await;
         // Deleting it deletes its custom resources and their releases.
-        let gone = hybrid_operator_test::wait::gone(&definitions, &name, LIMIT).await;
-        gone.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        gone_by(&operator, &definitions, &name).await;
         assert!(maps.get_opt("map").await.unwrap().is_none());
     }
 }
@@ -377,9 +325,7 @@ async fn recreated_crd_is_watched_again() {
 #[tokio::test]
 async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("denied").await else {
-        return;
-    };
+    let world = or_skip!(project.start("denied").await);
     let name = format!("{}-no-maps", world.namespace.name());
     let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
     let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
@@ -407,25 +353,14 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
         };
         maps.create(&dry, &map.unwrap()).await.is_err()
     };
-    hybrid_operator_test::wait::until(LIMIT, "the policy to be enforced", enforced)
-        .await
-        .unwrap();
+    eventually("the policy to be enforced", enforced).await;
     world.widget("one", json!({})).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert!(message.contains("maps are not allowed"), "{message}");
-    bindings
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    policies
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, &name).await;
+    delete(&policies, &name).await;
     let removed = async || !enforced().await;
-    hybrid_operator_test::wait::until(LIMIT, "the policy to be gone", removed)
-        .await
-        .unwrap();
+    eventually("the policy to be gone", removed).await;
     world.annotate("one", "reset-at", json!("now")).await;
     world.ready("Widget", "one").await;
 }
@@ -433,23 +368,16 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
 #[tokio::test]
 async fn repeated_conflict_over_a_field_ends_and_names_the_other_manager() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("fight").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("fight").await);
+    world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     for _ in 0..5 {
         merge(&maps, "map", &json!({"data": {"value": "theirs"}})).await;
         world.data("map", json!({"value": "one"})).await;
     }
     merge(&maps, "map", &json!({"data": {"value": "theirs"}})).await;
-    let drifted = world.is("one", "Drifted").await;
-    let message = drifted["message"].as_str().unwrap();
-    assert!(
-        message.contains("an-editor keeps changing") && message.contains("/map"),
-        "{message}"
-    );
+    let message = world.message("one", "Drifted").await;
+    assert_contains!(message, "an-editor keeps changing", "/map");
     world.data("map", json!({"value": "theirs"})).await;
 }
 
@@ -542,24 +470,18 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_do_not_overwrite_each_others_changes() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "twice").await.unwrap();
     let widgets = api(&namespace, "Widget");
     let maps = api(&namespace, "ConfigMap");
     let first = Named::start(plane, &namespace, "Widget", "first").await;
     apply(&widgets, "one", &json!({"spec": {"map": "one"}})).await;
     let by_first = |map: &Value| map["data"]["by"] == "first";
-    drop(until(&maps, "one", "there", by_first).await.unwrap());
+    until(&maps, "one", "there", by_first).await;
     let second = Named::start(plane, &namespace, "Widget", "second").await;
     let contested = |cr: &Value| is_contested(cr, &first.id);
     for n in 2..5 {
-        drop(
-            until(&widgets, "one", "contested", contested)
-                .await
-                .unwrap(),
-        );
+        until(&widgets, "one", "contested", contested).await;
         apply(
             &widgets,
             "one",
@@ -567,13 +489,9 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         )
         .await;
         let anew = |map: &Value| map["data"] == json!({"by": "first", "count": n.to_string()});
-        drop(until(&maps, "one", "anew", anew).await.unwrap());
+        until(&maps, "one", "anew", anew).await;
     }
-    drop(
-        until(&widgets, "one", "contested", contested)
-            .await
-            .unwrap(),
-    );
+    until(&widgets, "one", "contested", contested).await;
     // It reported this once per generation, and retried after status conflicts with the first
     // operator.
     let writes = second.writes("one");
@@ -591,7 +509,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
     for name in ["new1", "new2", "new3"] {
         apply(&widgets, name, &json!({"spec": {"map": name}})).await;
         let decided = |cr: &Value| is_contested(cr, &first.id) || is_contested(cr, &second.id);
-        drop(until(&widgets, name, "contested", decided).await.unwrap());
+        until(&widgets, name, "contested", decided).await;
         let labels = ListParams::default().labels(&format!("owner=helm,name={name}"));
         let records = api(&namespace, "Secret").list(&labels).await.unwrap();
         assert_eq!(records.items.len(), 1, "{name}");
@@ -600,12 +518,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         let writes = operator.writes("one");
         assert!(writes.is_empty(), "{}: {writes:#?}", operator.id);
     }
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    let gone = hybrid_operator_test::wait::gone(&widgets, "one", LIMIT);
-    gone.await.unwrap();
+    remove(&widgets, "one").await;
     assert!(maps.get_opt("one").await.unwrap().is_none());
     let writes = second.writes("one");
     assert!(writes.iter().all(is_status_or_event), "{writes:#?}");
@@ -613,9 +526,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_named_in_adopt_release_takes_over() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // Both operators run with different charts, and a renamed operator replaces the old one.
     for (renamed, maker) in [(false, "second"), (true, "first")] {
         let namespace = TestNamespace::create(plane, "renamed").await.unwrap();
@@ -624,18 +535,14 @@ async fn operator_named_in_adopt_release_takes_over() {
         let first = Named::start(plane, &namespace, "Widget", "first").await;
         apply(&widgets, "one", &json!({"spec": {"map": "one"}})).await;
         let by = |name: &'static str| move |map: &Value| map["data"]["by"] == name;
-        let before = until(&maps, "one", "there", by("first")).await.unwrap();
-        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-        drop(until(&widgets, "one", "Ready", ready).await.unwrap());
+        let before = until(&maps, "one", "there", by("first")).await;
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until(&widgets, "one", "Ready", ready).await;
         let first_id = first.id.clone();
         let remaining = (!renamed).then_some(first);
         let second = Named::with_chart_of(plane, &namespace, "Widget", "second", maker).await;
         let contested = |cr: &Value| is_contested(cr, &first_id);
-        drop(
-            until(&widgets, "one", "contested", contested)
-                .await
-                .unwrap(),
-        );
+        until(&widgets, "one", "contested", contested).await;
 
         // Permission to adopt in general is not enough to take a release from an operator.
         let annotate = async |value: &str| {
@@ -645,7 +552,7 @@ async fn operator_named_in_adopt_release_takes_over() {
         };
         annotate("true").await;
         apply(&widgets, "probe", &json!({"spec": {"map": "probe"}})).await;
-        drop(until(&widgets, "probe", "Ready", ready).await.unwrap());
+        until(&widgets, "probe", "Ready", ready).await;
         assert!(second.writes("one").iter().all(is_status_or_event));
         annotate(&second.id).await;
         let by_maker = by(maker);
@@ -653,7 +560,7 @@ async fn operator_named_in_adopt_release_takes_over() {
         let taken = |map: &Value| {
             by_maker(map) && map["metadata"]["labels"][operator] == second.id.as_str()
         };
-        let after = until(&maps, "one", "taken over", taken).await.unwrap();
+        let after = until(&maps, "one", "taken over", taken).await;
         assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
         let settled = |cr: &Value| {
             if renamed {
@@ -662,27 +569,20 @@ async fn operator_named_in_adopt_release_takes_over() {
                 is_contested(cr, &second.id)
             }
         };
-        drop(until(&widgets, "one", "settled", settled).await.unwrap());
+        until(&widgets, "one", "settled", settled).await;
         let labels = ListParams::default().labels("owner=helm,name=one");
         let records = api(&namespace, "Secret").list(&labels).await.unwrap();
         // The same chart and values make no new revision.
         assert_eq!(records.items.len(), if renamed { 1 } else { 2 });
         drop(remaining);
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap();
-        let gone = hybrid_operator_test::wait::gone(&widgets, "one", LIMIT);
-        gone.await.unwrap();
+        remove(&widgets, "one").await;
         assert!(maps.get_opt("one").await.unwrap().is_none());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn same_named_releases_of_two_operators_are_kept_apart() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "namesake").await.unwrap();
     let _first = Named::start(plane, &namespace, "Widget", "first").await;
     let _second = Named::start(plane, &namespace, "Gadget", "second").await;
@@ -694,24 +594,15 @@ async fn same_named_releases_of_two_operators_are_kept_apart() {
             apply(&api(&namespace, kind), name, &json!({"spec": {"map": map}})).await;
         }
     }
-    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+    let ready = |cr: &Value| is_true(cr, "Ready");
     for name in names {
         for kind in ["Widget", "Gadget"] {
-            drop(
-                until(&api(&namespace, kind), name, "Ready", ready)
-                    .await
-                    .unwrap(),
-            );
+            until(&api(&namespace, kind), name, "Ready", ready).await;
         }
     }
     let gadgets = api(&namespace, "Gadget");
     for name in names {
-        gadgets
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap();
-        let gone = hybrid_operator_test::wait::gone(&gadgets, name, LIMIT);
-        gone.await.unwrap();
+        remove(&gadgets, name).await;
         let map = async |kind: &str| maps.get_opt(&format!("{name}-{kind}")).await.unwrap();
         assert!(map("gadget").await.is_none());
         let kept = map("widget").await.unwrap();

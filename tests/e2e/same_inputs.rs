@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, injected, merge, until,
+    InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, injected,
+    is_ready, is_true, merge, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -47,7 +48,7 @@ metadata:
 async fn password(namespace: &TestNamespace) -> String {
     let there = |secret: &Value| secret["data"]["password"].is_string();
     let secret = until(&api(namespace, "Secret"), "one-password", "there", there).await;
-    secret.unwrap()["data"]["password"].to_string()
+    secret["data"]["password"].to_string()
 }
 
 /// Rejects all writes to the `ConfigMap` of this name.
@@ -63,15 +64,9 @@ fn is_write_to(request: &Recorded, name: &str) -> bool {
         && (made || request.name.as_deref() == Some(name))
 }
 
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| {
-        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
-
 async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
     let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["revision"] == revision;
-    drop(until(widgets, "one", "Ready", deployed).await.unwrap());
+    until(widgets, "one", "Ready", deployed).await;
 }
 
 /// Waits until a record has this failure count.
@@ -80,11 +75,7 @@ async fn failed(namespace: &TestNamespace, revision: u32, label: &str) {
         record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == label
     };
     let name = format!("sh.helm.release.v1.one.v{revision}");
-    drop(
-        until(&api(namespace, "Secret"), &name, "failures", often)
-            .await
-            .unwrap(),
-    );
+    until(&api(namespace, "Secret"), &name, "failures", often).await;
 }
 
 async fn start(
@@ -100,9 +91,7 @@ async fn start(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_while_a_post_install_hook_fails() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
@@ -122,9 +111,7 @@ async fn random_password_is_kept_while_a_post_install_hook_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let options = "install: {timeout: 2s}, upgrade: {timeout: 2s}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
@@ -139,15 +126,13 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
     let first = password(&namespace).await;
     let _operator = start(plane, &namespace, &project, &Faults::new(), |_| {}).await;
     let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    drop(until(&widgets, "one", "Ready", deployed).await.unwrap());
+    until(&widgets, "one", "Ready", deployed).await;
     assert_eq!(password(&namespace).await, first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let options = "upgrade: {remediation: {strategy: none, retries: 0}}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, "password").await.unwrap();
@@ -159,8 +144,8 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
     refuse(&faults, "one-extra");
     let extra = json!({"spec": {"value": "2", "extra": true}});
     apply(&widgets, "one", &extra).await;
-    let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
-    drop(until(&widgets, "one", "Stalled", stalled).await.unwrap());
+    let stalled = |cr: &Value| is_true(cr, "Stalled");
+    until(&widgets, "one", "Stalled", stalled).await;
     let second = password(&namespace).await;
     faults.clear_faults();
     let annotation = "helm.sdk.operatorframework.io/reset-at";
@@ -189,9 +174,7 @@ async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::releas
 async fn random_password_is_kept_when_a_helm_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("adopted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("adopted").await);
     install(&world, &project, &program, &["--set-string", "value=1"]);
     let first = password(&world.namespace).await;
     world.widget("one", json!({"value": "1"})).await;
@@ -205,9 +188,7 @@ async fn random_password_is_kept_when_a_helm_release_is_adopted() {
 async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("namespaced").await else {
-        return;
-    };
+    let world = or_skip!(project.start("namespaced").await);
     install(&world, &project, &program, &["--set-string", "value=1"]);
     let first = password(&world.namespace).await;
     let namespace = world.namespace.name().to_owned();
@@ -237,9 +218,7 @@ async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 200ms", &[("objects.yaml", OBJECTS)]);
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let hour = Duration::from_hours(1);
@@ -273,12 +252,11 @@ async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
                     && c["observedGeneration"] == cr["metadata"]["generation"]
             })
         };
-        drop(until(&widgets, "one", "waiting", waits).await.unwrap());
+        until(&widgets, "one", "waiting", waits).await;
         let theirs = secrets.get(name).await.unwrap();
         faults.forget();
         // Another release shows that time passes.
-        apply(&widgets, "two", &json!({"spec": {}})).await;
-        drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+        deploy(&widgets, "two", json!({})).await;
         let about = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("one"));
         let requests = faults.requests();
         let writes: Vec<_> = requests

@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject};
-use serde_json::json;
+use hybrid_operator_test::TestNamespace;
+use kube::api::{Api, DynamicObject};
+use serde_json::{Value, json};
 
-use crate::world::{LIMIT, api, apply, condition, control_plane, operator, resource, root, until};
+use crate::world::{
+    api, apply, control_plane, gone, is_true, operator, remove, resource, root, until_by,
+};
 
 #[tokio::test]
 async fn two_namespaces_are_watched_and_a_third_is_not() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let mut namespaces = Vec::new();
     for prefix in ["one", "two", "three"] {
         namespaces.push(TestNamespace::create(plane, prefix).await.unwrap());
@@ -21,21 +21,13 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     let running = operator(plane, &watched, &[]).start().await.unwrap();
     // The unwatched namespace comes first, so that it has the most time.
     for namespace in namespaces.iter().rev() {
-        apply(
-            &api(namespace, "Memcached"),
-            "cache",
-            &json!({"spec": {"replicaCount": 1}}),
-        )
-        .await;
+        let memcacheds = api(namespace, "Memcached");
+        apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
     }
     for namespace in &namespaces[..2] {
         let memcacheds = api(namespace, "Memcached");
-        let ready = until(&memcacheds, "cache", "Ready", |cr| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-        });
-        ready
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+        let ready = |cr: &Value| is_true(cr, "Ready");
+        until_by(&running, &memcacheds, "cache", "Ready", ready).await;
     }
     let other = api(&namespaces[2], "Memcached").get("cache").await.unwrap();
     assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
@@ -43,9 +35,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
 
 #[tokio::test]
 async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "global").await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut watches = String::new();
@@ -73,12 +63,8 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
     let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
     let name = namespace.name();
     apply(&caches, name, &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = until(&caches, name, "Ready", |cr| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-    });
-    ready
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(&running, &caches, name, "Ready", ready).await;
     let deployments = api(&namespace, "Deployment");
     let object = format!("{name}-memcached");
     let deployment = deployments.get(&object).await.unwrap();
@@ -87,7 +73,6 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
         "GlobalCache"
     );
 
-    caches.delete(name, &DeleteParams::default()).await.unwrap();
-    wait::gone(&caches, name, LIMIT).await.unwrap();
-    wait::gone(&deployments, &object, LIMIT).await.unwrap();
+    remove(&caches, name).await;
+    gone(&deployments, &object).await;
 }

@@ -3,13 +3,16 @@
 use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
-use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use hybrid_operator_test::TestNamespace;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, merge, resource};
+use crate::world::{
+    LIMIT, Project, World, api, apply, cluster_api, condition, delete, eventually, exists, merge,
+    ready_at, remove, resource, until_by,
+};
 
 /// A value, a generated password, and an object that the API server rejects on request.
 const CHART: &str = "\
@@ -160,10 +163,7 @@ fn unchanged(_: &mut Value) {}
 
 /// Waits until a revision is deployed and ready.
 async fn revision(world: &World, name: &str, revision: u32) -> Value {
-    let ready = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-            && cr["status"]["release"]["revision"] == revision
-    };
+    let ready = ready_at(revision);
     world.until("Widget", name, "the revision", ready).await
 }
 
@@ -183,12 +183,9 @@ async fn restart(world: &mut World, project: &Project) {
 #[tokio::test]
 async fn a_repair_applies_nothing_from_a_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-repair").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-repair").await);
     let forger = Forger::in_namespace_of(&world).await;
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "v"})).await;
     let add = |record: &mut Release| record.manifest.push_str(&forger.objects());
     let without_proof = |labels: &mut Value| {
         let labels = labels.as_object_mut().unwrap();
@@ -200,20 +197,12 @@ async fn a_repair_applies_nothing_from_a_forged_record() {
     };
     // The proof is that of the former content, and then there is none.
     forger.rewrite("one", 1, add, unchanged).await;
-    world
-        .api("ConfigMap")
-        .delete("one-map", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&world.api("ConfigMap"), "one-map").await;
     revision(&world, "one", 2).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
     forger.rewrite("one", 2, add, without_proof).await;
-    world
-        .api("ConfigMap")
-        .delete("one-map", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&world.api("ConfigMap"), "one-map").await;
     revision(&world, "one", 3).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
@@ -222,14 +211,11 @@ async fn a_repair_applies_nothing_from_a_forged_record() {
 #[tokio::test]
 async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("forge-resume").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("forge-resume").await);
     world.operator.sigkill().unwrap();
     restart(&mut world, &project).await;
     let forger = Forger::in_namespace_of(&world).await;
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "v"})).await;
     let mut expected = 1;
     for status in [
         Status::PendingUpgrade,
@@ -253,17 +239,14 @@ async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
 #[tokio::test]
 async fn a_rollback_restores_no_forged_record() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-rollback").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-rollback").await);
     let forger = Forger::in_namespace_of(&world).await;
     let add = |record: &mut Release| {
         record.manifest.push_str(&forger.objects());
         record.hooks.push(forger.hook(HookEvent::PreRollback));
     };
     // Without any other revision, nothing is restored.
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "v"})).await;
     forger.rewrite("one", 1, add, unchanged).await;
     world
         .widget("one", json!({"value": "v", "bad": true}))
@@ -275,8 +258,7 @@ async fn a_rollback_restores_no_forged_record() {
     );
     forger.has_nothing().await;
     // With an earlier one, that is restored.
-    world.widget("two", json!({"value": "first"})).await;
-    world.ready("Widget", "two").await;
+    world.deploy("two", json!({"value": "first"})).await;
     world.widget("two", json!({"value": "second"})).await;
     revision(&world, "two", 2).await;
     forger.rewrite("two", 2, add, unchanged).await;
@@ -292,14 +274,11 @@ async fn a_rollback_restores_no_forged_record() {
 async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_nothing_foreign() {
     let options = "upgrade: {remediation: {retries: 0, strategy: uninstall}}";
     let project = Project::new(options, &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("forge-remove").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("forge-remove").await);
     world.operator.sigkill().unwrap();
     restart(&mut world, &project).await;
     let forger = Forger::in_namespace_of(&world).await;
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "v"})).await;
     let maps = world.api("ConfigMap");
     apply(&maps, "foreign", &json!({"data": {"of": "somebody"}})).await;
     // The uninstall is interrupted while it waits for an object.
@@ -314,9 +293,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
             .last()
             .is_some_and(|status| status == "uninstalling")
     };
-    wait::until(LIMIT, "the uninstall", uninstalling)
-        .await
-        .unwrap();
+    eventually("the uninstall", uninstalling).await;
     world.operator.sigkill().unwrap();
     let revision = u32::try_from(world.history("one").await.len()).unwrap();
     let add = |record: &mut Release| {
@@ -335,9 +312,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
         let mut reasons = list.items.iter().map(|event| &event.data["reason"]);
         reasons.any(|reason| reason == "UninstalledAfterFailure")
     };
-    wait::until(LIMIT, "the end of the uninstall", ended)
-        .await
-        .unwrap();
+    eventually("the end of the uninstall", ended).await;
     world.widget("one", json!({"value": "mended"})).await;
     world.data("one-map", json!({"value": "mended"})).await;
     forger.has_nothing().await;
@@ -347,12 +322,9 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
 #[tokio::test]
 async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-uninstall").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-uninstall").await);
     let forger = Forger::in_namespace_of(&world).await;
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"value": "v"})).await;
     let foreign = json!({"data": {"of": "somebody"}});
     apply(&world.api("ConfigMap"), "foreign", &foreign).await;
     let add = |record: &mut Release| {
@@ -365,34 +337,17 @@ async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
     forger.rewrite("one", 1, add, unchanged).await;
     world.remove("Widget", "one").await;
     forger.has_nothing().await;
-    assert!(
-        world
-            .api("ConfigMap")
-            .get_opt("foreign")
-            .await
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        world
-            .api("ConfigMap")
-            .get_opt("one-map")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(exists(&world.api("ConfigMap"), "foreign").await);
+    assert!(!exists(&world.api("ConfigMap"), "one-map").await);
     assert!(world.history("one").await.is_empty());
 }
 
 #[tokio::test]
 async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-adopt").await else {
-        return;
-    };
+    let world = or_skip!(project.start("forge-adopt").await);
     let forger = Forger::in_namespace_of(&world).await;
-    world.widget("real", json!({"value": "v"})).await;
-    world.ready("Widget", "real").await;
+    world.deploy("real", json!({"value": "v"})).await;
     // As a Go operator or Helm would have left it: of another name, and without our labels.
     let mut secret = forger.read("real", 1).await;
     let mut record = decode(&secret);
@@ -414,22 +369,15 @@ async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
 #[tokio::test]
 async fn losing_the_key_of_the_proofs_loses_no_release() {
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let Some(mut world) = project.start("key").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    let mut world = or_skip!(project.start("key").await);
+    world.deploy("one", json!({"value": "v"})).await;
     let before = password(&world, "one").await;
     world.operator.sigkill().unwrap();
     let keys: Api<DynamicObject> =
         Api::namespaced_with(world.namespace.client(), "default", &resource("Secret"));
     let key = format!("{}-release-record-key", world.namespace.name());
-    keys.delete(&key, &DeleteParams::default()).await.unwrap();
-    world
-        .api("ConfigMap")
-        .delete("one-map", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&keys, &key).await;
+    delete(&world.api("ConfigMap"), "one-map").await;
     restart(&mut world, &project).await;
     world.data("one-map", json!({"value": "v"})).await;
     let cr = world.ready("Widget", "one").await;
@@ -446,7 +394,7 @@ async fn losing_the_key_of_the_proofs_loses_no_release() {
     world.data("one-map", json!({"value": "v"})).await;
     assert_eq!(password(&world, "one").await, before);
     world.remove("Widget", "one").await;
-    keys.delete(&key, &DeleteParams::default()).await.unwrap();
+    delete(&keys, &key).await;
 }
 
 /// A chart that evaluates texts of the spec, and looks something up itself.
@@ -471,9 +419,7 @@ async fn secret_in(namespace: &TestNamespace) {
 #[tokio::test]
 async fn a_text_of_a_custom_resource_looks_up_no_secrets_and_no_other_namespaces() {
     let project = Project::new("", &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)]);
-    let Some(world) = project.start("tpl").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tpl").await);
     secret_in(&world.namespace).await;
     let namespace = world.namespace.name().to_owned();
     let refused = [
@@ -494,8 +440,7 @@ async fn a_text_of_a_custom_resource_looks_up_no_secrets_and_no_other_namespaces
     for (number, text) in refused.iter().enumerate() {
         let name = format!("refused-{number}");
         world.widget(&name, json!({"text": text})).await;
-        let found = world.is(&name, "Irreconcilable").await;
-        let message = found["message"].as_str().unwrap();
+        let message = world.message(&name, "Irreconcilable").await;
         assert!(message.contains("lookup: trusted"), "{text}: {message}");
     }
     // The namespace's other objects are visible, and the chart itself sees everything.
@@ -513,9 +458,7 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
         "lookup: trusted",
         &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)],
     );
-    let Some(world) = project.start("tpl-trusted").await else {
-        return;
-    };
+    let world = or_skip!(project.start("tpl-trusted").await);
     secret_in(&world.namespace).await;
     let text = r#"{{ include "chart.secret" . }}"#;
     world.widget("one", json!({"text": text})).await;
@@ -543,9 +486,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
         valuesFrom: [{kind: Secret, name: secret, key: of, targetPath: value}], \
         dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: db}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
-    let Some(world) = project.start("accounts").await else {
-        return;
-    };
+    let world = or_skip!(project.start("accounts").await);
     secret_in(&world.namespace).await;
     let gadget = json!({"spec": {}});
     apply(&world.api("Gadget"), "db", &gadget).await;
@@ -562,9 +503,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     let refused = world.is("one", "Irreconcilable").await;
     let message = refused["message"].as_str().unwrap();
     let user = format!("system:serviceaccount:{}:weak", world.namespace.name());
-    for part in ["valuesFrom", "secrets", &user] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "valuesFrom", "secrets", &user);
     let verbs = json!(["get", "list", "watch"]);
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}]);
     grant(&world, "weak", "secrets", secrets).await;
@@ -574,14 +513,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     world
         .until("Widget", "one", "the refused dependency", gadgets_refused)
         .await;
-    assert!(
-        world
-            .api("ConfigMap")
-            .get_opt("one-map")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&world.api("ConfigMap"), "one-map").await);
     let dependencies =
         json!([{"apiGroups": ["test.example.com"], "resources": ["gadgets"], "verbs": verbs}]);
     grant(&world, "weak", "gadgets", dependencies).await;
@@ -598,9 +530,7 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         )
     };
     project.write("watches.yaml", &watches(""));
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(crate::world::control_plane().await);
     let namespace = TestNamespace::create(plane, "own-accounts").await.unwrap();
     let start = async || {
         let operator = project
@@ -625,9 +555,7 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
             message.contains("allowOperatorAccounts") && message.contains("\"operator\"")
         })
     };
-    crate::world::until(&caches, name, "the refusal", refused)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    until_by(&operator, &caches, name, "the refusal", refused).await;
     drop(operator);
     // Allowed, the account is used, which may do nothing.
     project.write("watches.yaml", &watches(", allowOperatorAccounts: true"));
@@ -636,16 +564,12 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         let message = condition(cr, "Irreconcilable").map(|c| c["message"].to_string());
         message.is_some_and(|message| message.contains(":operator"))
     };
-    crate::world::until(&caches, name, "the account's refusal", used)
-        .await
-        .unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    until_by(&operator, &caches, name, "the account's refusal", used).await;
     // The account may not uninstall anything.
     drop(operator);
     let patch = json!({"metadata": {"finalizers": null}});
     crate::world::merge(&caches, name, &patch).await;
-    drop(caches.delete(name, &DeleteParams::default()).await.unwrap());
-    let gone = hybrid_operator_test::wait::gone(&caches, name, LIMIT).await;
-    gone.unwrap();
+    remove(&caches, name).await;
 }
 
 #[tokio::test]
@@ -673,9 +597,7 @@ data:
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}', key: values.yaml, optional: true}]";
     let project = Project::new(options, &[("all.yaml", chart)]);
     project.write("chart/values.schema.json", schema);
-    let Some(world) = project.start("quiet").await else {
-        return;
-    };
+    let world = or_skip!(project.start("quiet").await);
     let broken_text = format!("{{{{ fromJson (index .Values \"{IN_SPEC}\" 1 2) }}}} {IN_SPEC}");
     let cases = [
         ("spec-label", json!({"label": IN_SPEC}), None),
@@ -734,20 +656,10 @@ metadata:
 ";
     let options = "overrideValues: {label: '{{ if .Spec.env }}$MARKER{{ end }}'}";
     let project = Project::new(options, &[("all.yaml", chart)]);
-    let Some(plane) = crate::world::control_plane().await else {
-        return;
-    };
-    let namespace = TestNamespace::create(plane, "sources").await.unwrap();
-    let operator = project.operator(plane, namespace.name());
-    let world = World {
-        plane,
-        operator: operator
-            .env("MARKER", IN_ENVIRONMENT)
-            .start()
-            .await
-            .unwrap(),
-        namespace,
-    };
+    let started = World::with("sources", |plane, name| {
+        project.operator(plane, name).env("MARKER", IN_ENVIRONMENT)
+    });
+    let world = or_skip!(started.await);
     let secret = json!({"stringData": {"text": LOOKED_UP}});
     apply(&world.api("Secret"), "found", &secret).await;
     for (name, spec) in [
@@ -762,8 +674,7 @@ metadata:
         let mut spec = spec;
         spec["spec"] = json!(IN_SPEC);
         world.widget(name, spec).await;
-        let failed = world.is(name, "Irreconcilable").await;
-        let message = failed["message"].as_str().unwrap();
+        let message = world.message(name, "Irreconcilable").await;
         for secret in [IN_ENVIRONMENT, LOOKED_UP] {
             assert!(!message.contains(secret), "{name}: {message}");
         }
@@ -791,13 +702,10 @@ metadata:
 ";
     let options = "valuesFrom: [{kind: Secret, name: source, key: secret, targetPath: secret}]";
     let project = Project::new(options, &[("all.yaml", chart)]);
-    let Some(mut world) = project.start("unread").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("unread").await);
     let secret = json!({"stringData": {"secret": IN_SECRET}});
     apply(&world.api("Secret"), "source", &secret).await;
-    world.widget("one", json!({"spec": IN_SPEC})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"spec": IN_SPEC})).await;
     // An uninstall works with the record alone.
     assert!(world.operator.stop(LIMIT).await.unwrap().success());
     world.operator = project
@@ -806,16 +714,9 @@ metadata:
         .await
         .unwrap();
     let widgets = world.api("Widget");
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
-    assert!(message.contains(IN_SPEC), "{message}");
-    assert!(message.contains("[redacted]"), "{message}");
+    delete(&widgets, "one").await;
+    let message = world.message("one", "ReleaseFailed").await;
+    assert_contains!(message, IN_SPEC, "[redacted]");
     assert!(!message.contains(IN_SECRET), "{message}");
     is_not_told(&world, &[IN_SPEC, IN_SECRET]).await;
     let disabled = json!("true");
@@ -850,9 +751,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ tpl .Values.text . | quote }}}
 ";
     let project = Project::new("", &[("all.yaml", chart)]);
-    let Some(world) = project.start("hostile").await else {
-        return;
-    };
+    let world = or_skip!(project.start("hostile").await);
     let mut deep = json!("x");
     for _ in 0..100 {
         deep = json!({"a": deep});
@@ -939,6 +838,6 @@ impl Nested {
                 Err(text)
             }
         };
-        wait::until(LIMIT, what, answered).await.unwrap();
+        eventually(what, answered).await;
     }
 }

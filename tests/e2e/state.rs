@@ -4,14 +4,14 @@
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::wait;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, merge, undefine, until,
+    control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge, undefine,
+    until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -35,12 +35,7 @@ spec: {defaultBackend: {service: {name: x, port: {number: 80}}}}
 /// and creates another one. Returns its uid.
 async fn replace(widgets: &Api<DynamicObject>, name: &str, spec: Value) -> String {
     if widgets.get_opt(name).await.unwrap().is_some() {
-        drop(
-            widgets
-                .delete(name, &DeleteParams::default())
-                .await
-                .unwrap(),
-        );
+        delete(widgets, name).await;
     }
     let widget = json!({
         "apiVersion": "test.example.com/v1", "kind": "Widget",
@@ -62,17 +57,10 @@ async fn replace(widgets: &Api<DynamicObject>, name: &str, spec: Value) -> Strin
     }
 }
 
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_former() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("replaced").await else {
-        return;
-    };
+    let world = or_skip!(project.start("replaced").await);
     let widgets = world.api("Widget");
     for count in 1..=30 {
         let uid = replace(&widgets, "one", json!({"value": count})).await;
@@ -86,9 +74,7 @@ async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_forme
 #[tokio::test(flavor = "multi_thread")]
 async fn good_custom_resource_after_a_bad_one_of_its_name_is_deployed_at_once() {
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("good-after-bad").await else {
-        return;
-    };
+    let world = or_skip!(project.start("good-after-bad").await);
     let widgets = world.api("Widget");
     for _ in 0..3 {
         replace(&widgets, "one", json!({"bad": true})).await;
@@ -107,21 +93,14 @@ fn patches_map(request: &Recorded) -> bool {
 /// Upgrades to the value `two`, of which the answer is lost after the API server has executed it, and
 /// then reverts to `one` before the object is applied again. `restart` starts a successor in between.
 async fn revert_after_a_lost_answer(name: &str, restart: bool) {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
     let namespace = TestNamespace::create(plane, name).await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let mut operator = Some(InProcessOperator::start(
-        &project,
-        client.clone(),
-        namespace.name(),
-    ));
+    let start = async || InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
+    let mut operator = Some(start().await);
     let (widgets, maps) = (api(&namespace, "Widget"), api(&namespace, "ConfigMap"));
-    apply(&widgets, "one", &json!({"spec": {"value": "one"}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({"value": "one"})).await;
 
     let mut first = true;
     faults.inject_with(move |request| {
@@ -137,20 +116,16 @@ async fn revert_after_a_lost_answer(name: &str, restart: bool) {
     });
     apply(&widgets, "one", &json!({"spec": {"value": "two"}})).await;
     let executed = |map: &Value| map["data"]["value"] == "two";
-    drop(
-        until(&maps, "map", "the lost write", executed)
-            .await
-            .unwrap(),
-    );
+    until(&maps, "map", "the lost write", executed).await;
     if restart {
         drop(operator.take());
     }
     apply(&widgets, "one", &json!({"spec": {"value": "one"}})).await;
     faults.clear_faults();
     if restart {
-        operator = Some(InProcessOperator::start(&project, client, namespace.name()));
+        operator = Some(start().await);
     }
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    until(&widgets, "one", "Ready", is_ready).await;
     let map = maps.get("map").await.unwrap();
     assert_eq!(map.data["data"]["value"], "one");
     drop(operator);
@@ -169,11 +144,8 @@ async fn write_before_a_kill_is_undone_when_the_user_reverts() {
 #[tokio::test]
 async fn value_of_somebody_elses_upgrade_does_not_stay() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("helm-upgrade").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "one"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("helm-upgrade").await);
+    world.deploy("one", json!({"value": "one"})).await;
     // As `helm upgrade` does: the same field manager, and a record without this operator's digest.
     let secrets = world.api("Secret");
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
@@ -207,9 +179,8 @@ async fn value_of_somebody_elses_upgrade_does_not_stay() {
     labels.insert("status".to_owned(), "failed".to_owned());
     drop(secrets.create(&PostParams::default(), &next).await.unwrap());
     world
-        .widget("one", json!({"value": "one", "other": true}))
+        .deploy("one", json!({"value": "one", "other": true}))
         .await;
-    world.ready("Widget", "one").await;
     world.data("map", json!({"value": "one"})).await;
 }
 
@@ -222,9 +193,7 @@ metadata: {name: \"{{ .Release.Namespace }}\"}
 rules: []
 ";
     let project = Project::new("reconcilePeriod: 0s", &[("role.yaml", ROLE)]);
-    let Some(world) = project.start("unheld").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unheld").await);
     world.widget("one", json!({})).await;
     let widgets = world.api("Widget");
     for paused in [Value::Null, json!("true")] {
@@ -237,7 +206,7 @@ rules: []
                 .replace("one", &PostParams::default(), &widget)
                 .await
         };
-        let replaced = wait::until(LIMIT, "a replacement", replaced).await.unwrap();
+        let replaced = eventually("a replacement", replaced).await;
         assert_eq!(replaced.metadata.finalizers, None);
         let held = |cr: &Value| cr["metadata"]["finalizers"].is_array();
         world.until("Widget", "one", "the finalizer", held).await;
@@ -253,27 +222,14 @@ rules: []
     assert!(world.history("one").await.is_empty());
 }
 
-/// Returns an operator whose requests are recorded, in a namespace of its own.
-async fn recorded(
-    project: &Project,
-    name: &str,
-) -> Option<(TestNamespace, Faults, InProcessOperator)> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, name).await.unwrap();
-    let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let operator = InProcessOperator::start(project, client, namespace.name());
-    Some((namespace, faults, operator))
-}
-
 /// Waits until the custom resource has been reconciled once more and is `Ready`, and asserts that it
 /// has no condition about drift or watches.
 async fn stays_undisturbed(namespace: &TestNamespace, value: &str) {
     let widgets = api(namespace, "Widget");
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    until(&widgets, "one", "Ready", is_ready).await;
     // A new value makes another reconcile, after which everything is known.
     merge(&widgets, "one", &json!({"spec": {"value": value}})).await;
-    let cr = until(&widgets, "one", "Ready", is_ready).await.unwrap();
+    let cr = until(&widgets, "one", "Ready", is_ready).await;
     for type_ in ["Drifted", "WatchRefused"] {
         assert_eq!(condition(&cr, type_), None, "{cr:#}");
     }
@@ -300,9 +256,8 @@ spec:
         "reconcilePeriod: 0s, upgrade: {wait: true, timeout: 20s}",
         &templates,
     );
-    let Some((namespace, faults, _operator)) = recorded(&project, "api-version").await else {
-        return;
-    };
+    let faults = Faults::new();
+    let (namespace, _operator) = or_skip!(project.in_process("api-version", &faults).await);
     let widgets = api(&namespace, "Widget");
     for (version, patches) in [("v1", 1), ("v2", 2), ("v1", 3)] {
         let value = format!("{version}-{patches}");
@@ -327,9 +282,7 @@ kind: Gizmo
 metadata: {name: gizmo}
 spec: {a: 1}
 ";
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let definition = |served: bool| {
         let text = definition_of("versions.example.com", "Gizmo", "Namespaced", ANYTHING);
         format!(
@@ -343,9 +296,8 @@ spec: {a: 1}
     define(plane, &definition(true)).await;
     let templates = [("gizmo.yaml", GIZMO), ("objects.yaml", OBJECTS)];
     let project = Project::new("reconcilePeriod: 0s", &templates);
-    let Some((namespace, _faults, _operator)) = recorded(&project, "served-version").await else {
-        return;
-    };
+    let started = project.in_process("served-version", &Faults::new()).await;
+    let (namespace, _operator) = or_skip!(started);
     let widgets = api(&namespace, "Widget");
     for version in ["v1alpha1", "v1"] {
         apply(&widgets, "one", &json!({"spec": {"version": version}})).await;
@@ -357,9 +309,7 @@ spec: {a: 1}
     let gizmos: Api<DynamicObject> =
         Api::namespaced_with(namespace.client(), namespace.name(), &resource);
     let unserved = async || gizmos.list(&ListParams::default()).await.is_err();
-    wait::until(LIMIT, "v1alpha1 to be unserved", unserved)
-        .await
-        .unwrap();
+    eventually("v1alpha1 to be unserved", unserved).await;
     for value in ["a", "b", "c"] {
         stays_undisturbed(&namespace, value).await;
     }
@@ -416,9 +366,7 @@ async fn rollback_leaves_the_replicas_to_the_autoscaler() {
         ("rollback-without", Value::Null),
         ("rollback-with", json!(1)),
     ] {
-        let Some(world) = autoscaled(name, &replicas).await else {
-            return;
-        };
+        let world = or_skip!(autoscaled(name, &replicas).await);
         let spec = json!({"autoscaled": true, "replicas": replicas, "image": 2, "bad": true});
         world.widget("one", spec).await;
         world.is("one", "Stalled").await;
@@ -437,9 +385,7 @@ async fn the_charts_replicas_count_once_the_autoscaler_is_gone_from_the_chart() 
         ("unscaled-without", Value::Null),
         ("unscaled-with", json!(1)),
     ] {
-        let Some(world) = autoscaled(name, &replicas).await else {
-            return;
-        };
+        let world = or_skip!(autoscaled(name, &replicas).await);
         let spec = json!({"autoscaled": false, "replicas": 2});
         world.widget("one", spec).await;
         world.has_history("one", &["superseded", "deployed"]).await;
@@ -451,16 +397,13 @@ async fn the_charts_replicas_count_once_the_autoscaler_is_gone_from_the_chart() 
 #[tokio::test]
 async fn object_that_is_being_deleted_is_created_again_before_the_revision_is_deployed() {
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let Some(world) = project.start("terminating").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "one"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("terminating").await);
+    world.deploy("one", json!({"value": "one"})).await;
     let maps = world.api("ConfigMap");
     let held = json!({"metadata": {"finalizers": ["test.example.com/held"]}});
     merge(&maps, "map", &held).await;
     let uid = maps.get("map").await.unwrap().metadata.uid;
-    drop(maps.delete("map", &DeleteParams::default()).await.unwrap());
+    delete(&maps, "map").await;
     world.widget("one", json!({"value": "two"})).await;
     let waits = |cr: &Value| {
         condition(cr, "Ready").is_some_and(|ready| {
@@ -500,9 +443,7 @@ spec:
 ";
     let templates = [("twice.yaml", TWICE), ("objects.yaml", OBJECTS)];
     let project = Project::new("reconcilePeriod: 0s", &templates);
-    let Some(world) = project.start("remarks").await else {
-        return;
-    };
+    let world = or_skip!(project.start("remarks").await);
     world.widget("one", json!({})).await;
     world.has_history("one", &["deployed"]).await;
     world
@@ -538,9 +479,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kind_that_comes_back_with_another_scope_is_watched_there() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let group = "scopes.example.com";
     let definition = |scope: &str| definition_of(group, "Sprocket", scope, ANYTHING);
     define(plane, &definition("Namespaced")).await;
@@ -549,9 +488,7 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
         "watches.yaml",
         "- {group: scopes.example.com, version: v1, kind: Sprocket, chart: chart}\n",
     );
-    let Some(world) = project.start("scopes").await else {
-        return;
-    };
+    let world = or_skip!(project.start("scopes").await);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
     let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",
         "metadata": {"name": "one"}, "spec": {}});
@@ -561,23 +498,24 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
         Api::namespaced_with(client.clone(), world.namespace.name(), &resource);
     let params = PostParams::default();
     drop(namespaced.create(&params, &sprocket).await.unwrap());
-    drop(until(&namespaced, "one", "Ready", is_ready).await.unwrap());
+    until(&namespaced, "one", "Ready", is_ready).await;
 
     undefine(&world.namespace, &format!("sprockets.{group}")).await;
     define(plane, &definition("Cluster")).await;
     let everywhere: Api<DynamicObject> = Api::all_with(client, &resource);
     drop(everywhere.create(&params, &sprocket).await.unwrap());
     let refused = |cr: &Value| condition(cr, "Irreconcilable").is_some();
-    let cr = until(&everywhere, "one", "Irreconcilable", refused).await;
-    let cr = cr.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    let cr = until_by(
+        &world.operator,
+        &everywhere,
+        "one",
+        "Irreconcilable",
+        refused,
+    )
+    .await;
     let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
     assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
     let log = world.operator.log();
     assert!(log.contains("defined again with another scope"), "{log}");
-    drop(
-        everywhere
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&everywhere, "one").await;
 }

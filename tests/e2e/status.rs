@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api_of, condition, control_plane, create, define, definition_of,
-    history, merge, until,
+    eventually, history, is_true, merge, until_by,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -35,25 +35,16 @@ fn annotate(name: &str, value: &str) -> Value {
 
 #[tokio::test]
 async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_status() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
-    define(
-        plane,
-        &definition_of(GROUP, "Cut", "Namespaced", CONDITIONS),
-    )
-    .await;
+    let plane = or_skip!(control_plane().await);
+    let definition = definition_of(GROUP, "Cut", "Namespaced", CONDITIONS);
+    define(plane, &definition).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = format!(
         "- {{group: {GROUP}, version: v1, kind: Cut, chart: chart, reconcilePeriod: 200ms}}\n"
     );
     project.write("watches.yaml", &watches);
     let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
-    let mut operator = project
-        .operator(plane, namespace.name())
-        .start()
-        .await
-        .unwrap();
+    let mut operator = project.run(plane, &namespace).await;
     let resources = api_of(&namespace, GROUP, "Cut");
     create(&resources, GROUP, "Cut", "one").await;
     let statuses = async |wanted: &[&str], operator: &str| {
@@ -77,15 +68,14 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     let resyncs = || operator.log().matches("planned").count();
     let seen = resyncs();
     let more = async || resyncs() > seen + 5;
-    wait::until(LIMIT, "further resyncs", more).await.unwrap();
+    eventually("further resyncs", more).await;
     assert_eq!(history(&namespace, "one").await, all, "{}", operator.log());
 
     // It clears failures that are older than it, not those of later revisions.
     change(&resources, annotate("reset-at", "now")).await;
     change(&resources, json!({"spec": {"label": "not a label!"}})).await;
-    let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
-    let found = until(&resources, "one", "Stalled", stalled).await;
-    drop(found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log())));
+    let stalled = |cr: &Value| is_true(cr, "Stalled");
+    until_by(&operator, &resources, "one", "Stalled", stalled).await;
     let newest = history(&namespace, "one").await;
     assert_eq!(newest.len(), 5, "{newest:?}");
 }
@@ -112,11 +102,8 @@ async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_onc
     // No resync would show it either.
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let project = Project::new(options, &[("gadget.yaml", GADGET)]);
-    let Some(world) = project.start("unwatched").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("unwatched").await);
+    world.deploy("one", json!({})).await;
     for status in ["False", "True"] {
         set_ready(&world, status).await;
         let is = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == status);
@@ -138,17 +125,14 @@ const SECOND_CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.2.0\nappVers
 #[tokio::test]
 async fn status_shows_chart_and_manifest_of_the_deployed_revision() {
     let project = Project::new("", &[("map.yaml", VERSIONED)]);
-    let Some(world) = project.start("deployed").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "first"})).await;
-    let cr = world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("deployed").await);
+    let cr = world.deploy("one", json!({"value": "first"})).await;
     assert_eq!(cr.data["status"]["release"]["chartVersion"], "chart-0.1.0");
     let manifest = cr.data["status"]["deployedRelease"]["manifest"].clone();
     assert!(manifest.as_str().unwrap().contains("first"), "{manifest}");
 
     project.write("chart/Chart.yaml", SECOND_CHART);
-    let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
+    let stalled = |cr: &Value| is_true(cr, "Stalled");
     let cr = world.until("Widget", "one", "Stalled", stalled).await;
     let release = &cr["status"]["release"];
     assert_eq!(release["chartVersion"], "chart-0.1.0", "{release}");
@@ -178,9 +162,7 @@ kind: Secret` }}
 #[tokio::test]
 async fn condition_names_template_document_and_line_of_a_bad_object() {
     let project = Project::new("", &[("objects.yaml", BROKEN)]);
-    let Some(world) = project.start("place").await else {
-        return;
-    };
+    let world = or_skip!(project.start("place").await);
     for (second, wanted) in [
         (
             Value::Null,

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, Project, api, api_of, apply, cluster_api, condition, control_plane,
-    create, define, definition_of, merge, until,
+    create, define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
+    remove, until,
 };
 
 const MAP: &str = "\
@@ -18,11 +19,6 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
-
-fn is_ready(cr: &Value) -> bool {
-    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-}
 
 #[tokio::test]
 async fn templates_see_looked_up_objects_and_follow_them_on_request() {
@@ -34,9 +30,7 @@ data: {value: {{ $source.data.key }}}
 ";
     for (options, later) in [("", "first"), ("dryRunOption: server", "second")] {
         let project = Project::new(options, &[("map.yaml", copy)]);
-        let Some(world) = project.start("lookup").await else {
-            return;
-        };
+        let world = or_skip!(project.start("lookup").await);
         let maps = world.api("ConfigMap");
         apply(&maps, "source", &json!({"data": {"key": "first"}})).await;
         world.widget("one", json!({})).await;
@@ -65,9 +59,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {names: {{ join \" \" $names | quote }}}
 ";
     let project = Project::new("dryRunOption: server", &[("map.yaml", names)]);
-    let Some(mut world) = project.start("lists").await else {
-        return;
-    };
+    let mut world = or_skip!(project.start("lists").await);
     let maps = world.api("ConfigMap");
     let source = json!({"data": {}});
     apply(&maps, "source-a", &source).await;
@@ -104,18 +96,12 @@ data: {names: {{ join \" \" $names | quote }}}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_objects_of_releases_are_listed_and_watched() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: i}]}}}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-secret}\n";
     let project = Project::new("", &[("map.yaml", MAP), ("web.yaml", web)]);
-    let namespace = TestNamespace::create(plane, "foreign").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("foreign", &faults).await);
     let widgets = api(&namespace, "Widget");
-    apply(&widgets, "one", &json!({"spec": {}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({})).await;
     let mut kinds = Vec::new();
     for request in faults.requests() {
         let many = request.verb == "watch" || request.verb == "list";
@@ -146,14 +132,12 @@ async fn only_objects_of_releases_are_listed_and_watched() {
 async fn deployed_does_not_mean_ready() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
     let project = Project::new("", &[("web.yaml", web)]);
-    let Some(world) = project.start("unready").await else {
-        return;
-    };
+    let world = or_skip!(project.start("unready").await);
     world
         .widget("one", json!({"node": {"no-node": "has-this"}}))
         .await;
     let waiting = |cr: &Value| {
-        condition(cr, "Deployed").is_some_and(|c| c["status"] == "True")
+        is_true(cr, "Deployed")
             && condition(cr, "Ready").is_some_and(|c| {
                 c["status"] == "False"
                     && c["reason"] == "ObjectsNotReady"
@@ -167,8 +151,7 @@ async fn deployed_does_not_mean_ready() {
     world
         .until("Widget", "one", "deployed and not ready", waiting)
         .await;
-    world.widget("one", json!({"node": {}})).await;
-    world.ready("Widget", "one").await;
+    world.deploy("one", json!({"node": {}})).await;
 }
 
 /// A schema whose status has conditions only.
@@ -180,9 +163,7 @@ const SLIM: &str = "{type: object, properties: {
 
 #[tokio::test]
 async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
     // A separate kind, so that other tests are not affected.
     let group = format!("{}.example.com", namespace.name());
@@ -199,7 +180,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let slims = api_of(&namespace, &group, "Slim");
     create(&slims, &group, "Slim", "one").await;
-    drop(until(&slims, "one", "Ready", is_ready).await.unwrap());
+    until(&slims, "one", "Ready", is_ready).await;
     let events = api(&namespace, "Event");
     let reported = async || {
         let list = events.list(&ListParams::default()).await.unwrap();
@@ -222,14 +203,12 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
             fields.iter().all(|field| message.contains(field))
         })
     };
-    until(&slims, "one", "the condition", told).await.unwrap();
+    until(&slims, "one", "the condition", told).await;
     let all_reported = async || {
         let notes = reported().await.concat();
         notes.contains("status.deployedRelease") && notes.contains("status.release")
     };
-    hybrid_operator_test::wait::until(LIMIT, "an event", all_reported)
-        .await
-        .unwrap();
+    eventually("an event", all_reported).await;
     let before = reported().await;
     let about_one =
         |r: &&Recorded| r.resource == "slims/status" && r.name.as_deref() == Some("one");
@@ -237,64 +216,47 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     // Meanwhile two more custom resources come and go, over many periods of the first one.
     for name in ["two", "three"] {
         create(&slims, &group, "Slim", name).await;
-        drop(until(&slims, name, "Ready", is_ready).await.unwrap());
+        until(&slims, name, "Ready", is_ready).await;
     }
     assert_eq!(faults.requests().iter().filter(about_one).count(), written);
     assert_eq!(reported().await, before);
     for slim in slims.list(&ListParams::default()).await.unwrap().items {
         let name = slim.metadata.name.unwrap();
-        slims.delete(&name, &DeleteParams::default()).await.unwrap();
-        hybrid_operator_test::wait::gone(&slims, &name, LIMIT)
-            .await
-            .unwrap();
+        remove(&slims, &name).await;
     }
     let definitions = cluster_api(&namespace, "CustomResourceDefinition");
     let name = format!("slims.{group}");
-    drop(
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&definitions, &name).await;
 }
 
 #[tokio::test]
 async fn cluster_scoped_objects_are_repaired_and_removed() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("role.yaml", role)]);
-    let Some(world) = project.start("clusterwide").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("clusterwide").await);
+    world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let name = format!("{}-one", world.namespace.name());
     let uid = roles.get(&name).await.unwrap().metadata.uid;
-    roles.delete(&name, &DeleteParams::default()).await.unwrap();
+    delete(&roles, &name).await;
     let anew = |role: &Value| !role.is_null() && role["metadata"]["uid"] != json!(uid);
-    drop(until(&roles, &name, "made anew", anew).await.unwrap());
+    until(&roles, &name, "made anew", anew).await;
     let granted = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
     merge(&roles, &name, &granted).await;
     let empty = |role: &Value| role["rules"].as_array().is_none_or(Vec::is_empty);
-    drop(until(&roles, &name, "as it was", empty).await.unwrap());
+    until(&roles, &name, "as it was", empty).await;
     world.remove("Widget", "one").await;
     assert!(roles.get_opt(&name).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
     let project = Project::new("reconcilePeriod: 100ms", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "after").await.unwrap();
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("after", &faults).await);
     let widgets = api(&namespace, "Widget");
     let install = async |name: &str| {
-        apply(&widgets, name, &json!({"spec": {}})).await;
-        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+        deploy(&widgets, name, json!({})).await;
     };
     install("first").await;
     let discovery = |r: &&Recorded| {
@@ -304,13 +266,7 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
                 || r.path.starts_with("/apis") && r.name.is_none())
     };
     let discovered = faults.requests().iter().filter(discovery).count();
-    widgets
-        .delete("first", &DeleteParams::default())
-        .await
-        .unwrap();
-    hybrid_operator_test::wait::gone(&widgets, "first", LIMIT)
-        .await
-        .unwrap();
+    remove(&widgets, "first").await;
     faults.forget();
     for name in ["second", "third", "fourth"] {
         install(name).await;
@@ -332,11 +288,8 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
 async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
     let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
     let project = Project::new("", &[("map.yaml", strict.as_str())]);
-    let Some(world) = project.start("broken").await else {
-        return;
-    };
-    world.widget("one", json!({"value": "v"})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("broken").await);
+    world.deploy("one", json!({"value": "v"})).await;
     world.widget("one", json!({"broken": true})).await;
     world.is("one", "ReleaseFailed").await;
     // A render failure begins no revision and no rollback.
@@ -350,9 +303,7 @@ async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
 #[tokio::test]
 async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let Some(world) = project.start("quota").await else {
-        return;
-    };
+    let world = or_skip!(project.start("quota").await);
     let quotas = world.api("ResourceQuota");
     // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
@@ -362,12 +313,8 @@ async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
         .until("ResourceQuota", "few", "in force", in_force)
         .await;
     world.widget("one", json!({"value": "v"})).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
-    assert!(
-        message.contains("exceeded quota: few") && message.contains("one-map"),
-        "{message}"
-    );
+    let message = world.message("one", "ReleaseFailed").await;
+    assert_contains!(message, "exceeded quota: few", "one-map");
     apply(&quotas, "few", &hard(5)).await;
     // The retry needs no user action.
     world.ready("Widget", "one").await;
@@ -379,20 +326,12 @@ async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
 async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() {
     let hook = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-bye\n  annotations: {helm.sh/hook: \"pre-delete,post-delete\"}\n";
     let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", hook)]);
-    let Some(world) = project.start("ending-hooks").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("ending-hooks").await);
+    world.deploy("one", json!({})).await;
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
         kube::Api::all(world.namespace.client());
     let name = world.namespace.name();
-    drop(
-        namespaces
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&namespaces, name).await;
     hybrid_operator_test::wait::gone(&namespaces, name, LIMIT * 4)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
@@ -402,24 +341,17 @@ async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() 
 async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
-    let Some(world) = project.start("ending").await else {
-        return;
-    };
-    world.widget("one", json!({})).await;
-    world.ready("Widget", "one").await;
+    let world = or_skip!(project.start("ending").await);
+    world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let role = format!("{}-one", world.namespace.name());
     assert!(roles.get_opt(&role).await.unwrap().is_some());
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
         kube::Api::all(world.namespace.client());
-    namespaces
-        .delete(world.namespace.name(), &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&namespaces, world.namespace.name()).await;
     // The control plane removes the namespaces of all other tests meanwhile.
     hybrid_operator_test::wait::gone(&namespaces, world.namespace.name(), LIMIT * 4)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
-    let gone = hybrid_operator_test::wait::gone(&roles, &role, LIMIT).await;
-    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    gone_by(&world.operator, &roles, &role).await;
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use data_encoding::BASE64;
+use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::http_server::{HttpServer, Received, Reply};
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject};
+use kube::api::{Api, DynamicObject};
 use kube::config::Kubeconfig;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
-use crate::world::{LIMIT, Project, api, apply, control_plane};
+use crate::world::{LIMIT, Project, api, apply, control_plane, delete, eventually, eventually_by};
 
 /// A hook that takes a moment, and a value that can make the render fail.
 const TRACED: &str = "\
@@ -114,8 +114,7 @@ async fn until_traced(
             Err(format!("{names:?}"))
         }
     };
-    let traced = wait::until(LIMIT, format!("{wanted:?}"), complete).await;
-    traced.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()))
+    eventually_by(operator, format!("{wanted:?}"), complete).await
 }
 
 async fn start(project: &Project, namespace: &TestNamespace, endpoint: &str) -> RunningOperator {
@@ -135,9 +134,7 @@ fn accept() -> HttpServer {
 #[tokio::test]
 async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     let project = Project::new("", &[("all.yaml", TRACED)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "traces").await.unwrap();
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
@@ -188,15 +185,9 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     let render = named(&broken, "render")[0];
     assert_eq!(reason(render).as_deref(), Some("RenderError"));
 
-    drop(
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&widgets, "one").await;
     let uninstalled = async || !named(&spans(&collector), "uninstall").is_empty();
-    let uninstalled = wait::until(LIMIT, "an uninstall", uninstalled).await;
-    uninstalled.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    eventually_by(&operator, "an uninstall", uninstalled).await;
     for request in collector.received() {
         let body = String::from_utf8_lossy(&request.body);
         assert!(!body.contains("hush"), "values are in the traces");
@@ -208,9 +199,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent_at_the_exit() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "idle").await.unwrap();
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
@@ -232,12 +221,10 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
     };
     let before = reconciles().await;
     let later = async || reconciles().await >= before + 10;
-    wait::until(LIMIT, "ten reconciles", later).await.unwrap();
+    eventually("ten reconciles", later).await;
     apply(&widgets, "two", &json!({"spec": {}})).await;
     let is_installed = async || operator.log().matches("installed the release").count() == 2;
-    wait::until(LIMIT, "another release", is_installed)
-        .await
-        .unwrap();
+    eventually("another release", is_installed).await;
     // Spans are collected for a second before they are sent, so that the exit must send the last.
     let ended = operator.stop(LIMIT).await.unwrap();
     assert!(ended.success());
@@ -254,9 +241,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
 async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "notraces").await.unwrap();
     // Port 1 is reserved, and nothing listens there.
     let operator = start(&project, &namespace, "http://127.0.0.1:1").await;
@@ -272,8 +257,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     for name in ["one", "two", "three"] {
         apply(&widgets, name, &json!({"spec": {}})).await;
         let more = async || failed().await > seen;
-        let counted = wait::until(LIMIT, "failed spans", more).await;
-        counted.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        eventually_by(&operator, "failed spans", more).await;
         seen = failed().await;
     }
     let log = operator.log();
@@ -288,9 +272,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
 async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("", &[("map.yaml", template)]);
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     // The API server is an endpoint with a certificate of its own authority, which takes no traces.
     let config = Kubeconfig::read_from(plane.kubeconfig_path()).unwrap();
     let server = config.clusters[0].cluster.clone().unwrap();
@@ -313,8 +295,7 @@ async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
         let widgets = api(&namespace, "Widget");
         apply(&widgets, "one", &json!({"spec": {}})).await;
         let is_told = async || operator.log().contains("cannot send traces");
-        let waited = wait::until(LIMIT, "a warning", is_told).await;
-        waited.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        eventually_by(&operator, "a warning", is_told).await;
         assert!(operator.log().contains(told), "{}", operator.log());
     }
 }

@@ -1,16 +1,11 @@
 //! A release that stays unready says why, as a person would find it in its Pods and events.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
-use hybrid_operator_test::wait;
 use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::is_ready;
-use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, until,
-};
+use crate::world::{Project, World, api, apply, condition, deploy, eventually, until};
 
 /// A Deployment whose Pods have what `spec.pod` says, and a claim if `spec.claim` names a class.
 const WEB: &str = r#"
@@ -45,9 +40,7 @@ async fn cause(world: &World, name: &str, reason: &str) -> String {
 #[tokio::test]
 async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
     let project = Project::new("", &[("web.yaml", WEB)]);
-    let Some(world) = project.start("causes").await else {
-        return;
-    };
+    let world = or_skip!(project.start("causes").await);
     let quotas: Api<ResourceQuota> =
         Api::namespaced(world.namespace.client(), world.namespace.name());
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "1"}}});
@@ -87,21 +80,15 @@ async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
 
     // Once the cause is gone, so is its trace.
     world
-        .widget("node", json!({"pod": {"nodeSelector": {}}}))
+        .deploy("node", json!({"pod": {"nodeSelector": {}}}))
         .await;
-    world.ready("Widget", "node").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_pulled_is_named_and_a_release_at_rest_reads_no_pods() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
-    let namespace = TestNamespace::create(plane, "image").await.unwrap();
     let project = Project::new("reconcilePeriod: 100ms", &[("web.yaml", WEB)]);
     let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let (namespace, _operator) = or_skip!(project.in_process("image", &faults).await);
     let widgets = api(&namespace, "Widget");
     // No kubelet runs on this node: the test takes its place.
     let spec = json!({"spec": {"pod": {"nodeName": "without-kubelet"}}});
@@ -109,12 +96,11 @@ async fn an_image_that_cannot_be_pulled_is_named_and_a_release_at_rest_reads_no_
     let pods: Api<Pod> = Api::namespaced(namespace.client(), namespace.name());
     let selected = ListParams::default().labels("app=one");
     let mut pod = None;
-    wait::until(LIMIT, "a Pod", async || {
+    eventually("a Pod", async || {
         pod = pods.list(&selected).await.unwrap().items.pop();
         pod.is_some()
     })
-    .await
-    .unwrap();
+    .await;
     let pod = pod.unwrap();
     let name = pod.metadata.name.clone().unwrap();
     let image = "example.com/web:1";
@@ -150,7 +136,7 @@ async fn an_image_that_cannot_be_pulled_is_named_and_a_release_at_rest_reads_no_
                     == format!("Deployment/one-web: Pod {name}: image {image} not found (12 times)")
         })
     };
-    drop(until(&widgets, "one", "the cause", named).await.unwrap());
+    until(&widgets, "one", "the cause", named).await;
     let read = || {
         let requests = faults.requests();
         let about_pods = requests
@@ -163,11 +149,9 @@ async fn an_image_that_cannot_be_pulled_is_named_and_a_release_at_rest_reads_no_
     // The reconciles of the first ten seconds, ten a second, read nothing.
     assert!(read() <= 4, "{}", read());
 
-    apply(&widgets, "one", &json!({"spec": {"pod": {}}})).await;
-    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "one", json!({"pod": {}})).await;
     let known = read();
     // Another custom resource is installed meanwhile, over several periods of the first one.
-    apply(&widgets, "two", &json!({"spec": {}})).await;
-    drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+    deploy(&widgets, "two", json!({})).await;
     assert_eq!(read(), known);
 }

@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::restarts::Running;
-use crate::world::{LIMIT, Project, api, apply, condition, control_plane};
+use crate::world::{LIMIT, Project, api, apply, condition, control_plane, eventually};
 
 /// Number of releases in each of two namespaces.
 const RELEASES: usize = 15;
@@ -100,9 +100,7 @@ fn of(counts: &[(&str, usize)]) -> Counts {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_are_not_ready_cost_what_ready_ones_do() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let crowd = Crowd {
         plane,
         namespaces: [
@@ -177,7 +175,7 @@ async fn releases_that_are_not_ready_cost_what_ready_ones_do() {
     assert_eq!(restart, lists_and_watches);
     // The first round finds what the statuses say.
     let round = async || counts(&operator).1 > 0;
-    wait::until(LIMIT, "a round", round).await.unwrap();
+    eventually("a round", round).await;
     operator.more_reconciles(10 * each).await;
     let (after, reads) = counts(&operator);
     assert_eq!(after, restart);

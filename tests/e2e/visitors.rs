@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use hybrid_operator::helm;
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::examples::{NativeOperator, create};
 use crate::world::{
-    LIMIT, api, api_of, apply, condition, control_plane, define, merge, root, until,
+    api, api_of, apply, condition, control_plane, define, delete, is_ready, merge, remove, root,
+    until,
 };
 
 /// The two operators of the example.
@@ -69,17 +70,6 @@ impl Variant {
     }
 }
 
-/// Reports whether a `VisitorsApp` of either kind is ready at its newest generation.
-pub(crate) fn is_ready(app: &Value) -> bool {
-    condition(app, "Ready").is_some_and(|ready| {
-        let observed = match &ready["observedGeneration"] {
-            Value::Null => &app["status"]["observedGeneration"],
-            observed => observed,
-        };
-        ready["status"] == "True" && *observed == app["metadata"]["generation"]
-    })
-}
-
 /// Returns the writes of objects whose name begins with `prefix`.
 fn writes_of(operator: &NativeOperator, prefix: &str) -> Vec<String> {
     let requests = operator.faults.requests();
@@ -108,7 +98,7 @@ impl Site {
     }
 
     async fn ready(&self) -> Value {
-        until(&self.apps, "site", "Ready", is_ready).await.unwrap()
+        until(&self.apps, "site", "Ready", is_ready).await
     }
 
     async fn password(&self) -> Value {
@@ -155,7 +145,7 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
     let quotas = api(namespace, "ResourceQuota");
     apply(&quotas, "none", &json!({"spec": {"hard": {"pods": "0"}}})).await;
     let hard = |quota: &Value| !quota["status"]["hard"].is_null();
-    drop(until(&quotas, "none", "its status", hard).await.unwrap());
+    until(&quotas, "none", "its status", hard).await;
 
     let operator = variant.start(plane, namespace).await;
     create(&site.apps, variant.app("site", "One")).await;
@@ -163,7 +153,7 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
         let ready = condition(app, "Ready");
         ready.is_some_and(|ready| ready["status"] == "False")
     };
-    let app = until(&site.apps, "site", "not ready", waits).await.unwrap();
+    let app = until(&site.apps, "site", "not ready", waits).await;
     if variant == Variant::Native {
         let reason = &condition(&app, "Ready").unwrap()["reason"];
         assert_eq!(*reason, "DatabaseNotReady");
@@ -172,14 +162,12 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
         assert!(backend.is_none(), "the backend waits for the database");
     }
     let exists = |object: &Value| !object.is_null();
-    let database = until(&site.deployments, "site-mysql", "there", exists).await;
-    drop(database.unwrap());
+    until(&site.deployments, "site-mysql", "there", exists).await;
     let (before, password) = (site.identity("mysql").await, site.password().await);
     drop(operator);
 
     let operator = variant.start(plane, namespace).await;
-    let deleted = quotas.delete("none", &DeleteParams::default()).await;
-    drop(deleted.unwrap());
+    delete(&quotas, "none").await;
     let app = site.ready().await;
     assert_eq!(
         site.identity("mysql").await,
@@ -208,10 +196,9 @@ async fn repair_and_change(variant: Variant, plane: &ControlPlane, namespace: &T
     let before = site.versions().await;
     let operator = variant.start(plane, namespace).await;
     let name = "site-backend";
-    let deleted = site.services.delete(name, &DeleteParams::default()).await;
-    drop(deleted.unwrap());
+    delete(&site.services, name).await;
     let again = |found: &Value| found["metadata"]["uid"].is_string();
-    drop(until(&site.services, name, "there", again).await.unwrap());
+    until(&site.services, name, "there", again).await;
     drop(site.ready().await);
     let mut expected = before;
     let after = site.versions().await;
@@ -229,8 +216,7 @@ async fn repair_and_change(variant: Variant, plane: &ControlPlane, namespace: &T
         let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
         *env == json!([{"name": "REACT_APP_TITLE", "value": "Two"}])
     };
-    let frontend = until(&site.deployments, "site-frontend", "its title", title).await;
-    drop(frontend.unwrap());
+    until(&site.deployments, "site-frontend", "its title", title).await;
     drop(site.ready().await);
     assert_eq!(site.identity("backend").await, backend);
     assert_eq!(
@@ -257,9 +243,7 @@ async fn delete_and_create_again(
     let site = Site::new(variant, namespace);
     let _operator = variant.start(plane, namespace).await;
     let password = site.password().await;
-    let deleted = site.apps.delete("site", &DeleteParams::default()).await;
-    drop(deleted.unwrap());
-    wait::gone(&site.apps, "site", LIMIT).await.unwrap();
+    remove(&site.apps, "site").await;
     create(&site.apps, variant.app("site", "Three")).await;
     let app = site.ready().await;
     for component in ["mysql", "backend", "frontend"] {
@@ -274,9 +258,7 @@ async fn delete_and_create_again(
 }
 
 async fn life(variant: Variant) {
-    let Some(plane) = variant.plane().await else {
-        return;
-    };
+    let plane = or_skip!(variant.plane().await);
     let namespace = TestNamespace::create(plane, "visitors").await.unwrap();
     let mut refused = variant.app("site", "One");
     refused["spec"]["size"] = json!(0);
@@ -315,7 +297,7 @@ async fn requests(variant: Variant) -> Option<(Vec<String>, Vec<String>)> {
     let apps = Site::new(variant, &namespace).apps;
     let install = async |name: &str| {
         create(&apps, variant.app(name, "One")).await;
-        drop(until(&apps, name, "Ready", is_ready).await.unwrap());
+        until(&apps, name, "Ready", is_ready).await;
     };
     // The first site opens the watches and discovers the kinds.
     install("warm").await;
@@ -355,9 +337,7 @@ async fn requests_of_both_variants_are_those_of_the_readme() {
     let at_rest_stated = stated("requests of a ready site while others are installed");
     assert_eq!(at_rest_stated, [[0], [0]]);
     for (variant, stated) in [Variant::Native, Variant::Chart].into_iter().zip(installs) {
-        let Some((install, at_rest)) = requests(variant).await else {
-            return;
-        };
+        let (install, at_rest) = or_skip!(requests(variant).await);
         let (least, most) = (*stated.first().unwrap(), *stated.last().unwrap());
         let allowed = least..=most + MORE_WHEN_BUSY;
         assert!(allowed.contains(&install.len()), "{variant:?} {install:#?}");

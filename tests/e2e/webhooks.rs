@@ -11,7 +11,7 @@ use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator::webhook::{self, Denied, Operation, Request, Webhooks};
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::CustomResource;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{ANYTHING, LIMIT, api, api_of, control_plane, define, definition_of, until};
+use crate::world::{api, api_of, control_plane, define_kind, eventually, exists, gone, until};
 
 mod conversion;
 
@@ -159,7 +159,7 @@ fn free_address() -> SocketAddr {
 /// Prepares the kind and a namespace.
 async fn setup(prefix: &str) -> Option<(&'static ControlPlane, TestNamespace)> {
     let plane = control_plane().await?;
-    define(plane, &definition_of(GROUP, "Cup", "Namespaced", ANYTHING)).await;
+    define_kind(plane, GROUP, "Cup").await;
     Some((plane, TestNamespace::create(plane, prefix).await.unwrap()))
 }
 
@@ -214,7 +214,7 @@ async fn validated(namespace: &TestNamespace) {
             Err(error)
         }
     };
-    wait::until(LIMIT, "the validation", denied).await.unwrap();
+    eventually("the validation", denied).await;
 }
 
 /// Waits until the API server calls the validation and the mutation of [`all`].
@@ -224,7 +224,7 @@ async fn effective(namespace: &TestNamespace) {
         Ok(cup) if cup["spec"]["colour"] == "white" => Ok(()),
         other => Err(format!("{other:?}")),
     };
-    wait::until(LIMIT, "the mutation", mutated).await.unwrap();
+    eventually("the mutation", mutated).await;
 }
 
 async fn dry_run(namespace: &TestNamespace, spec: Value) -> Result<Value, String> {
@@ -271,8 +271,7 @@ async fn cleanup(namespace: &TestNamespace) {
 async fn secret(namespace: &TestNamespace) -> Value {
     let name = format!("{}-webhook-cert", namespace.name());
     let secrets = api(namespace, "Secret");
-    let found = until(&secrets, &name, "a Secret", |secret| !secret.is_null()).await;
-    found.unwrap()
+    until(&secrets, &name, "a Secret", |secret| !secret.is_null()).await
 }
 
 async fn get(address: &str, path: &str) -> String {
@@ -287,9 +286,7 @@ async fn get(address: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn validation_denies_with_a_message_and_warnings() {
-    let Some((plane, namespace)) = setup("validate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("validate").await);
     let replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
 
@@ -354,9 +351,7 @@ async fn validation_denies_with_a_message_and_warnings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panicking_function_denies_its_request_alone() {
-    let Some((plane, namespace)) = setup("panic").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("panic").await);
     let _replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
     let error = create(&namespace, "unlucky", json!({"size": 13})).await;
@@ -374,9 +369,7 @@ async fn panicking_function_denies_its_request_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutation_sets_a_default_and_keeps_unknown_fields() {
-    let Some((plane, namespace)) = setup("mutate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("mutate").await);
     let _replica = Replica::start(plane, &namespace, all()).await;
     effective(&namespace).await;
     let spec = json!({"size": 1, "unknown": {"to": ["the type"]}});
@@ -391,9 +384,7 @@ async fn mutation_sets_a_default_and_keeps_unknown_fields() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_writes_nothing_and_removed_webhooks_go() {
-    let Some((plane, namespace)) = setup("again").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("again").await);
     let address = free_address();
     let start = async |webhooks: Webhooks| {
         let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();
@@ -446,13 +437,9 @@ async fn restart_writes_nothing_and_removed_webhooks_go() {
         "validate-v1.cups.webhook.example.com",
     ];
     let is = |configuration: &Value| names(configuration) == wanted;
-    drop(
-        until(&api, &name, "one webhook of the operator's", is)
-            .await
-            .unwrap(),
-    );
+    until(&api, &name, "one webhook of the operator's", is).await;
     let mutations = configuration_api(&namespace, "MutatingWebhookConfiguration");
-    wait::gone(&mutations, &name, LIMIT).await.unwrap();
+    gone(&mutations, &name).await;
     cleanup(&namespace).await;
 }
 
@@ -509,9 +496,7 @@ impl Drop for Balancer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
-    let Some((plane, namespace)) = setup("replicas").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("replicas").await);
     let balancer = Balancer::start().await;
     let (first, second) = tokio::join!(
         balancer.replica(plane, &namespace),
@@ -543,9 +528,7 @@ async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
-    let Some((plane, namespace)) = setup("follower").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("follower").await);
     let held = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": namespace.name()},
@@ -578,9 +561,7 @@ async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_others_are_not_overwritten() {
-    let Some((plane, namespace)) = setup("foreign").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("foreign").await);
     let mutations = configuration_api(&namespace, CONFIGURATIONS[1]);
     let name = format!("{}-webhooks", namespace.name());
     let foreign = json!({
@@ -599,7 +580,7 @@ async fn objects_of_others_are_not_overwritten() {
             .get("get mutatingwebhookconfigurations")
             >= Some(&2)
     };
-    wait::until(LIMIT, "another attempt", reads).await.unwrap();
+    eventually("another attempt", reads).await;
     let untouched = mutations.get(&name).await.unwrap();
     assert_eq!(untouched, foreign.unwrap());
     cleanup(&namespace).await;
@@ -607,9 +588,7 @@ async fn objects_of_others_are_not_overwritten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_fails_while_the_certificate_is_rotated() {
-    let Some((plane, namespace)) = setup("rotate").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("rotate").await);
     let webhooks = all().certificate_lifetime(Duration::from_secs(20));
     let _replica = Replica::start(plane, &namespace, webhooks).await;
     effective(&namespace).await;
@@ -629,30 +608,20 @@ async fn no_request_fails_while_the_certificate_is_rotated() {
         let secrets = api(&namespace, "Secret");
         let key = |secret: &Value| secret["data"]["tls.crt"].clone();
         let announced = |secret: &Value| !secret["data"]["next.crt"].is_null();
-        let secret = until(&secrets, &name, "the next certificate", announced)
-            .await
-            .unwrap();
+        let secret = until(&secrets, &name, "the next certificate", announced).await;
         assert_eq!(key(&secret), key(&first), "it is not served yet");
         let switched = |secret: &Value| key(secret) != key(&first);
-        let secret = until(&secrets, &name, "a new certificate", switched)
-            .await
-            .unwrap();
+        let secret = until(&secrets, &name, "a new certificate", switched).await;
         let bundle = secret["data"]["ca.crt"].as_str().unwrap().to_owned();
         assert!(bundle.len() > first["data"]["ca.crt"].as_str().unwrap().len());
         let shorter = |secret: &Value| {
             let authorities = secret["data"]["ca.crt"].as_str().unwrap();
             authorities.len() < bundle.len()
         };
-        drop(
-            until(&secrets, &name, "the former authority to go", shorter)
-                .await
-                .unwrap(),
-        );
+        until(&secrets, &name, "the former authority to go", shorter).await;
         let before = count.load(Ordering::SeqCst);
         let after = async || count.load(Ordering::SeqCst) > before + 20;
-        wait::until(LIMIT, "requests after the rotation", after)
-            .await
-            .unwrap();
+        eventually("requests after the rotation", after).await;
         over.store(true, Ordering::SeqCst);
     };
     tokio::join!(requests(), requests(), requests(), rotated);
@@ -677,9 +646,7 @@ async fn issue(plane: &ControlPlane, prefix: &str) -> [String; 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_of_a_directory_is_served_and_its_bundle_left_to_others() {
-    let Some((plane, namespace)) = setup("files").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("files").await);
     let (old, new) = tokio::join!(issue(plane, "issue"), issue(plane, "issue"));
     // A mounted Secret is a link to a directory, and is changed by changing the link.
     let mount = tempfile::tempdir().unwrap();
@@ -709,7 +676,7 @@ async fn certificate_of_a_directory_is_served_and_its_bundle_left_to_others() {
                 object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
                     == "certs/webhooks"
             };
-            let object = until(&api, &name, "the annotation", asks).await.unwrap();
+            let object = until(&api, &name, "the annotation", asks).await;
             let count = object["webhooks"].as_array().unwrap().len();
             let bundle = data_encoding::BASE64.encode(bundle.as_bytes());
             let add = |at| json!({"op": "add", "path": format!("/webhooks/{at}/clientConfig/caBundle"), "value": bundle});
@@ -737,13 +704,7 @@ async fn certificate_of_a_directory_is_served_and_its_bundle_left_to_others() {
         assert_eq!(bundle, data_encoding::BASE64.encode(new[2].as_bytes()));
     }
     let own = format!("{}-webhook-cert", namespace.name());
-    assert!(
-        api(&namespace, "Secret")
-            .get_opt(&own)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&api(&namespace, "Secret"), &own).await);
     cleanup(&namespace).await;
 }
 
@@ -767,9 +728,7 @@ fn check_size(request: &Request<Cup>) -> Result<(), Denied> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_progress_are_answered_when_the_operator_stops() {
-    let Some((plane, namespace)) = setup("graceful").await else {
-        return;
-    };
+    let (plane, namespace) = or_skip!(setup("graceful").await);
     let address = free_address();
     let webhooks = webhook::webhooks().validate(slowly);
     let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();
@@ -778,11 +737,11 @@ async fn requests_in_progress_are_answered_when_the_operator_stops() {
     let creation = create(&namespace, "slow", json!({"size": 1}));
     let end = async {
         let arrived = async || ARRIVED.load(Ordering::SeqCst) == 1;
-        wait::until(LIMIT, "the request", arrived).await.unwrap();
+        eventually("the request", arrived).await;
         replica.stop.cancel();
         // The listener is closed before the request is answered.
         let closed = async || TcpStream::connect(address).await.is_err();
-        wait::until(LIMIT, "a closed port", closed).await.unwrap();
+        eventually("a closed port", closed).await;
         GO_ON.add_permits(1);
     };
     let (created, ()) = tokio::join!(creation, end);

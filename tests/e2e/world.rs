@@ -1,22 +1,24 @@
 //! Setup shared by the tests: CRDs, a namespace, an operator.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use hybrid_operator::helm::{self, HelmController};
-use hybrid_operator::manager::Manager;
-use hybrid_operator::options::{Options, RunArgs};
-use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
-use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip, wait};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::project::{InProcessOperator, Project};
+pub(crate) use self::waits::{
+    condition, delete, eventually, eventually_by, gone, gone_by, injected, is_ready, is_true,
+    ready_at, remove, try_until, until, until_by,
+};
+
+mod project;
+mod waits;
 
 /// Time limit of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_mins(3);
@@ -34,19 +36,35 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts the operator. Returns `None` if no control plane is available.
+    /// Starts the operator in a new namespace. Returns `None` if no control plane is available.
     pub(crate) async fn start(prefix: &str) -> Option<Self> {
+        Self::with(prefix, |plane, name| operator(plane, name, &[])).await
+    }
+
+    /// Starts what `operator` returns for a new namespace. Returns `None` if no control plane is
+    /// available.
+    pub(crate) async fn with(
+        prefix: &str,
+        operator: impl FnOnce(&ControlPlane, &str) -> Operator,
+    ) -> Option<Self> {
         let plane = control_plane().await?;
         let namespace = TestNamespace::create(plane, prefix).await.unwrap();
-        let operator = operator(plane, namespace.name(), &[])
-            .start()
-            .await
-            .unwrap();
-        Some(Self {
+        let operator = operator(plane, namespace.name());
+        Some(Self::run(plane, operator, namespace).await)
+    }
+
+    /// Starts an operator of this namespace.
+    pub(crate) async fn run(
+        plane: &'static ControlPlane,
+        operator: Operator,
+        namespace: TestNamespace,
+    ) -> Self {
+        let operator = operator.start().await.unwrap();
+        Self {
             plane,
             namespace,
             operator,
-        })
+        }
     }
 
     /// Returns the API of a kind in this namespace.
@@ -62,13 +80,28 @@ impl World {
 
     /// Waits until a custom resource is ready at its current generation.
     pub(crate) async fn ready(&self, kind: &str, name: &str) -> DynamicObject {
-        let found = wait::object(&self.api(kind), name, "Ready", LIMIT, is_ready).await;
-        found.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+        let ready = |cr: &Value| {
+            is_true(cr, "Ready")
+                && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+        };
+        let found = self.until(kind, name, "Ready", ready).await;
+        serde_json::from_value(found).unwrap()
     }
 
     /// Applies a Widget, the custom resource of a [`Project`]'s chart.
     pub(crate) async fn widget(&self, name: &str, spec: Value) {
         apply(&self.api("Widget"), name, &json!({"spec": spec})).await;
+    }
+
+    /// Applies a Widget and waits until it is ready at its current generation.
+    pub(crate) async fn deploy(&self, name: &str, spec: Value) -> DynamicObject {
+        self.widget(name, spec).await;
+        self.ready("Widget", name).await
+    }
+
+    /// Returns an object that exists.
+    pub(crate) async fn get(&self, kind: &str, name: &str) -> DynamicObject {
+        self.api(kind).get(name).await.unwrap()
     }
 
     /// Annotates a Widget; null removes the annotation.
@@ -78,11 +111,28 @@ impl World {
         merge(&self.api("Widget"), name, &patch).await;
     }
 
+    /// Runs the helm command, which must succeed, in this namespace and returns its output.
+    #[track_caller]
+    pub(crate) fn helm(&self, program: &Path, args: &[&str]) -> String {
+        output(
+            Command::new(program)
+                .args(args)
+                .args(["--namespace", self.namespace.name()])
+                .env("KUBECONFIG", self.plane.kubeconfig_path()),
+        )
+    }
+
     /// Waits until a condition of a Widget is true and returns it.
     pub(crate) async fn is(&self, name: &str, type_: &str) -> Value {
-        let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
+        let holds = |cr: &Value| is_true(cr, type_);
         let cr = self.until("Widget", name, type_, holds).await;
         condition(&cr, type_).unwrap().clone()
+    }
+
+    /// Waits until a condition of a Widget is true and returns its message.
+    pub(crate) async fn message(&self, name: &str, type_: &str) -> String {
+        let condition = self.is(name, type_).await;
+        condition["message"].as_str().unwrap().to_owned()
     }
 
     /// Waits until the data of a `ConfigMap` equal `data`.
@@ -100,8 +150,7 @@ impl World {
     /// record says that they are deployed.
     pub(crate) async fn has_history(&self, release: &str, statuses: &[&str]) {
         let there = async || self.history(release).await == statuses;
-        let there = wait::until(LIMIT, "the history", there).await;
-        there.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()));
+        eventually_by(&self.operator, "the history", there).await;
     }
 
     /// Waits until a condition holds for an object.
@@ -112,171 +161,20 @@ impl World {
         what: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
-        until(&self.api(kind), name, what, wanted)
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+        until_by(&self.operator, &self.api(kind), name, what, wanted).await
     }
 
     /// Deletes an object and waits until it is gone.
     pub(crate) async fn remove(&self, kind: &str, name: &str) {
-        let deleted = self.api(kind).delete(name, &DeleteParams::default()).await;
-        drop(deleted.unwrap());
+        delete(&self.api(kind), name).await;
         self.gone(kind, name).await;
     }
 
     /// Waits until an object is gone.
     pub(crate) async fn gone(&self, kind: &str, name: &str) {
-        let gone = wait::gone(&self.api(kind), name, LIMIT).await;
-        gone.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()));
+        gone_by(&self.operator, &self.api(kind), name).await;
     }
 }
-
-/// A temporary project: charts and a watches file in one folder.
-pub(crate) struct Project {
-    dir: tempfile::TempDir,
-}
-
-impl Project {
-    /// Creates a project with a chart named `chart`, bound to the kind `Widget` with further
-    /// `options` of its entry (YAML).
-    pub(crate) fn new(options: &str, templates: &[(&str, &str)]) -> Self {
-        let project = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        project.write("chart/Chart.yaml", CHART);
-        for (name, text) in templates {
-            project.write(&format!("chart/templates/{name}"), text);
-        }
-        let watches = format!(
-            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart{}{options}}}\n",
-            if options.is_empty() { "" } else { ", " }
-        );
-        project.write("watches.yaml", &watches);
-        project
-    }
-
-    /// Writes a file of the project.
-    pub(crate) fn write(&self, name: &str, text: &str) {
-        let path = self.dir.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-
-    /// Runs an operator of this project in a new namespace. Returns `None` if no control plane is
-    /// available.
-    pub(crate) async fn start(&self, prefix: &str) -> Option<World> {
-        let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
-        let operator = self
-            .operator(plane, namespace.name())
-            .start()
-            .await
-            .unwrap();
-        Some(World {
-            plane,
-            namespace,
-            operator,
-        })
-    }
-
-    /// Runs an operator, makes a change, and crashes the operator at the `nth` request from now on
-    /// for which `counts` returns true: before the server executes it ([`Fault::Unreachable`]) or
-    /// after ([`Fault::AnswerLost`]). Returns false if `end` completes without a crash.
-    pub(crate) async fn crash_at(
-        &self,
-        plane: &ControlPlane,
-        namespace: &TestNamespace,
-        (nth, fault): (usize, Fault),
-        counts: impl Fn(&Recorded) -> bool + Send + 'static,
-        change: impl Future<Output = ()>,
-        end: impl Future<Output = ()>,
-    ) -> bool {
-        let faults = Faults::new();
-        let client = plane.client_with(&faults).await.unwrap();
-        faults.stop_at(nth, fault, counts);
-        let operator = InProcessOperator::start(self, client, namespace.name());
-        change.await;
-        tokio::select! {
-            () = injected(&faults) => {}
-            () = end => {}
-        }
-        drop(operator);
-        faults.was_injected()
-    }
-
-    pub(crate) fn watches_file(&self) -> PathBuf {
-        self.dir.path().join("watches.yaml")
-    }
-
-    /// Returns an operator of this project.
-    pub(crate) fn operator(&self, plane: &ControlPlane, namespaces: &str) -> Operator {
-        let file = self.dir.path().join("watches.yaml").display().to_string();
-        operator(plane, namespaces, &["--watches-file", &file])
-    }
-}
-
-/// An operator of a project in this process. Dropping it stops it without any cleanup.
-pub(crate) struct InProcessOperator(Option<tokio::runtime::Runtime>);
-
-impl InProcessOperator {
-    pub(crate) fn start(project: &Project, client: Client, namespace: &str) -> Self {
-        Self::extended(project, client, namespace, |chart| chart)
-    }
-
-    /// Starts it with `extend` applied to the controllers of the charts.
-    pub(crate) fn extended(
-        project: &Project,
-        client: Client,
-        namespace: &str,
-        extend: impl Fn(HelmController) -> HelmController,
-    ) -> Self {
-        Self::with(project, client, namespace, extend, |_| {})
-    }
-
-    /// Starts it with changed options.
-    pub(crate) fn with(
-        project: &Project,
-        client: Client,
-        namespace: &str,
-        extend: impl Fn(HelmController) -> HelmController,
-        change: impl FnOnce(&mut Options),
-    ) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let args = <RunArgs as clap::Parser>::parse_from([
-            "run",
-            "--metrics-bind-address=0",
-            "--health-probe-bind-address=0",
-        ]);
-        let name = namespace.to_owned();
-        let mut options = args.options(|variable| match variable {
-            "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAME" => Some(name.clone()),
-            _ => None,
-        });
-        options.watches_file = project.watches_file();
-        change(&mut options);
-        let charts = helm::load(&options.watches_file).unwrap();
-        let manager = charts
-            .into_iter()
-            .map(extend)
-            .fold(Manager::new(options).client(client), Manager::with);
-        runtime.spawn(manager.run_until(CancellationToken::new()));
-        Self(Some(runtime))
-    }
-}
-
-impl Drop for InProcessOperator {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
 
 /// A schema that accepts everything.
 pub(crate) const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";
@@ -316,15 +214,17 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
             ("Gadget", "Namespaced"),
             ("GlobalCache", "Cluster"),
         ] {
-            define(
-                plane,
-                &definition_of("test.example.com", kind, scope, ANYTHING),
-            )
-            .await;
+            let definition = definition_of("test.example.com", kind, scope, ANYTHING);
+            define(plane, &definition).await;
         }
     };
     DEFINED.get_or_init(define).await;
     Some(plane)
+}
+
+/// Installs the CRD of a namespaced kind that accepts everything and waits until it is served.
+pub(crate) async fn define_kind(plane: &ControlPlane, group: &str, kind: &str) {
+    define(plane, &definition_of(group, kind, "Namespaced", ANYTHING)).await;
 }
 
 /// Installs a CRD and waits until it is served.
@@ -338,11 +238,8 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     api.patch(&name, &params, &Patch::Apply(&object))
         .await
         .unwrap();
-    until(&api, &name, "Established", |definition| {
-        condition(definition, "Established").is_some_and(|c| c["status"] == "True")
-    })
-    .await
-    .unwrap();
+    let established = |definition: &Value| is_true(definition, "Established");
+    until(&api, &name, "Established", established).await;
     // The server answers 404 for a moment more.
     let spec = &object.data["spec"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -354,7 +251,7 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
             kind: text(&spec["names"]["kind"]),
         };
         let is_served = async || kube::discovery::pinned_kind(&client, &gvk).await.is_ok();
-        wait::until(LIMIT, &name, is_served).await.unwrap();
+        eventually(&name, is_served).await;
     }
 }
 
@@ -375,6 +272,16 @@ pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) ->
         .env("OPERATOR_NAME", name)
         .kubeconfig(plane.kubeconfig_path())
         .dir(root())
+}
+
+/// Runs a command, which must succeed, and returns its standard output.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{text}{errors}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Returns the path of the operator's program.
@@ -407,12 +314,11 @@ pub(crate) fn cluster_api(namespace: &TestNamespace, kind: &str) -> Api<DynamicO
     Api::all_with(namespace.client(), &resource(kind))
 }
 
-/// Deletes a CRD and waits until it is gone. The API server tries that again with pauses that double after each
-/// failure, of which there are several while it has little processor time.
+/// Deletes a CRD and waits until it is gone. The API server tries that again with pauses that
+/// double after each failure, of which there are several while it has little processor time.
 pub(crate) async fn undefine(namespace: &TestNamespace, name: &str) {
     let definitions = cluster_api(namespace, "CustomResourceDefinition");
-    let deleted = definitions.delete(name, &DeleteParams::default()).await;
-    drop(deleted.unwrap());
+    delete(&definitions, name).await;
     wait::gone(&definitions, name, 5 * LIMIT).await.unwrap();
 }
 
@@ -475,6 +381,17 @@ pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value)
         .unwrap();
 }
 
+/// Applies a custom resource and waits until it is ready.
+pub(crate) async fn deploy(api: &Api<DynamicObject>, name: &str, spec: Value) {
+    apply(api, name, &json!({"spec": spec})).await;
+    until(api, name, "Ready", is_ready).await;
+}
+
+/// Returns whether an object exists.
+pub(crate) async fn exists(api: &Api<DynamicObject>, name: &str) -> bool {
+    api.get_opt(name).await.unwrap().is_some()
+}
+
 /// Applies a merge patch under another field manager.
 pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
     let params = PatchParams {
@@ -484,24 +401,6 @@ pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
     api.patch(name, &params, &Patch::Merge(patch))
         .await
         .unwrap();
-}
-
-/// Waits until a condition holds for an object and returns it.
-pub(crate) async fn until(
-    api: &Api<DynamicObject>,
-    name: &str,
-    what: &str,
-    wanted: impl Fn(&Value) -> bool,
-) -> Result<Value, wait::WaitError> {
-    wait::object(api, name, what, LIMIT, |object| {
-        let value = serde_json::to_value(object).unwrap();
-        if wanted(&value) {
-            Check::Met(value)
-        } else {
-            Check::NotYet(serde_json::to_string_pretty(&value).unwrap())
-        }
-    })
-    .await
 }
 
 /// Returns the statuses of the records of a release, oldest first.
@@ -521,30 +420,4 @@ pub(crate) async fn history(namespace: &TestNamespace, release: &str) -> Vec<Str
         .collect();
     records.sort_unstable();
     records.into_iter().map(|(_, status)| status).collect()
-}
-
-/// Waits until the planned fault has been injected.
-pub(crate) async fn injected(faults: &Faults) {
-    let injected = async || faults.was_injected();
-    wait::until(LIMIT, "the fault", injected).await.unwrap();
-}
-
-pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
-    object["status"]["conditions"]
-        .as_array()?
-        .iter()
-        .find(|condition| condition["type"] == type_)
-}
-
-fn is_ready(object: Option<&DynamicObject>) -> Check<DynamicObject> {
-    let Some(object) = object else {
-        return Check::NotYet("absent".to_owned());
-    };
-    let value = serde_json::to_value(object).unwrap();
-    let ready = condition(&value, "Ready").is_some_and(|c| c["status"] == "True");
-    if ready && value["status"]["observedGeneration"] == value["metadata"]["generation"] {
-        Check::Met(object.clone())
-    } else {
-        Check::NotYet(serde_json::to_string_pretty(&value["status"]).unwrap())
-    }
 }

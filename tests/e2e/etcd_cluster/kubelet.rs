@@ -12,7 +12,7 @@ use etcd_cluster::membership::{
     Consistency, Gateway, Member, MemberId, MemberStatus, Membership, MembershipError,
 };
 use futures::StreamExt;
-use hybrid_operator_test::{Program, wait};
+use hybrid_operator_test::Program;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::ResourceExt;
@@ -20,7 +20,7 @@ use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
-use crate::world::LIMIT;
+use crate::world::eventually;
 
 /// How often processes that have ended are started again, as the kubelet does with containers.
 const RESTART: Duration = Duration::from_millis(200);
@@ -249,7 +249,7 @@ impl Kubelet {
             }
             None
         };
-        wait::until(LIMIT, "the member list", list).await.unwrap()
+        eventually("the member list", list).await
     }
 
     /// Returns whether the cluster has so many voting members, each with a process that follows a
@@ -284,7 +284,7 @@ impl Kubelet {
             let url = self.client_urls().into_iter().next().ok_or("no member")?;
             post(&url, "/v3/kv/put", &body).await.map_err(|_| "refused")
         };
-        wait::until(LIMIT, "the write", put).await.unwrap();
+        eventually("the write", put).await;
     }
 
     /// Returns the value that a member has by itself.
@@ -292,7 +292,7 @@ impl Kubelet {
         let url = self.loopback.processes()[member].client_url.clone();
         let body = json!({"key": BASE64.encode(key.as_bytes()), "serializable": true});
         let answer = async || post(&url, "/v3/kv/range", &body).await;
-        let answer = wait::until(LIMIT, "the read", answer).await.unwrap();
+        let answer = eventually("the read", answer).await;
         let value = answer["kvs"][0]["value"].as_str()?;
         let value = BASE64.decode(value.as_bytes()).unwrap();
         Some(String::from_utf8(value).unwrap())

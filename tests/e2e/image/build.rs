@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::dockerfile::{Stage, Step, parse};
 use crate::transcript::programs;
+use crate::world::output;
 
 /// The image with the compiler in the Dockerfiles.
 pub(super) const COMPILER: &str = "docker.io/library/rust:1.95.0-slim-bookworm";
@@ -237,11 +238,7 @@ pub(super) fn distroless(image: &mut Image) {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     image.set_env("PATH", path);
     image.set_env("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt");
-    let output = Command::new("ldd")
-        .arg(programs().join("memcached-operator"))
-        .output()
-        .unwrap();
-    let output = String::from_utf8(output.stdout).unwrap();
+    let output = output(Command::new("ldd").arg(programs().join("memcached-operator")));
     for library in output
         .split_whitespace()
         .filter(|word| word.starts_with('/'))
@@ -254,17 +251,15 @@ pub(super) fn distroless(image: &mut Image) {
 
 /// Runs a command of the stage that compiles.
 fn run_in_build_stage(image: &Image, text: &str) {
-    let output = Command::new("unshare")
-        .args(["--mount", "--", "sh", "-ec", RUN, "sh"])
-        .arg(image.root())
-        .arg(&image.workdir)
-        .arg(programs())
-        .arg(text)
-        .envs(&image.env)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "RUN {text}\n{error}");
+    output(
+        Command::new("unshare")
+            .args(["--mount", "--", "sh", "-ec", RUN, "sh"])
+            .arg(image.root())
+            .arg(&image.workdir)
+            .arg(programs())
+            .arg(text)
+            .envs(&image.env),
+    );
 }
 
 /// Copies the project without what `.dockerignore` names at its top level.

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::build::{COMPILER, Image, PROGRAMS, STATIC, distroless, this_machine};
 use crate::transcript::programs;
+use crate::world::output;
 
 /// A store of images.
 pub(super) struct Buildah {
@@ -97,21 +98,14 @@ impl Buildah {
 
     /// Runs a command of buildah in this store and returns its output.
     fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new("buildah")
-            .arg("--storage-driver=vfs")
-            .arg(format!(
-                "--root={}",
-                self.store.path().join("root").display()
-            ))
-            .arg(format!(
-                "--runroot={}",
-                self.store.path().join("run").display()
-            ))
-            .args(arguments)
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "buildah {arguments:?}\n{error}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        let folder = self.store.path();
+        let text = output(
+            Command::new("buildah")
+                .arg("--storage-driver=vfs")
+                .arg(format!("--root={}", folder.join("root").display()))
+                .arg(format!("--runroot={}", folder.join("run").display()))
+                .args(arguments),
+        );
+        text.trim().to_owned()
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, condition, control_plane, root, until};
+use crate::world::{LIMIT, api, apply, control_plane, is_true, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -161,18 +161,15 @@ fn is_confined(operator: &RunningOperator, user: &str) {
 async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
     let memcacheds = api(namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
-    let found = until(&memcacheds, "cache", "Ready", ready).await;
-    found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    let ready = |cr: &Value| is_true(cr, "Ready");
+    until_by(operator, &memcacheds, "cache", "Ready", ready).await;
     let stopped = operator.stop(LIMIT).await.unwrap();
     assert!(stopped.success(), "{}", operator.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     if !can_run() {
         return;
     }
@@ -196,9 +193,7 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     if !can_run() {
         return;
     }
@@ -264,9 +259,7 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
     if !can_run() {
         return;
     }
-    let Some(engine) = engine() else {
-        return;
-    };
+    let engine = or_skip!(engine());
     let project = tempfile::tempdir().unwrap();
     bundle(project.path());
     let dockerfile = project.path().join("bundle.Dockerfile");
@@ -287,11 +280,6 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
 
 /// Runs the command line in a directory.
 fn hybrid_operator(directory: &Path, arguments: &[&str]) {
-    let output = Command::new(programs().join("hybrid-operator"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}\n{error}");
+    let program = programs().join("hybrid-operator");
+    output(Command::new(program).args(arguments).current_dir(directory));
 }

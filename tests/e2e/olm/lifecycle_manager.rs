@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, define, program, root, until};
+use crate::world::{LIMIT, define, eventually, output, program, root, until};
 
 /// The namespace of catalogs for all namespaces.
 const CATALOGS: &str = "olm";
@@ -111,7 +111,7 @@ impl Olm {
             let line = log.lines().find(|line| line.starts_with("127.0.0.1:"));
             line.map(ToOwned::to_owned).ok_or(log)
         };
-        let address = wait::until(LIMIT, "its address", address).await.unwrap();
+        let address = eventually("its address", address).await;
         let source = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
             "metadata": {"name": "catalog"},
@@ -296,15 +296,6 @@ pub(super) fn namespace(name: &str) -> Value {
 
 fn copy(from: &Path, to: &Path) {
     output(Command::new("cp").arg("-r").args([from, to]));
-}
-
-/// Runs a command and returns its standard output.
-#[track_caller]
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}\n{errors}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 fn strings(list: &Value) -> impl Iterator<Item = &str> {

@@ -3,13 +3,13 @@
 use hybrid_operator::webhook;
 use hybrid_operator_test::TestNamespace;
 use kube::CustomResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::crd::merge_crds;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{Replica, control_plane};
-use crate::world::{LIMIT, define};
+use crate::world::{LIMIT, define, delete, eventually, remove};
 use hybrid_operator_test::wait;
 
 /// The stored version: one text.
@@ -94,9 +94,7 @@ fn jar(version: &str, name: &str, spec: Value) -> DynamicObject {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_objects_are_read_in_another_version() {
-    let Some(plane) = control_plane().await else {
-        return;
-    };
+    let plane = or_skip!(control_plane().await);
     let namespace = TestNamespace::create(plane, "convert").await.unwrap();
     let crds = vec![v1beta1::Jar::crd(), v1::Jar::crd()];
     let crd = merge_crds(crds, "v1beta1").unwrap();
@@ -114,7 +112,7 @@ async fn stored_objects_are_read_in_another_version() {
         Ok(jar) if jar.data["spec"]["amount"] == 3 => Ok(jar),
         other => Err(format!("{other:?}")),
     };
-    let found = wait::until(LIMIT, "the conversion", read).await.unwrap();
+    let found = eventually("the conversion", read).await;
     assert_eq!(found.data["spec"], json!({"amount": 3, "unit": "l"}));
     assert_eq!(found.metadata.labels.unwrap()["shelf"], "top");
     assert_eq!(found.metadata.annotations.unwrap()["note"], "honey");
@@ -127,11 +125,7 @@ async fn stored_objects_are_read_in_another_version() {
     ] {
         assert!(error.contains(part), "{part} is not in {error}");
     }
-    drop(
-        old.delete("broken", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    delete(&old, "broken").await;
     // Written in the new version, read in the old one.
     let larger = json!({"spec": {"amount": 4}});
     let patched = new
@@ -184,11 +178,5 @@ async fn stored_objects_are_read_in_another_version() {
     again.await.unwrap();
 
     // Without the operator nothing converts the kind, which would hold up the garbage collector.
-    drop(
-        definitions
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
-    wait::gone(&definitions, name, LIMIT).await.unwrap();
+    remove(&definitions, name).await;
 }

@@ -1,0 +1,183 @@
+//! What tests wait for. A wait that ends without success fails the test and names its place; those
+//! named `_by` show the log of an operator as well.
+
+use std::fmt::{Debug, Display};
+use std::panic::Location;
+
+use hybrid_operator_test::fault::Faults;
+use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::wait::{self, Check, WaitError};
+use kube::Resource;
+use kube::api::{Api, DeleteParams, DynamicObject};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::LIMIT;
+
+/// Waits until a condition holds for an object and returns it.
+pub(crate) async fn try_until(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Value, WaitError> {
+    wait::object(api, name, what, LIMIT, |object| {
+        let value = serde_json::to_value(object).unwrap();
+        if wanted(&value) {
+            Check::Met(value)
+        } else {
+            Check::NotYet(serde_json::to_string_pretty(&value).unwrap())
+        }
+    })
+    .await
+}
+
+/// Waits until a condition holds for an object and returns it.
+#[track_caller]
+pub(crate) fn until(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> impl Future<Output = Value> {
+    let place = Location::caller();
+    async move {
+        let found = try_until(api, name, what, wanted).await;
+        found.unwrap_or_else(|error| panic!("{place}: {error}"))
+    }
+}
+
+/// Waits until a condition holds for an object and returns it.
+#[track_caller]
+pub(crate) fn until_by(
+    operator: &RunningOperator,
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> impl Future<Output = Value> {
+    let place = Location::caller();
+    async move {
+        let found = try_until(api, name, what, wanted).await;
+        found.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()))
+    }
+}
+
+/// Polls until a check succeeds and returns what it found.
+#[track_caller]
+pub(crate) fn eventually<T, L: Into<Check<T>>>(
+    what: impl Display,
+    check: impl AsyncFnMut() -> L,
+) -> impl Future<Output = T> {
+    let place = Location::caller();
+    async move {
+        let found = wait::until(LIMIT, what, check).await;
+        found.unwrap_or_else(|error| panic!("{place}: {error}"))
+    }
+}
+
+/// Polls until a check succeeds and returns what it found.
+#[track_caller]
+pub(crate) fn eventually_by<T, L: Into<Check<T>>>(
+    operator: &RunningOperator,
+    what: impl Display,
+    check: impl AsyncFnMut() -> L,
+) -> impl Future<Output = T> {
+    let place = Location::caller();
+    async move {
+        let found = wait::until(LIMIT, what, check).await;
+        found.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()))
+    }
+}
+
+/// Deletes an object.
+#[track_caller]
+pub(crate) fn delete<K>(api: &Api<K>, name: &str) -> impl Future<Output = ()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let place = Location::caller();
+    async move {
+        let deleted = api.delete(name, &DeleteParams::default()).await;
+        drop(deleted.unwrap_or_else(|error| panic!("{place}: {error}")));
+    }
+}
+
+/// Waits until an object is gone.
+#[track_caller]
+pub(crate) fn gone<K>(api: &Api<K>, name: &str) -> impl Future<Output = ()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let place = Location::caller();
+    async move {
+        let gone = wait::gone(api, name, LIMIT).await;
+        gone.unwrap_or_else(|error| panic!("{place}: {error}"));
+    }
+}
+
+/// Waits until an object is gone.
+#[track_caller]
+pub(crate) fn gone_by<K>(
+    operator: &RunningOperator,
+    api: &Api<K>,
+    name: &str,
+) -> impl Future<Output = ()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let place = Location::caller();
+    async move {
+        let gone = wait::gone(api, name, LIMIT).await;
+        gone.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()));
+    }
+}
+
+/// Deletes an object and waits until it is gone.
+#[track_caller]
+pub(crate) fn remove<K>(api: &Api<K>, name: &str) -> impl Future<Output = ()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let (deleted, gone) = (delete(api, name), gone(api, name));
+    async move {
+        deleted.await;
+        gone.await;
+    }
+}
+
+/// Waits until the planned fault has been injected.
+pub(crate) async fn injected(faults: &Faults) {
+    let injected = async || faults.was_injected();
+    eventually("the fault", injected).await;
+}
+
+/// Returns a condition in the status of an object.
+pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == type_)
+}
+
+/// Returns whether a condition of an object is true.
+pub(crate) fn is_true(object: &Value, type_: &str) -> bool {
+    condition(object, type_).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Returns whether an object is ready at its current generation: by its condition or, where that
+/// has no generation, by its status.
+pub(crate) fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready").is_some_and(|ready| {
+        let observed = match &ready["observedGeneration"] {
+            Value::Null => &object["status"]["observedGeneration"],
+            observed => observed,
+        };
+        ready["status"] == "True" && *observed == object["metadata"]["generation"]
+    })
+}
+
+/// Returns a check whether a custom resource is ready with this revision of its release.
+pub(crate) fn ready_at(revision: u32) -> impl Fn(&Value) -> bool + Copy {
+    move |cr| is_true(cr, "Ready") && cr["status"]["release"]["revision"] == revision
+}

@@ -12,8 +12,8 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, control_plane, delete, gone, history, is_ready, is_true,
-    until,
+    InProcessOperator, Project, api, apply, control_plane, delete, gone, history, is_ready,
+    is_true, until,
 };
 
 /// Number of runs in parallel.

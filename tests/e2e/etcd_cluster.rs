@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use crate::examples::{NativeOperator, create, example};
 use crate::world::{
     LIMIT, api, api_of, condition, delete, eventually, injected, is_ready, merge, remove, try_until,
-    until,
 };
 use kubelet::Kubelet;
 

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone, is_true,
-    merge, ready_at, remove, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone,
+    is_true, merge, ready_at, remove, until,
 };
 
 const MAP: &str = "\

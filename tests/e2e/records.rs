@@ -8,8 +8,8 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, delete, gone, is_ready, merge,
-    until,
+    InProcessOperator, Project, api, apply, condition, control_plane, delete, gone, is_ready,
+    merge, until,
 };
 
 const MAP: &str = "\

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, define, eventually, output, program, root, until};
+use crate::world::{LIMIT, define, eventually, output, program, root, try_until};
 
 /// The namespace of catalogs for all namespaces.
 const CATALOGS: &str = "olm";
@@ -184,7 +184,7 @@ impl Olm {
     pub(super) async fn installed(&self, namespace: &str, version: &str) -> Value {
         let name = csv_name(version);
         let succeeded = |csv: &Value| csv["status"]["phase"] == "Succeeded";
-        let found = until(&self.csvs(namespace), &name, "Succeeded", succeeded).await;
+        let found = try_until(&self.csvs(namespace), &name, "Succeeded", succeeded).await;
         let csv = self.explained(found);
 
         // An unfinished plan creates anew what somebody deletes.

@@ -25,7 +25,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordFacts {
     pub(crate) revision: Revision,
-    /// Helm's status.
     pub(crate) status: Status,
     /// Digest of the inputs; `None` if the record was written by another client.
     pub(crate) digest: Option<String>,
@@ -88,9 +87,7 @@ pub(crate) struct ObservedFacts {
     pub(crate) chunked: bool,
     /// Records, oldest first.
     pub(crate) history: Vec<RecordFacts>,
-    /// Whether the newest record should be adopted.
     pub(crate) adoption: Adoption,
-    /// Drift of the objects.
     pub(crate) drift: Drift,
     /// Whether an object that is annotated to be kept still has an owner reference to the custom resource.
     pub(crate) bound: bool,
@@ -151,16 +148,14 @@ pub(crate) enum Content {
     Unchanged,
 }
 
-/// Next step of a release.
+/// Next step of a release. `revision` is the one whose record a step is about; `upgrade` tells whether the
+/// next revision is an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing to do.
     Settle,
     /// Render the next revision. Its content is a fact for another plan.
-    Render {
-        /// Whether the next revision is an upgrade.
-        upgrade: bool,
-    },
+    Render { upgrade: bool },
     /// The custom resource is being deleted and has no finalizer of the operator.
     Forget,
     /// Do nothing because another operator manages the release.
@@ -172,85 +167,41 @@ pub(crate) enum Step {
     /// Deploy a new revision.
     Upgrade,
     /// Deploy a new revision with the content of an earlier one.
-    Rollback {
-        /// Revision to restore.
-        to: Revision,
-    },
+    Rollback { to: Revision },
     /// Continue an interrupted action from its record.
-    Resume {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Resume { revision: Revision },
     /// Report the failure of a revision.
-    Report {
-        /// Failed revision.
-        revision: Revision,
-    },
+    Report { revision: Revision },
     /// Retry a failed action from its record.
-    Retry {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Retry { revision: Revision },
     /// Apply the recorded objects again.
-    Repair {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Repair { revision: Revision },
     /// Compare the recorded objects with those of the cluster, without changes.
-    Inspect {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Inspect { revision: Revision },
     /// Remove the owner references of objects that are annotated to be kept, so that they outlive the
     /// custom resource also if it is deleted in the foreground.
     Unbind,
     /// Adopt a record of another writer, or one whose proof is missing. Its objects stay unchanged.
-    Adopt {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Adopt { revision: Revision },
     /// Convert a chunked release of helm-operator-plugins to Helm's format.
     Convert,
     /// Treat the desired inputs as those of a record whose objects they would not change.
-    Keep {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Keep { revision: Revision },
     /// Install the chart's CRDs, or check whether they are served.
-    Crds {
-        /// Whether the next revision is an upgrade.
-        upgrade: bool,
-    },
+    Crds { upgrade: bool },
     /// Run the chart's tests.
-    Test {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Test { revision: Revision },
     /// Remove the objects of a failed install. Its record stays.
-    CleanUp {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    CleanUp { revision: Revision },
     /// Remove the objects that only this failed revision has, and its record.
-    Discard {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Discard { revision: Revision },
     /// Uninstall the release whose upgrade failed, so that it is installed again. Only on request:
     /// `upgrade.remediation.strategy: uninstall`.
-    Remove {
-        /// Revision of the failed record.
-        revision: Revision,
-    },
+    Remove { revision: Revision },
     /// Uninstall the release.
     Uninstall,
-    /// Wait for a change or a time.
-    Wait {
-        /// Maximum time to wait.
-        delay: Duration,
-        /// Change or time that ends the wait.
-        until: Until,
-    },
+    /// Wait for a change or a time, for no longer than `delay`.
+    Wait { delay: Duration, until: Until },
     /// Do nothing until a user changes something.
     Refuse(Refusal),
 }
@@ -295,11 +246,8 @@ pub(crate) enum Until {
     OthersOperation,
     /// A custom resource of `dependsOn` is ready.
     Dependency,
-    /// The backoff before the next attempt ends.
-    NextAttempt {
-        /// Failed revision.
-        revision: Revision,
-    },
+    /// The backoff before the next attempt of a failed revision ends.
+    NextAttempt { revision: Revision },
 }
 
 /// Reason for doing nothing.
@@ -317,18 +265,13 @@ pub(crate) enum Refusal {
     NoInputs,
     /// The chart renders no objects, but the release has some.
     Empty,
-    /// Another attempt could cause damage.
+    /// Another attempt of a failed revision could cause damage.
     Stalled {
-        /// Failed revision.
         revision: Revision,
-        /// Reason why the revision is not retried.
         reason: StallReason,
     },
-    /// Drifted objects were repaired too often.
-    Contended {
-        /// Deployed revision.
-        revision: Revision,
-    },
+    /// Drifted objects of the deployed revision were repaired too often.
+    Contended { revision: Revision },
 }
 
 /// Reason why a failed revision is not retried automatically.

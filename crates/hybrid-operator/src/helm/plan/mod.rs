@@ -42,6 +42,13 @@ pub(crate) struct RecordFacts {
     pub(crate) written: Duration,
 }
 
+impl RecordFacts {
+    /// Returns whether it is or was the deployed revision.
+    fn was_deployed(&self) -> bool {
+        matches!(self.status, Status::Deployed | Status::Superseded)
+    }
+}
+
 /// Drift of the objects of the newest revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drift {
@@ -497,7 +504,7 @@ fn is_upgrade(observed: &ObservedFacts) -> bool {
     let latest = observed.history.last();
     let ended =
         |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
-    last_deployed(observed).is_some() && !latest.is_some_and(ended)
+    has_deployed(observed) && !latest.is_some_and(ended)
 }
 
 /// Returns the step for drifted objects of a deployed revision.
@@ -530,7 +537,7 @@ fn handle_drift(
 
 /// Returns the step after a failure of the desired inputs.
 fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
-    if last_deployed(observed).is_none() {
+    if !has_deployed(observed) {
         return if desired.clean_up {
             Step::CleanUp {
                 revision: latest.revision,
@@ -664,9 +671,7 @@ fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
 /// Returns the revision that a rollback restores: the newest that was deployed and is proven.
 fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
     let mut history = observed.history.iter().rev();
-    history.find(|record| {
-        record.proven && matches!(record.status, Status::Deployed | Status::Superseded)
-    })
+    history.find(|record| record.proven && record.was_deployed())
 }
 
 /// Returns the revision that replaces one of another writer while the desired inputs fail, or are unknown.
@@ -699,25 +704,17 @@ fn attempts(observed: &ObservedFacts, desired: &DesiredFacts) -> u32 {
         .fold(0, u32::saturating_add)
 }
 
-/// Returns the newest revision that was deployed.
-fn last_deployed(observed: &ObservedFacts) -> Option<Revision> {
-    let good =
-        |record: &&RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
-    observed
-        .history
-        .iter()
-        .rev()
-        .find(good)
-        .map(|record| record.revision)
+/// Returns whether a revision was deployed.
+fn has_deployed(observed: &ObservedFacts) -> bool {
+    observed.history.iter().any(RecordFacts::was_deployed)
 }
 
 /// Returns the revisions since the last deployed one, except the newest. Each may have left
 /// objects.
 fn leftovers(observed: &ObservedFacts) -> &[RecordFacts] {
     let history = observed.history.as_slice();
-    let good =
-        |record: &RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
-    let begin = history.iter().rposition(good).map_or(0, |at| at + 1);
+    let deployed = history.iter().rposition(RecordFacts::was_deployed);
+    let begin = deployed.map_or(0, |at| at + 1);
     let end = history.len().saturating_sub(1).max(begin);
     history.get(begin..end).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired::{DesiredError, corrupt_record_event};
 use super::environment::environment;
-use super::events::{Notice, Notices};
+use super::events::Notices;
 use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
 use super::subject::Subject;
@@ -99,7 +99,7 @@ pub(super) async fn add_last_values(
                 "{name} no longer has key {}, which valuesFrom refers to; using its last value",
                 from.key
             );
-            notices.add(Notice::new(EventReason::LastValueUsed, "Values", note));
+            notices.tell(EventReason::LastValueUsed, "Values", note);
         }
         if let Some(text) = data.get(&from.key) {
             let kept = kept.entry(name).or_default();

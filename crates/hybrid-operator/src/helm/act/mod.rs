@@ -34,6 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::ManifestError;
+use helm_core::release::Revision;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::access::Access;
@@ -49,6 +51,7 @@ use super::report::{Next, Report, StepOutcome, describe};
 use super::setup::{Setup, timeout};
 use super::subject::{Subject, Target};
 use crate::action::deploy::StoredRelease;
+use crate::action::log::{Details, Done};
 use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, TakeOver};
 use crate::cluster::cut_off::CutOff;
@@ -276,6 +279,17 @@ impl<'a> ActContext<'a> {
     /// Returns the desired state if it is known.
     fn desired(&self) -> Option<&'a Desired> {
         self.desired.and_then(|desired| desired.as_ref().ok())
+    }
+
+    /// Returns what the log says of an action that is done.
+    fn done(&self, revision: Option<Revision>, began: Option<Timestamp>) -> Done<'a> {
+        Done {
+            primary: &self.target.primary,
+            release: &self.target.name,
+            revision,
+            began,
+            details: Details::default(),
+        }
     }
 
     /// Returns the context of a Helm action.

@@ -331,9 +331,7 @@ fn report_large_record(
     notices: &Notices,
     status: &mut Status,
 ) {
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     let large = history.last().filter(|latest| latest.parts() > 0);
     let why = large.map(|latest| format!(
         "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
@@ -352,9 +350,7 @@ fn report_large_record(
 
 /// Returns the newest revisions.
 fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {

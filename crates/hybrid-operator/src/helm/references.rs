@@ -117,9 +117,7 @@ async fn last_values(
     notices: &Notices,
 ) -> Result<LastValues, StoreError> {
     let identity = subject.target.primary.identity();
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     for meta in history.iter().rev() {
         if meta.cr.as_ref() != Some(&identity) {
             continue;

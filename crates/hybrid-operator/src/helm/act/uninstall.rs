@@ -44,7 +44,7 @@ pub(super) async fn run(
         && finalizer::is_legacy(&subject.resource)
         && convert::convert(context).await?
     {
-        history = store.history(&context.target.namespace, &context.target.name);
+        history = context.access.history(context.target);
     }
     let own: Vec<RecordMeta> = history
         .into_iter()

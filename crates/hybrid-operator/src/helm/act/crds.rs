@@ -43,34 +43,26 @@ const DISCOVERED_WITHIN: Duration = Duration::from_secs(10);
 /// Error installing a CRD.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::helm) enum CrdError {
-    /// A file of `crds/` cannot be parsed.
     #[error("cannot read the objects in {path}")]
     Unreadable {
-        /// The file.
         path: String,
         /// The parse error; `None` if the file is not UTF-8.
         #[source]
         source: Option<Box<ManifestError>>,
     },
-    /// An object of `crds/` has no name.
     #[error("the {kind} in {path} has no name")]
     Nameless {
-        /// The file.
         path: String,
-        /// Kind of the object.
         kind: String,
     },
     /// The kinds that the cluster serves are not known.
     #[error("cannot install {path}")]
     Discovery {
-        /// The file.
         path: String,
         source: DiscoveryError,
     },
-    /// A request to the API server failed.
     #[error("cannot install {path}")]
     Api {
-        /// The file.
         path: String,
         source: ApiError,
     },
@@ -128,7 +120,6 @@ struct PendingCrd {
     path: String,
     /// Name of the CRD; `None` for an object of a kind that is not served.
     name: Option<String>,
-    /// Kind of the object.
     kind: String,
     /// Message of its `NamesAccepted` condition if that is false.
     names_conflict: Option<String>,

@@ -105,37 +105,27 @@ pub(super) struct ActContext<'a> {
 /// Error executing a step. The release is unchanged, or is resumed from its record.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActError {
-    /// A Helm action failed.
     #[error(transparent)]
     Action(#[from] ActionError),
-    /// A record could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The custom resource could not be read or written.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// An object could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Discovery failed.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// A CRD of `crds/` was not installed.
     #[error(transparent)]
     Crd(#[from] crds::CrdError),
-    /// The inputs of the release cannot be computed now.
     #[error(transparent)]
     Desired(#[from] DesiredError),
     /// A listed object cannot be parsed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// An extension of this operator failed.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
-    /// The attempt took too long.
     #[error("the attempt took too long, {}", phase(*step))]
     CutOff {
-        /// The step that was planned.
         step: Option<&'static str>,
         source: CutOff,
     },

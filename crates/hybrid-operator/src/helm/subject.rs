@@ -301,12 +301,8 @@ fn account_of(
 /// Returns whether the author of a custom resource picks an account of the operator's namespace: the
 /// template may read the custom resource, and the account is in that namespace.
 fn is_operator_account(primary: &Primary, template: &str, own: Option<&str>) -> bool {
-    let picks = template.contains("{{");
-    picks
-        && primary
-            .namespace
-            .as_deref()
-            .is_none_or(|namespace| own == Some(namespace))
+    let namespace = primary.namespace.as_deref();
+    template.contains("{{") && (namespace.is_none() || namespace == own)
 }
 
 /// Returns the name and namespace of the release of a custom resource: those of its records or,
@@ -335,7 +331,6 @@ fn locate(
     if let Some(present) = present.clone().filter(|_| deleting) {
         return Ok(present);
     }
-    let own = setup.operator_namespace.as_deref();
     let scope = match primary.namespace {
         Some(_) => Scope::Namespaced,
         None => Scope::Cluster,

@@ -79,21 +79,19 @@ pub(super) async fn run(
     }
     let refusal = match ended {
         None => None,
-        Some(ended) => match ended {
-            Ok(ActionProgress::Done) => return finish(context, &own, &fresh).await,
-            Ok(ActionProgress::Waiting { why }) => {
-                return Ok(waiting(context, memory, &stored, why));
-            }
-            Err(error) if stranded::is_refused(context, &error) => Some(error),
-            Err(ActError::Action(ActionError::Read(error))) if error.is_transient() => {
-                return Ok(unread(&stored, &error));
-            }
-            Err(ActError::Action(error)) if !error.is_transient() => {
-                let message = Message::from(with_causes(&error)).about(&memory.values(subject));
-                return Ok(failed(&stored, message));
-            }
-            Err(error) => return Err(error),
-        },
+        Some(Ok(ActionProgress::Done)) => return finish(context, &own, &fresh).await,
+        Some(Ok(ActionProgress::Waiting { why })) => {
+            return Ok(waiting(context, memory, &stored, why));
+        }
+        Some(Err(error)) if stranded::is_refused(context, &error) => Some(error),
+        Some(Err(ActError::Action(ActionError::Read(error)))) if error.is_transient() => {
+            return Ok(unread(&stored, &error));
+        }
+        Some(Err(ActError::Action(error))) if !error.is_transient() => {
+            let message = Message::from(with_causes(&error)).about(&memory.values(subject));
+            return Ok(failed(&stored, message));
+        }
+        Some(Err(error)) => return Err(error),
     };
     if !store.is_ending(&context.target.namespace).await? {
         let message = deleter.message(context, refusal.as_ref());

@@ -347,9 +347,8 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let Some(digest) = &desired.digest else {
         if observed.awaits_crds && !observed.chunked {
             // The chart may render with its definitions.
-            return Step::Crds {
-                upgrade: is_upgrade(observed),
-            };
+            let upgrade = is_upgrade(observed);
+            return Step::Crds { upgrade };
         }
         return without_inputs(observed, desired).unwrap_or(Step::Refuse(Refusal::NoInputs));
     };
@@ -537,11 +536,10 @@ fn handle_drift(
 
 /// Returns the step after a failure of the desired inputs.
 fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
+    let revision = latest.revision;
     if !has_deployed(observed) {
         return if desired.clean_up {
-            Step::CleanUp {
-                revision: latest.revision,
-            }
+            Step::CleanUp { revision }
         } else {
             retry_install(observed, desired, latest)
         };
@@ -554,16 +552,12 @@ fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         retry(observed, desired, latest, latest.attempts)
     } else if desired.rollback {
         match restorable(observed) {
-            Some(_) if observed.unreported => Step::Report {
-                revision: latest.revision,
-            },
+            Some(_) if observed.unreported => Step::Report { revision },
             Some(good) => Step::Rollback { to: good.revision },
             None => stalled(latest, StallReason::NothingToRestore),
         }
     } else if desired.reinstall {
-        Step::Remove {
-            revision: latest.revision,
-        }
+        Step::Remove { revision }
     } else {
         stalled(latest, StallReason::ExceedsRetries)
     }

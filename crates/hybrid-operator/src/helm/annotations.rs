@@ -315,6 +315,10 @@ mod tests {
     /// A row of the table of annotations.
     struct Row {
         name: &'static str,
+        /// What the reference says of the value, of its default and of the meaning.
+        value: &'static str,
+        default: &'static str,
+        meaning: &'static str,
         right: &'static str,
         /// Effect of the right value.
         effect: fn(&mut Annotations),
@@ -326,241 +330,183 @@ mod tests {
 
     const BOOLEAN: &str = "a boolean: true or false";
 
-    /// Rows of the reference: name, value, default, meaning.
-    const DOCUMENTED: &[(&str, &str, &str, &str)] = &[
-        (
-            "install-disable-hooks",
-            "boolean",
-            "`install.disableHooks`",
-            "An install runs no hooks. `false` does not turn hooks on that `watches.yaml` disables.",
-        ),
-        (
-            "install-description",
-            "text",
-            "`Install complete`",
-            "The description that `helm history` shows of an install.",
-        ),
-        (
-            "upgrade-disable-hooks",
-            "boolean",
-            "`upgrade.disableHooks`, `rollback.disableHooks`",
-            "An upgrade or a rollback runs no hooks.",
-        ),
-        (
-            "upgrade-description",
-            "text",
-            "`Upgrade complete`",
-            "The description that `helm history` shows of an upgrade.",
-        ),
-        (
-            "upgrade-force",
-            "boolean",
-            "`false`",
-            "An upgrade replaces objects (PUT) instead of applying them. Nothing is deleted.",
-        ),
-        (
-            "uninstall-disable-hooks",
-            "boolean",
-            "`uninstall.disableHooks`",
-            "An uninstall runs no hooks.",
-        ),
-        (
-            "uninstall-description",
-            "text",
-            "Helm's",
-            "The description of the record while the release is uninstalled.",
-        ),
-        (
-            "uninstall-wait",
-            "boolean",
-            "`uninstall.wait`",
-            "The custom resource stays until all objects of the release are gone.",
-        ),
-        (
-            "rollback-force",
-            "boolean",
-            "`true`",
-            "A rollback after a failed upgrade replaces objects (PUT) instead of applying them.",
-        ),
-        (
-            "reconcile-period",
-            "duration",
-            "`reconcilePeriod`",
-            "Time between two reconciles if nothing changes; `0` means never.",
-        ),
-        (
-            "paused",
-            "boolean",
-            "`false`",
-            "The release is left alone. The custom resource can still be deleted. `pauseAnnotation` in `watches.yaml` names another annotation instead.",
-        ),
-        (
-            "adopt-release",
-            "`true`, `false`, or the name of an operator",
-            "`false`",
-            "A release of the same name and chart that somebody installed with Helm is taken over. With the name of an operator, that operator takes it over from another one, too.",
-        ),
-        (
-            "reconcile-at",
-            "text",
-            "",
-            "Any new value reconciles once, now.",
-        ),
-        (
-            "force-at",
-            "text",
-            "",
-            "Any new value makes a new revision, even if nothing has changed.",
-        ),
-        (
-            "reset-at",
-            "text",
-            "",
-            "Any new value forgets the failed attempts, so that a stalled release is tried again.",
-        ),
+    /// All annotations, in the order of the reference.
+    const ROWS: &[Row] = &[
+        Row {
+            name: "install-disable-hooks",
+            value: "boolean",
+            default: "`install.disableHooks`",
+            meaning: "An install runs no hooks. `false` does not turn hooks on that `watches.yaml` disables.",
+            right: "T",
+            effect: |all| all.options.install_disable_hooks = true,
+            wrong: Some(("yes", BOOLEAN, "install.disableHooks of watches.yaml holds")),
+            shown_by: "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+        },
+        Row {
+            name: "install-description",
+            value: "text",
+            default: "`Install complete`",
+            meaning: "The description that `helm history` shows of an install.",
+            right: "first",
+            effect: |all| all.options.install_description = Some("first".to_owned()),
+            wrong: None,
+            shown_by: "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+        },
+        Row {
+            name: "upgrade-disable-hooks",
+            value: "boolean",
+            default: "`upgrade.disableHooks`, `rollback.disableHooks`",
+            meaning: "An upgrade or a rollback runs no hooks.",
+            right: "1",
+            effect: |all| all.options.upgrade_disable_hooks = true,
+            wrong: Some((
+                "",
+                BOOLEAN,
+                "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold",
+            )),
+            shown_by: "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+        },
+        Row {
+            name: "upgrade-description",
+            value: "text",
+            default: "`Upgrade complete`",
+            meaning: "The description that `helm history` shows of an upgrade.",
+            right: "second",
+            effect: |all| all.options.upgrade_description = Some("second".to_owned()),
+            wrong: None,
+            shown_by: "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+        },
+        Row {
+            name: "upgrade-force",
+            value: "boolean",
+            default: "`false`",
+            meaning: "An upgrade replaces objects (PUT) instead of applying them. Nothing is deleted.",
+            right: "true",
+            effect: |all| all.options.upgrade_force = true,
+            wrong: Some((
+                "on",
+                BOOLEAN,
+                "upgrades apply objects and do not replace them",
+            )),
+            shown_by: "drift_is_repaired_after_a_forced_upgrade",
+        },
+        Row {
+            name: "uninstall-disable-hooks",
+            value: "boolean",
+            default: "`uninstall.disableHooks`",
+            meaning: "An uninstall runs no hooks.",
+            right: "True",
+            effect: |all| all.options.uninstall_disable_hooks = true,
+            wrong: Some(("2", BOOLEAN, "uninstall.disableHooks of watches.yaml holds")),
+            shown_by: "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+        },
+        Row {
+            name: "uninstall-description",
+            value: "text",
+            default: "Helm's",
+            meaning: "The description of the record while the release is uninstalled.",
+            right: "last",
+            effect: |all| all.options.uninstall_description = Some("last".to_owned()),
+            wrong: None,
+            shown_by: "uninstall_waits_and_is_described_as_its_annotations_say",
+        },
+        Row {
+            name: "uninstall-wait",
+            value: "boolean",
+            default: "`uninstall.wait`",
+            meaning: "The custom resource stays until all objects of the release are gone.",
+            right: "t",
+            effect: |all| all.options.uninstall_wait = true,
+            wrong: Some(("wait", BOOLEAN, "uninstall.wait of watches.yaml holds")),
+            shown_by: "uninstall_waits_and_is_described_as_its_annotations_say",
+        },
+        Row {
+            name: "rollback-force",
+            value: "boolean",
+            default: "`true`",
+            meaning: "A rollback after a failed upgrade replaces objects (PUT) instead of applying them.",
+            right: "false",
+            effect: |all| all.options.rollback_force = false,
+            wrong: Some((
+                "no",
+                BOOLEAN,
+                "rollbacks replace objects, which is the default",
+            )),
+            shown_by: "rollback_replaces_objects_unless_the_annotation_disables_it",
+        },
+        Row {
+            name: "reconcile-period",
+            value: "duration",
+            default: "`reconcilePeriod`",
+            meaning: "Time between two reconciles if nothing changes; `0` means never.",
+            right: "1m30s",
+            effect: |all| all.options.reconcile_period = Some(Duration::from_secs(90)),
+            wrong: Some((
+                "5",
+                "a duration such as 30s or 1m30s, or 0 for never",
+                "reconcilePeriod of watches.yaml or --reconcile-period holds",
+            )),
+            shown_by: "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
+        },
+        Row {
+            name: "paused",
+            value: "boolean",
+            default: "`false`",
+            meaning: "The release is left alone. The custom resource can still be deleted. `pauseAnnotation` in `watches.yaml` names another annotation instead.",
+            right: "true",
+            effect: |all| all.paused = true,
+            wrong: Some(("yes", BOOLEAN, "the custom resource is not paused")),
+            shown_by: "paused_resource_is_left_alone_and_can_be_deleted",
+        },
+        Row {
+            name: "adopt-release",
+            value: "`true`, `false`, or the name of an operator",
+            default: "`false`",
+            meaning: "A release of the same name and chart that somebody installed with Helm is taken over. With the name of an operator, that operator takes it over from another one, too.",
+            right: "other",
+            effect: |all| all.adopt_release = AdoptionPolicy::AllowedFor(OperatorId::new("other")),
+            wrong: Some((
+                "yes, please",
+                "true, false, or the name of an operator",
+                "no release is adopted",
+            )),
+            shown_by: "operator_named_in_adopt_release_takes_over",
+        },
+        Row {
+            name: "reconcile-at",
+            value: "text",
+            default: "",
+            meaning: "Any new value reconciles once, now.",
+            right: "now",
+            effect: |_| {},
+            wrong: None,
+            shown_by: "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
+        },
+        Row {
+            name: "force-at",
+            value: "text",
+            default: "",
+            meaning: "Any new value makes a new revision, even if nothing has changed.",
+            right: "now",
+            effect: |all| all.force_at = Some("now".to_owned()),
+            wrong: None,
+            shown_by: "reset_retries_and_force_creates_a_new_revision",
+        },
+        Row {
+            name: "reset-at",
+            value: "text",
+            default: "",
+            meaning: "Any new value forgets the failed attempts, so that a stalled release is tried again.",
+            right: "now",
+            effect: |all| all.reset_at = Some("now".to_owned()),
+            wrong: None,
+            shown_by: "hook_failing_three_times_stalls_the_release_until_a_reset",
+        },
     ];
-
-    #[expect(clippy::too_many_lines, reason = "one table")]
-    fn rows() -> Vec<Row> {
-        let row = |name, right, effect, wrong, shown_by| Row {
-            name,
-            right,
-            effect,
-            wrong,
-            shown_by,
-        };
-        vec![
-            row(
-                "install-disable-hooks",
-                "T",
-                |all| all.options.install_disable_hooks = true,
-                Some(("yes", BOOLEAN, "install.disableHooks of watches.yaml holds")),
-                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
-            ),
-            row(
-                "install-description",
-                "first",
-                |all| all.options.install_description = Some("first".to_owned()),
-                None,
-                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
-            ),
-            row(
-                "upgrade-disable-hooks",
-                "1",
-                |all| all.options.upgrade_disable_hooks = true,
-                Some((
-                    "",
-                    BOOLEAN,
-                    "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold",
-                )),
-                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
-            ),
-            row(
-                "upgrade-description",
-                "second",
-                |all| all.options.upgrade_description = Some("second".to_owned()),
-                None,
-                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
-            ),
-            row(
-                "upgrade-force",
-                "true",
-                |all| all.options.upgrade_force = true,
-                Some((
-                    "on",
-                    BOOLEAN,
-                    "upgrades apply objects and do not replace them",
-                )),
-                "drift_is_repaired_after_a_forced_upgrade",
-            ),
-            row(
-                "uninstall-disable-hooks",
-                "True",
-                |all| all.options.uninstall_disable_hooks = true,
-                Some(("2", BOOLEAN, "uninstall.disableHooks of watches.yaml holds")),
-                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
-            ),
-            row(
-                "uninstall-description",
-                "last",
-                |all| all.options.uninstall_description = Some("last".to_owned()),
-                None,
-                "uninstall_waits_and_is_described_as_its_annotations_say",
-            ),
-            row(
-                "uninstall-wait",
-                "t",
-                |all| all.options.uninstall_wait = true,
-                Some(("wait", BOOLEAN, "uninstall.wait of watches.yaml holds")),
-                "uninstall_waits_and_is_described_as_its_annotations_say",
-            ),
-            row(
-                "rollback-force",
-                "false",
-                |all| all.options.rollback_force = false,
-                Some((
-                    "no",
-                    BOOLEAN,
-                    "rollbacks replace objects, which is the default",
-                )),
-                "rollback_replaces_objects_unless_the_annotation_disables_it",
-            ),
-            row(
-                "reconcile-period",
-                "1m30s",
-                |all| all.options.reconcile_period = Some(Duration::from_secs(90)),
-                Some((
-                    "5",
-                    "a duration such as 30s or 1m30s, or 0 for never",
-                    "reconcilePeriod of watches.yaml or --reconcile-period holds",
-                )),
-                "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
-            ),
-            row(
-                "paused",
-                "true",
-                |all| all.paused = true,
-                Some(("yes", BOOLEAN, "the custom resource is not paused")),
-                "paused_resource_is_left_alone_and_can_be_deleted",
-            ),
-            row(
-                "adopt-release",
-                "other",
-                |all| all.adopt_release = AdoptionPolicy::AllowedFor(OperatorId::new("other")),
-                Some((
-                    "yes, please",
-                    "true, false, or the name of an operator",
-                    "no release is adopted",
-                )),
-                "operator_named_in_adopt_release_takes_over",
-            ),
-            row(
-                "reconcile-at",
-                "now",
-                |_| {},
-                None,
-                "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
-            ),
-            row(
-                "force-at",
-                "now",
-                |all| all.force_at = Some("now".to_owned()),
-                None,
-                "reset_retries_and_force_creates_a_new_revision",
-            ),
-            row(
-                "reset-at",
-                "now",
-                |all| all.reset_at = Some("now".to_owned()),
-                None,
-                "hook_failing_three_times_stalls_the_release_until_a_reset",
-            ),
-        ]
-    }
 
     #[test]
     fn each_annotation_sets_its_option_and_a_wrong_value_is_named_and_does_not_count() {
-        for row in rows() {
+        for row in ROWS {
             let mut wanted = Annotations::default();
             (row.effect)(&mut wanted);
             let found = read(&annotations(&[(row.name, row.right)]), None);
@@ -588,14 +534,11 @@ mod tests {
     #[test]
     fn the_table_the_code_and_the_documentation_have_the_same_annotations() {
         let parsed: BTreeSet<&str> = ANNOTATIONS.iter().map(|known| known.name).collect();
-        let rows = rows();
-        let table: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+        let table: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
         assert_eq!(parsed, table);
-        let documented: BTreeSet<&str> = DOCUMENTED.iter().map(|row| row.0).collect();
-        assert_eq!(parsed, documented);
-        let rows_of_page = DOCUMENTED.iter().map(|(name, value, default, meaning)| {
-            let name = format!("`{name}`");
-            [&name, *value, *default, *meaning]
+        let rows_of_page = ROWS.iter().map(|row| {
+            let name = format!("`{}`", row.name);
+            [&name, row.value, row.default, row.meaning]
                 .map(str::to_owned)
                 .to_vec()
         });
@@ -609,7 +552,7 @@ mod tests {
             "Annotations of a custom resource",
             &text,
         );
-        crate::tests::reference::assert_tests_exist(rows.iter().map(|row| row.shown_by));
+        crate::tests::reference::assert_tests_exist(ROWS.iter().map(|row| row.shown_by));
     }
 
     #[test]

@@ -397,23 +397,10 @@ impl HelmController {
 
     /// Returns the configuration of the controller's reconciles.
     pub(super) fn setup(&self, context: &ControllerContext, version: u64) -> Setup {
-        let identity = &context.identity;
         Setup {
             version,
-            period: self
-                .watch
-                .reconcile_period
-                .unwrap_or(context.limits.reconcile_period),
-            watch: self.watch.clone().with_limits(context.limits.charts),
-            component: None,
-            chart: self.chart.used_by(&self.watch),
             extensions: self.extensions.clone(),
-            operator: identity.operator.clone(),
-            instance: identity.instance.clone(),
-            elected: identity.elected,
-            operator_namespace: identity.namespace.clone(),
-            reporting: context.reporting,
-            namespaces: context.namespaces.clone(),
+            ..Setup::of(self.watch.clone(), &self.chart, context)
         }
     }
 

@@ -20,7 +20,6 @@ use super::HelmReconciler;
 use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
-use super::extend::Extensions;
 use super::finalizer::FINALIZER;
 use super::memory::Memories;
 use super::resources::Resources;
@@ -300,24 +299,12 @@ impl Components {
         let generation = known.generation(&key, &component);
         let primary = of_component(owner, &component.name);
         self.owners.lock().insert(primary.identity(), key.clone());
-        let status = known
-            .access
-            .resources
-            .get(&key)
-            .and_then(|component| component.data.get("status").cloned());
-        let resource = self.made_up(
-            owner,
-            json!({"spec": component.values, "status": status}),
-            generation,
-        );
+        let data = json!({"spec": component.values, "status": known.status(&key)});
+        let resource = self.made_up(owner, data, generation);
         known.access.resources.put_component(key.clone(), resource);
         let setup = self.setup(component.watch(owner), &component.name, &component.chart);
         let result = known.reconcile(setup, &key, until).await;
-        let status = known
-            .access
-            .resources
-            .get(&key)
-            .and_then(|component| component.data.get("status").cloned());
+        let status = known.status(&key);
         let status = Status::read(status.as_ref(), machine::timestamp(), Some(generation));
         let records = self.store.records_of(&primary.identity());
         let release = release(&status, records.last());
@@ -431,21 +418,11 @@ impl Components {
     }
 
     fn setup(&self, watch: Watch, component: &str, chart: &Chart) -> Arc<Setup> {
-        let context = &self.context;
         Arc::new(Setup {
-            version: 0,
             component: Some(component.to_owned()),
-            chart: chart.used_by(&watch),
-            watch: watch.with_limits(context.limits.charts),
-            extensions: Extensions::default(),
             // The native controller decides when it looks again.
             period: Duration::ZERO,
-            operator: context.identity.operator.clone(),
-            instance: context.identity.instance.clone(),
-            elected: context.identity.elected,
-            operator_namespace: context.identity.namespace.clone(),
-            reporting: context.reporting,
-            namespaces: context.namespaces.clone(),
+            ..Setup::of(watch, chart, &self.context)
         })
     }
 
@@ -491,6 +468,12 @@ impl Components {
 }
 
 impl KnownComponent {
+    /// Returns the status of a made-up custom resource.
+    fn status(&self, key: &Key) -> Option<Value> {
+        let component = self.access.resources.get(key)?;
+        component.data.get("status").cloned()
+    }
+
     /// Returns the generation of the made-up custom resource: a new one if chart or values differ
     /// from those of the last call.
     fn generation(&self, key: &Key, component: &Component) -> i64 {

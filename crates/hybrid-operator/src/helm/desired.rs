@@ -38,19 +38,14 @@ use crate::withheld::Withheld;
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DesiredError {
-    /// The values cannot be computed.
     #[error("cannot compute the values")]
     Values(#[from] ValuesError),
-    /// The value translator failed.
     #[error("the operator's value translator failed")]
     Translate(#[source] ExtensionError),
-    /// The values do not match the chart.
     #[error(transparent)]
     Coalesce(#[from] CoalesceError),
-    /// The capabilities of the cluster cannot be read.
     #[error(transparent)]
     Capabilities(#[from] DiscoveryError),
-    /// Rendering the chart failed.
     #[error(transparent)]
     Render(Box<RenderError>),
     /// Rendering the chart exceeded a limit, which an option raises.
@@ -60,46 +55,35 @@ pub(super) enum DesiredError {
     #[error("{error}; {way}")]
     Container {
         error: Box<RenderError>,
-        /// Way to raise the limit.
         way: String,
     },
     /// The release takes more memory than other releases leave at the moment.
     #[error(transparent)]
     MemoryInUse(#[from] MemoryInUse),
-    /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
-    /// The custom resource was deleted during the render.
     #[error("the custom resource was deleted while its chart was rendered")]
     Deleted,
-    /// A required record cannot be read.
     #[error("cannot read a release record")]
     Record(#[source] StoreError),
-    /// An object that a template looks up cannot be read.
     #[error("cannot read {key}, which a template looks up")]
     Lookup {
         /// The object or list.
         key: String,
-        /// The read error.
         #[source]
         source: ReadError,
     },
     /// The last value of an optional reference cannot be read.
     #[error("cannot read the last values of valuesFrom")]
     Kept(#[from] StoreError),
-    /// An object that `valuesFrom` refers to cannot be read.
     #[error("cannot read {key}, which valuesFrom refers to")]
     Reference {
-        /// The object.
         key: String,
-        /// The read error.
         #[source]
         source: ReadError,
     },
-    /// A patch of `watches.yaml` cannot be applied.
     #[error(transparent)]
     Patch(#[from] super::patches::PatchError),
-    /// Each render looks up further objects.
     #[error("the templates look up new objects in each of {LOOKUP_ROUNDS} renders")]
     TooManyLookups,
 }

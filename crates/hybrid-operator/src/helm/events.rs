@@ -75,6 +75,16 @@ impl Notices {
         self.0.lock().push(notice);
     }
 
+    /// Adds an event about the custom resource.
+    pub(super) fn tell(
+        &self,
+        reason: EventReason,
+        action: &'static str,
+        note: impl Into<String>,
+    ) {
+        self.add(Notice::new(reason, action, note));
+    }
+
     pub(super) fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut self.0.lock())
     }

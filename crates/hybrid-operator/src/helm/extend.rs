@@ -183,8 +183,7 @@ impl Extensions {
             return Ok(());
         }
         let subject = context.subject;
-        let store = &context.access.store;
-        let history = store.history(&subject.target.namespace, &subject.target.name);
+        let history = context.access.history(&subject.target);
         let Some(latest) = history.last() else {
             return Ok(());
         };

@@ -469,6 +469,7 @@ fn version_of(version: Option<&str>) -> u64 {
 #[cfg(test)]
 mod tests {
     use hybrid_operator_test::scripted::Script;
+    use kube::runtime::watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
     use serde_json::json;
 
     use super::*;
@@ -531,8 +532,6 @@ mod tests {
 
     #[tokio::test]
     async fn read_state_is_current_until_the_watch_sees_a_newer_one() {
-        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
-
         let fixture = Fixture::new();
         let interests = &fixture.interests;
         let key = Key::new(Some("a"), "one");
@@ -580,8 +579,6 @@ mod tests {
 
     #[tokio::test]
     async fn read_list_is_current_until_an_object_in_it_changes() {
-        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
-
         let list = || vec![Init, InitApply(secret("x", "5")), InitDone];
         for (events, current) in [
             (vec![], true),
@@ -606,8 +603,6 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_is_known_to_custom_resources_that_wait_later() {
-        use watcher::Event::{Apply, Init, InitApply, InitDone};
-
         let fixture = Fixture::new();
         let key = Key::new(Some("a"), "one");
         fixture.wait_for("first", &key);
@@ -628,8 +623,6 @@ mod tests {
 
     #[tokio::test]
     async fn recreated_custom_resource_finds_dependency_still_ready() {
-        use watcher::Event::{Init, InitApply, InitDone};
-
         let fixture = Fixture::new();
         let (again, other) = (Key::new(Some("a"), "again"), Key::new(Some("a"), "other"));
         fixture.wait_for("database", &again);

@@ -130,10 +130,11 @@ impl ActionKind {
     }
 
     pub(super) fn failure_description(self, target: &Target) -> String {
-        match self {
-            Self::Install => format!("Release {:?} failed", target.name.as_str()),
-            Self::Upgrade => format!("Upgrade {:?} failed", target.name.as_str()),
-            _ => format!("Rollback {:?} failed", target.name.as_str()),
-        }
+        let what = match self {
+            Self::Install => "Release",
+            Self::Upgrade => "Upgrade",
+            _ => "Rollback",
+        };
+        format!("{what} {:?} failed", target.name.as_str())
     }
 }

@@ -286,9 +286,7 @@ impl HelmReconciler {
             notices,
         };
         let result = act::run(&step, &context, &mut memory.release).await;
-        let latest = access
-            .store
-            .history(&subject.target.namespace, &subject.target.name);
+        let latest = access.history(&subject.target);
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
         let digest = known.map(|desired| &desired.inputs.digest);

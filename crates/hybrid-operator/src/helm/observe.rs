@@ -44,9 +44,7 @@ pub(super) async fn observe(
     memory: &Memory,
     limit: Duration,
 ) -> Observation {
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     let managing_operator = managing_operator(setup, access, subject, memory);
     let identity = subject.target.primary.identity();
     let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);

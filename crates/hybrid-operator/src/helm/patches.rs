@@ -10,17 +10,14 @@ use crate::watches::{Patch, PatchBody};
 /// Error applying a patch.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PatchError {
-    /// The patch cannot be applied to the object.
     #[error("cannot apply patches[{index}] to {object}")]
     Misfit {
         /// Index of the patch in `watches.yaml`.
         index: usize,
         object: String,
-        /// The underlying error.
         #[source]
         source: Box<json_patch::PatchError>,
     },
-    /// The patch changes the identity of the object.
     #[error(
         "patches[{index}] changes the identity of {object}; apiVersion, kind, name and namespace must not change"
     )]

@@ -98,7 +98,7 @@ pub(super) async fn publish(
         .is_ok_and(|report| report.outcome.deploys());
     let ended = conclude(setup, subject, memory, &objects, &mut status, attempt);
     for remark in memory.release.live.take_remarks() {
-        notices.add(Notice::new(remark.reason, "Reconcile", remark.note));
+        notices.tell(remark.reason, "Reconcile", remark.note);
     }
     let mut written = true;
     let pruned_before = memory.told.pruned.clone();
@@ -244,7 +244,7 @@ async fn write(
             );
             let pruned = Pruned::Some(why.clone());
             if memory.told.pruned != pruned {
-                notices.add(Notice::new(EventReason::StatusPruned, "Status", why));
+                notices.tell(EventReason::StatusPruned, "Status", why);
             }
             pruned
         };
@@ -266,11 +266,7 @@ fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &
     let problems = &subject.annotations.problems;
     if memory.told.problems != *problems {
         for problem in problems {
-            notices.add(Notice::new(
-                EventReason::InvalidAnnotation,
-                "Read",
-                problem.as_str(),
-            ));
+            notices.tell(EventReason::InvalidAnnotation, "Read", problem.as_str());
         }
         memory.told.problems.clone_from(problems);
     }
@@ -290,11 +286,7 @@ fn report_unwatched(
         .chain(subject.target.interests.problem(&subject.target.key()))
         .collect();
     for reason in found.difference(&memory.told.unwatched) {
-        notices.add(Notice::new(
-            EventReason::WatchRefused,
-            "Watch",
-            reason.as_str(),
-        ));
+        notices.tell(EventReason::WatchRefused, "Watch", reason.as_str());
     }
     memory.told.unwatched.clone_from(&found);
     found
@@ -339,9 +331,7 @@ fn report_large_record(
     notices: &Notices,
     status: &mut Status,
 ) {
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     let large = history.last().filter(|latest| latest.parts() > 0);
     let why = large.map(|latest| format!(
         "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
@@ -353,20 +343,14 @@ fn report_large_record(
         .as_ref()
         .filter(|_| !told && memory.told.large_record != why)
     {
-        notices.add(Notice::new(
-            EventReason::LargeRecord,
-            "Record",
-            why.as_str(),
-        ));
+        notices.tell(EventReason::LargeRecord, "Record", why.as_str());
     }
     memory.told.large_record = why;
 }
 
 /// Returns the newest revisions.
 fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired::{DesiredError, corrupt_record_event};
 use super::environment::environment;
-use super::events::{Notice, Notices};
+use super::events::Notices;
 use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
 use super::subject::Subject;
@@ -99,7 +99,7 @@ pub(super) async fn add_last_values(
                 "{name} no longer has key {}, which valuesFrom refers to; using its last value",
                 from.key
             );
-            notices.add(Notice::new(EventReason::LastValueUsed, "Values", note));
+            notices.tell(EventReason::LastValueUsed, "Values", note);
         }
         if let Some(text) = data.get(&from.key) {
             let kept = kept.entry(name).or_default();
@@ -117,9 +117,7 @@ async fn last_values(
     notices: &Notices,
 ) -> Result<LastValues, StoreError> {
     let identity = subject.target.primary.identity();
-    let history = access
-        .store
-        .history(&subject.target.namespace, &subject.target.name);
+    let history = access.history(&subject.target);
     for meta in history.iter().rev() {
         if meta.cr.as_ref() != Some(&identity) {
             continue;

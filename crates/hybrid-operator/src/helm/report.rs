@@ -187,6 +187,25 @@ impl Report {
         Self::new(StepOutcome::Silent, Next::Gone)
     }
 
+    /// Returns a report that an action on a release failed.
+    pub(super) fn failed(
+        kind: ActionKind,
+        stored: &StoredRelease,
+        message: Message,
+        next: Next,
+    ) -> Self {
+        let failure = Failure {
+            kind,
+            message: message.clone(),
+            release: describe(stored),
+            next: None,
+        };
+        Self {
+            error: Some(message),
+            ..Self::new(StepOutcome::Failed(Box::new(failure)), next)
+        }
+    }
+
     /// Returns a report that the release waits for something.
     pub(super) fn wait(why: impl Into<String>, delay: Duration) -> Self {
         let outcome = StepOutcome::Progressing {

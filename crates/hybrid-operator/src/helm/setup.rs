@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use helm_core::CompiledChart;
 
+use super::chart::Chart;
 use super::extend::Extensions;
 use super::kind::ActionKind;
 use super::message::Reader;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{InstanceId, OperatorId};
-use crate::manager::Reporting;
+use crate::manager::{ControllerContext, Reporting};
 use crate::watches::{ActionPolicy, Watch};
 
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
@@ -36,6 +37,25 @@ pub(super) struct Setup {
 }
 
 impl Setup {
+    /// Returns the configuration of an entry without extensions.
+    pub(super) fn of(watch: Watch, chart: &Chart, context: &ControllerContext) -> Self {
+        let (identity, limits) = (&context.identity, &context.limits);
+        Self {
+            version: 0,
+            component: None,
+            chart: chart.used_by(&watch),
+            extensions: Extensions::default(),
+            period: watch.reconcile_period.unwrap_or(limits.reconcile_period),
+            watch: watch.with_limits(limits.charts),
+            operator: identity.operator.clone(),
+            instance: identity.instance.clone(),
+            elected: identity.elected,
+            operator_namespace: identity.namespace.clone(),
+            reporting: context.reporting,
+            namespaces: context.namespaces.clone(),
+        }
+    }
+
     /// Returns who reads the conditions. Those of a component are for a native controller, which may show
     /// them to anybody.
     pub(super) fn reader(&self) -> Reader {

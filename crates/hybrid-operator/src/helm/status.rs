@@ -221,6 +221,14 @@ impl Status {
         }
     }
 
+    fn set_true(&mut self, type_: ConditionType, reason: Reason, message: impl Into<Message>) {
+        self.set(type_, ConditionStatus::True, reason, message);
+    }
+
+    fn set_false(&mut self, type_: ConditionType, reason: Reason, message: impl Into<Message>) {
+        self.set(type_, ConditionStatus::False, reason, message);
+    }
+
     fn remove(&mut self, type_: ConditionType) {
         conditions::remove(&mut self.conditions, type_);
     }
@@ -248,29 +256,14 @@ impl Status {
 
     /// Reports that the operator processes the custom resource.
     pub(crate) fn initialized(&mut self) {
-        self.set(
-            ConditionType::Initialized,
-            ConditionStatus::True,
-            Reason::Initialized,
-            "",
-        );
+        self.set_true(ConditionType::Initialized, Reason::Initialized, "");
     }
 
     /// Reports a deployed release.
     pub(crate) fn deployed(&mut self, reason: Reason, message: impl Into<Message>) {
         self.initialized();
-        self.set(
-            ConditionType::Deployed,
-            ConditionStatus::True,
-            reason,
-            message,
-        );
-        self.set(
-            ConditionType::ReleaseFailed,
-            ConditionStatus::False,
-            reason,
-            "",
-        );
+        self.set_true(ConditionType::Deployed, reason, message);
+        self.set_false(ConditionType::ReleaseFailed, reason, "");
         self.reconciled();
     }
 
@@ -280,7 +273,7 @@ impl Status {
             return;
         }
         let deployed = ConditionType::Deployed;
-        self.set(deployed, ConditionStatus::True, reason, message);
+        self.set_true(deployed, reason, message);
         for condition in &mut self.conditions {
             if condition.type_ == deployed {
                 let former = self.generation.map(|generation| generation - 1);
@@ -306,12 +299,7 @@ impl Status {
 
     /// Reports that the custom resource is reconciled.
     pub(crate) fn reconciled(&mut self) {
-        self.set(
-            ConditionType::Irreconcilable,
-            ConditionStatus::False,
-            Reason::Reconciled,
-            "",
-        );
+        self.set_false(ConditionType::Irreconcilable, Reason::Reconciled, "");
         // A generation that changes nothing is deployed like the former one; `kubectl wait` passes over
         // conditions of former generations.
         for condition in &mut self.conditions {
@@ -329,12 +317,7 @@ impl Status {
             .iter()
             .any(|c| c.type_ == ConditionType::Paused)
         {
-            self.set(
-                ConditionType::Paused,
-                ConditionStatus::False,
-                Reason::NotPaused,
-                "",
-            );
+            self.set_false(ConditionType::Paused, Reason::NotPaused, "");
         }
         self.remove(ConditionType::Stalled);
     }
@@ -354,25 +337,10 @@ impl Status {
             self.remove(ConditionType::Stalled);
         }
         if is_install || !self.is_deployed() {
-            self.set(
-                ConditionType::Deployed,
-                ConditionStatus::False,
-                reason,
-                message.clone(),
-            );
+            self.set_false(ConditionType::Deployed, reason, message.clone());
         }
-        self.set(
-            ConditionType::ReleaseFailed,
-            ConditionStatus::True,
-            reason,
-            message.clone(),
-        );
-        self.set(
-            ConditionType::Ready,
-            ConditionStatus::False,
-            reason,
-            message,
-        );
+        self.set_true(ConditionType::ReleaseFailed, reason, message.clone());
+        self.unready(reason, message);
     }
 
     /// Reports that the state of the release is unknown because of an error.
@@ -426,18 +394,8 @@ impl Status {
     pub(crate) fn irreconcilable(&mut self, reason: Reason, message: impl Into<Message>) {
         let message = message.into();
         self.initialized();
-        self.set(
-            ConditionType::Irreconcilable,
-            ConditionStatus::True,
-            reason,
-            message.clone(),
-        );
-        self.set(
-            ConditionType::Ready,
-            ConditionStatus::False,
-            reason,
-            message,
-        );
+        self.set_true(ConditionType::Irreconcilable, reason, message.clone());
+        self.unready(reason, message);
     }
 
     /// Returns the generation that the conditions apply to. The newest generation is not observed
@@ -477,30 +435,15 @@ impl Status {
             let why = failure.message.clone();
             self.irreconcilable(Reason::ReconcileError, why);
         }
-        self.set(
-            ConditionType::Stalled,
-            ConditionStatus::True,
-            Reason::RetriesExhausted,
-            message,
-        );
-        self.set(
-            ConditionType::Ready,
-            ConditionStatus::False,
-            Reason::Stalled,
-            message,
-        );
+        self.set_true(ConditionType::Stalled, Reason::RetriesExhausted, message);
+        self.unready(Reason::Stalled, message);
     }
 
     /// Reports that another operator manages the release. Keeps a condition that any operator has
     /// set for this generation.
     pub(crate) fn contested(&mut self, message: &str) {
         if !self.is_contested() {
-            self.set(
-                ConditionType::Contested,
-                ConditionStatus::True,
-                Reason::OtherOperator,
-                message,
-            );
+            self.set_true(ConditionType::Contested, Reason::OtherOperator, message);
         }
     }
 
@@ -521,9 +464,8 @@ impl Status {
 
     /// Reports that the custom resource is paused.
     pub(crate) fn paused(&mut self) {
-        self.set(
+        self.set_true(
             ConditionType::Paused,
-            ConditionStatus::True,
             Reason::PauseReconcileAnnotationTrue,
             "",
         );
@@ -531,12 +473,7 @@ impl Status {
 
     /// Reports drift that is not repaired.
     pub(crate) fn drifted(&mut self, message: &str) {
-        self.set(
-            ConditionType::Drifted,
-            ConditionStatus::True,
-            Reason::ObjectsChanged,
-            message,
-        );
+        self.set_true(ConditionType::Drifted, Reason::ObjectsChanged, message);
     }
 
     /// Reports that there is no drift.
@@ -550,12 +487,7 @@ impl Status {
             return self.remove(ConditionType::WatchRefused);
         }
         let message = some_of(objects.iter().map(String::as_str));
-        self.set(
-            ConditionType::WatchRefused,
-            ConditionStatus::True,
-            Reason::CannotWatch,
-            message,
-        );
+        self.set_true(ConditionType::WatchRefused, Reason::CannotWatch, message);
     }
 
     /// Reports what is not as the chart renders it, each with the reason of its event; removes the
@@ -571,12 +503,7 @@ impl Status {
             Some(_) => Reason::SeveralReasons,
         };
         let message = some_of(remarks.iter().map(|remark| remark.note.as_str()));
-        self.set(
-            ConditionType::NotAsRendered,
-            ConditionStatus::True,
-            reason,
-            message,
-        );
+        self.set_true(ConditionType::NotAsRendered, reason, message);
     }
 
     /// Reports that what was not as rendered before is not so for the present generation either.
@@ -599,15 +526,7 @@ impl Status {
             .map(|condition| condition.message.clone());
         match why {
             None => self.remove(ConditionType::LargeRecord),
-            Some(why) => {
-                let status = ConditionStatus::True;
-                self.set(
-                    ConditionType::LargeRecord,
-                    status,
-                    Reason::StoredInParts,
-                    why,
-                );
-            }
+            Some(why) => self.set_true(ConditionType::LargeRecord, Reason::StoredInParts, why),
         }
         told.as_deref() == why
     }
@@ -616,15 +535,7 @@ impl Status {
     pub(crate) fn pruned(&mut self, why: Option<&str>) {
         match why {
             None => self.remove(ConditionType::StatusPruned),
-            Some(why) => {
-                let status = ConditionStatus::True;
-                self.set(
-                    ConditionType::StatusPruned,
-                    status,
-                    Reason::NotInSchema,
-                    why,
-                );
-            }
+            Some(why) => self.set_true(ConditionType::StatusPruned, Reason::NotInSchema, why),
         }
     }
 
@@ -632,12 +543,7 @@ impl Status {
     /// why, if that is known.
     pub(crate) fn ready(&mut self, missing: &[(ObjectKey, String)], cause: Option<&Cause>) {
         let Some((first, why)) = missing.first() else {
-            return self.set(
-                ConditionType::Ready,
-                ConditionStatus::True,
-                Reason::AllObjectsReady,
-                "",
-            );
+            return self.set_true(ConditionType::Ready, Reason::AllObjectsReady, "");
         };
         if let Some(cause) = cause {
             return self.unready(cause.reason, cause.message.as_str());
@@ -739,12 +645,7 @@ impl Status {
     }
 
     fn unready(&mut self, reason: Reason, message: impl Into<Message>) {
-        self.set(
-            ConditionType::Ready,
-            ConditionStatus::False,
-            reason,
-            message,
-        );
+        self.set_false(ConditionType::Ready, reason, message);
     }
 
     /// Returns why the release is not ready, as the status says for this generation.

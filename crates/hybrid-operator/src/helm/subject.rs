@@ -36,49 +36,37 @@ pub(super) enum SubjectError {
     /// The custom resource could not be read as a whole.
     #[error("{0}")]
     LeftOut(String),
-    /// The release's name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// `serviceAccountName` is not the name of a service account.
     #[error("serviceAccountName in watches.yaml yields no account")]
     AccountName(#[from] AccountNameError),
-    /// The service account cannot be impersonated.
     #[error(transparent)]
     Account(#[from] ImpersonateError),
-    /// The custom resource picks an account of the operator's namespace.
     #[error(
         "serviceAccountName picks service account {0:?} in the operator's own namespace, which custom resources may not pick; to allow it, set 'allowOperatorAccounts: true' in watches.yaml"
     )]
     OperatorAccount(String),
-    /// A template of `watches.yaml` failed.
     #[error(transparent)]
     Template(#[from] ValuesError),
-    /// The release of a cluster-scoped custom resource has no namespace.
     #[error(
         "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
     )]
     NoNamespace,
-    /// The release would be in a namespace that is not watched.
     #[error(
         "the releases of cluster-scoped custom resources are in namespace {namespace}, which is not in $WATCH_NAMESPACE ({watched}); set releaseNamespace in watches.yaml to one of these, or add {namespace} to $WATCH_NAMESPACE"
     )]
     NotWatched {
-        /// Namespace of the release.
         namespace: String,
-        /// Watched namespaces.
         watched: String,
     },
-    /// `releaseNamespace` cannot take effect.
     #[error(
         "releaseNamespace in watches.yaml is for cluster-scoped kinds, but {0} is namespaced, and its releases are in the namespaces of its custom resources; remove it"
     )]
     OwnNamespace(String),
-    /// The operator stores its records elsewhere now.
     #[error(
         "the release records of this custom resource are stored in {0:?}; set the storage of the operator back, or delete and recreate the custom resource"
     )]
     OtherStorage(Storage),
-    /// The name or namespace of the existing release would change.
     #[error(
         "release {old} cannot be moved to {new}; set releaseName and releaseNamespace back, or delete and recreate the custom resource"
     )]
@@ -313,12 +301,8 @@ fn account_of(
 /// Returns whether the author of a custom resource picks an account of the operator's namespace: the
 /// template may read the custom resource, and the account is in that namespace.
 fn is_operator_account(primary: &Primary, template: &str, own: Option<&str>) -> bool {
-    let picks = template.contains("{{");
-    picks
-        && primary
-            .namespace
-            .as_deref()
-            .is_none_or(|namespace| own == Some(namespace))
+    let namespace = primary.namespace.as_deref();
+    template.contains("{{") && (namespace.is_none() || namespace == own)
 }
 
 /// Returns the name and namespace of the release of a custom resource: those of its records or,
@@ -347,7 +331,6 @@ fn locate(
     if let Some(present) = present.clone().filter(|_| deleting) {
         return Ok(present);
     }
-    let own = setup.operator_namespace.as_deref();
     let scope = match primary.namespace {
         Some(_) => Scope::Namespaced,
         None => Scope::Cluster,

@@ -111,17 +111,28 @@ async fn create(client: &Client, path: &str, object: &Value) {
     client.request::<Value>(request.unwrap()).await.unwrap();
 }
 
+async fn create_namespace(client: &Client, name: &str) {
+    let namespace = json!({"metadata": {"name": name}});
+    create(client, "/api/v1/namespaces", &namespace).await;
+}
+
 /// Returns a server with a custom resource, and a client of people.
 async fn served() -> (ApiServer, Client) {
-    let server = ApiServer::new(&Options::default());
+    served_by(&Options::default(), Duration::from_secs(10), &json!({})).await
+}
+
+/// Returns a server with a custom resource that has this metadata and is created after a pause, and a client of
+/// people.
+async fn served_by(options: &Options, pause: Duration, metadata: &Value) -> (ApiServer, Client) {
+    let server = ApiServer::new(options);
     let people = Client::new(server.service(), "default");
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     create(&people, definitions, &definition()).await;
-    let namespace = json!({"metadata": {"name": "operator"}});
-    create(&people, "/api/v1/namespaces", &namespace).await;
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let web =
+    create_namespace(&people, "operator").await;
+    tokio::time::sleep(pause).await;
+    let mut web =
         json!({"apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"}});
+    json_patch::merge(&mut web, &json!({"metadata": metadata}));
     let path = WEB.trim_end_matches("/a");
     create(&people, path, &web).await;
     (server, people)
@@ -142,10 +153,18 @@ fn operate(
 
 /// Waits for a `Ready` of the custom resource that holds, for no longer than an attempt takes.
 async fn ready_when(client: &Client, holds: impl Fn(&Value) -> bool) -> Value {
-    let begun = Instant::now();
+    ready_until(Instant::now() + ATTEMPT_WITHIN, client, WEB, holds).await
+}
+
+async fn ready_until(
+    end: Instant,
+    client: &Client,
+    path: &str,
+    holds: impl Fn(&Value) -> bool,
+) -> Value {
     let mut last = None;
-    while begun.elapsed() < ATTEMPT_WITHIN {
-        last = ready(client).await;
+    while Instant::now() < end {
+        last = ready_of(client, path).await;
         if let Some(ready) = last.take_if(|ready| holds(ready)) {
             return ready;
         }
@@ -159,9 +178,13 @@ async fn ready(client: &Client) -> Option<Value> {
     ready_of(client, WEB).await
 }
 
-async fn ready_of(client: &Client, path: &str) -> Option<Value> {
+async fn get(client: &Client, path: &str) -> Value {
     let request = http::Request::get(path).body(Vec::new()).unwrap();
-    let web: Value = client.request(request).await.unwrap();
+    client.request(request).await.unwrap()
+}
+
+async fn ready_of(client: &Client, path: &str) -> Option<Value> {
+    let web = get(client, path).await;
     let conditions = web.pointer("/status/conditions")?.as_array()?;
     let mut conditions = conditions.iter();
     conditions
@@ -180,16 +203,8 @@ async fn attempt_that_is_cut_off_is_told_with_its_step_and_the_next_one_goes_on(
     let (stop, running) = operate(&server, charts, options());
 
     let begun = Instant::now();
-    let mut told = None;
-    while begun.elapsed() < 3 * ATTEMPT_WITHIN {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let found = ready(&people).await;
-        told = found.filter(|ready| ready["reason"] == "Retrying");
-        if told.is_some() {
-            break;
-        }
-    }
-    let told = told.expect("nothing says that the attempt was cut off");
+    let is_told = |ready: &Value| ready["reason"] == "Retrying";
+    let told = ready_until(begun + 3 * ATTEMPT_WITHIN, &people, WEB, is_told).await;
     let message = told["message"].as_str().unwrap();
     let begins = "the attempt took too long, in its step `install`: cut off after 300 s; the last request was: ";
     assert!(message.starts_with(begins), "{message}");
@@ -202,16 +217,8 @@ async fn attempt_that_is_cut_off_is_told_with_its_step_and_the_next_one_goes_on(
     assert!(names_request, "{message}");
 
     // Each attempt goes on where the one before was cut off.
-    let mut last = None;
-    while begun.elapsed() < 6 * ATTEMPT_WITHIN {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        last = ready(&people).await;
-        if last.as_ref().is_some_and(|ready| ready["status"] == "True") {
-            break;
-        }
-    }
-    let last = last.unwrap();
-    assert_eq!(last["status"], "True", "{last}");
+    let is_ready = |ready: &Value| ready["status"] == "True";
+    ready_until(begun + 6 * ATTEMPT_WITHIN, &people, WEB, is_ready).await;
     let created = |name: String| {
         let requests = server.faults().requests();
         let of = requests.iter().filter(|request| {
@@ -279,8 +286,7 @@ async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cance
     let chart = Chart::load(directory.path().join("chart")).unwrap();
     let server = ApiServer::new(&Options::default());
     let people = Client::new(server.service(), "default");
-    let namespace = json!({"metadata": {"name": "operator"}});
-    create(&people, "/api/v1/namespaces", &namespace).await;
+    create_namespace(&people, "operator").await;
     let owner = json!({"metadata": {"name": "a"}});
     let path = "/api/v1/namespaces/default/serviceaccounts";
     create(&people, path, &owner).await;
@@ -319,16 +325,14 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     create(&people, definitions, &definition).await;
     for name in ["operator", "watched"] {
-        let namespace = json!({"metadata": {"name": name}});
-        create(&people, "/api/v1/namespaces", &namespace).await;
+        create_namespace(&people, name).await;
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     let web = json!({"apiVersion": "demo.example.com/v1", "kind": "Web",
         "metadata": {"name": "a", "finalizers": [super::UNINSTALL]}});
     create(&people, "/apis/demo.example.com/v1/webs", &web).await;
     let path = "/apis/demo.example.com/v1/webs/a";
-    let delete = http::Request::delete(path).body(Vec::new()).unwrap();
-    people.request::<Value>(delete).await.unwrap();
+    delete(&people, path).await;
 
     let arguments = RunArgs::try_parse_from(ARGUMENTS).unwrap();
     let options = arguments.options(|name| match name {
@@ -337,17 +341,8 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
         _ => None,
     });
     let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
-    let manager = Manager::new(options).network(server.client("operator"));
-    let manager = charts.watch_files(false).add_to(manager);
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(manager.run_until(stop.clone()));
-    let begun = Instant::now();
-    let mut told = None;
-    while told.is_none() && begun.elapsed() < ATTEMPT_WITHIN {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        told = ready_of(&people, path).await;
-    }
-    let told = told.expect("nothing says why it is not deleted");
+    let (stop, running) = operate(&server, charts, options);
+    let told = ready_until(Instant::now() + ATTEMPT_WITHIN, &people, path, |_| true).await;
     assert_eq!(
         (&told["status"], &told["reason"]),
         (&json!("False"), &json!("Retrying"))
@@ -367,27 +362,14 @@ const LAG: Duration = Duration::from_secs(10);
 async fn behind(metadata: &Value) -> (ApiServer, Client, tempfile::TempDir, CancellationToken) {
     let directory = tempfile::tempdir().unwrap();
     write_chart(directory.path(), 0);
-    let server = ApiServer::new(&Options {
+    let late = Options {
         lag: LAG..=LAG,
         ..Options::default()
-    });
-    let people = Client::new(server.service(), "default");
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    create(&people, definitions, &definition()).await;
-    let namespace = json!({"metadata": {"name": "operator"}});
-    create(&people, "/api/v1/namespaces", &namespace).await;
-    tokio::time::sleep(3 * LAG).await;
-    let mut web =
-        json!({"apiVersion": "demo.example.com/v1", "kind": "Web", "metadata": {"name": "a"}});
-    json_patch::merge(&mut web, &json!({"metadata": metadata}));
-    let path = WEB.trim_end_matches("/a");
-    create(&people, path, &web).await;
+    };
+    let (server, people) = served_by(&late, 3 * LAG, metadata).await;
     tokio::time::sleep(3 * LAG).await;
     let charts = Charts::load(&directory.path().join("watches.yaml"), |chart| chart).unwrap();
-    let manager = Manager::new(options()).network(server.client("operator"));
-    let manager = charts.watch_files(false).add_to(manager);
-    let stop = CancellationToken::new();
-    tokio::spawn(manager.run_until(stop.clone()));
+    let (stop, _) = operate(&server, charts, options());
     tokio::time::sleep(3 * LAG).await;
     (server, people, directory, stop)
 }
@@ -501,7 +483,6 @@ async fn keep_during_a_hook(paused: bool) {
 
 /// Returns the owner references of an object.
 async fn owners(client: &Client, path: &str) -> Option<Value> {
-    let request = http::Request::get(path).body(Vec::new()).unwrap();
-    let object: Value = client.request(request).await.unwrap();
+    let object = get(client, path).await;
     object.pointer("/metadata/ownerReferences").cloned()
 }

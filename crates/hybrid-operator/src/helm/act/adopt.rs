@@ -7,10 +7,8 @@
 
 use helm_core::release::{Release, Revision};
 
-use super::super::events::Notice;
 use super::super::report::Report;
 use super::{ActContext, ActError, endorse};
-use crate::action::log::{Details, Done};
 use crate::reasons::EventReason;
 use crate::release::InputsDigest;
 
@@ -37,14 +35,8 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     let release = Some(&stored.release);
     store.adopt(&stored.meta, &tags, release).await?;
     let name = &context.target.name;
-    Done {
-        primary: &context.target.primary,
-        release: name,
-        revision: Some(revision),
-        began: Some(context.target.now),
-        details: Details::default(),
-    }
-    .log(if same {
+    let done = context.done(Some(revision), Some(context.target.now));
+    done.log(if same {
         "adopted the release as it is"
     } else {
         "adopted the release; its inputs differ, so an upgrade follows"
@@ -58,9 +50,8 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     } else {
         format!("adopted revision {revision} of release {name}")
     };
-    context
-        .notices
-        .add(Notice::new(EventReason::ReleaseAdopted, "Adopt", note));
+    let notices = context.notices;
+    notices.tell(EventReason::ReleaseAdopted, "Adopt", note);
     Ok(Report::replan())
 }
 

@@ -5,7 +5,6 @@ use helm_core::manifest::HookExecution;
 use helm_core::release::{ApplyMethod, Release as Record, Time};
 
 use super::super::desired::Content;
-use super::super::events::Notice;
 use super::super::kind::ActionKind;
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
@@ -40,9 +39,8 @@ pub(super) async fn run(
     memory.live.prepare(stored.release.revision.0);
     if !desired.inputs.overridden.is_empty() {
         let note = overridden(context, &desired.inputs.overridden);
-        context
-            .notices
-            .add(Notice::new(EventReason::ValueOverridden, "Values", note));
+        let notices = context.notices;
+        notices.tell(EventReason::ValueOverridden, "Values", note);
     }
     deployment::continue_deployment(context, memory, stored).await
 }

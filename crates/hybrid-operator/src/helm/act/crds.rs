@@ -43,34 +43,26 @@ const DISCOVERED_WITHIN: Duration = Duration::from_secs(10);
 /// Error installing a CRD.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::helm) enum CrdError {
-    /// A file of `crds/` cannot be parsed.
     #[error("cannot read the objects in {path}")]
     Unreadable {
-        /// The file.
         path: String,
         /// The parse error; `None` if the file is not UTF-8.
         #[source]
         source: Option<Box<ManifestError>>,
     },
-    /// An object of `crds/` has no name.
     #[error("the {kind} in {path} has no name")]
     Nameless {
-        /// The file.
         path: String,
-        /// Kind of the object.
         kind: String,
     },
     /// The kinds that the cluster serves are not known.
     #[error("cannot install {path}")]
     Discovery {
-        /// The file.
         path: String,
         source: DiscoveryError,
     },
-    /// A request to the API server failed.
     #[error("cannot install {path}")]
     Api {
-        /// The file.
         path: String,
         source: ApiError,
     },
@@ -128,7 +120,6 @@ struct PendingCrd {
     path: String,
     /// Name of the CRD; `None` for an object of a kind that is not served.
     name: Option<String>,
-    /// Kind of the object.
     kind: String,
     /// Message of its `NamesAccepted` condition if that is false.
     names_conflict: Option<String>,
@@ -596,10 +587,10 @@ mod tests {
     const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const NAME: &str = "things.example.com";
 
-    fn files() -> Vec<CrdFile> {
-        let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n";
+    /// Returns the definitions of a chart with this file.
+    fn files(name: &str, text: &str) -> Vec<CrdFile> {
         let chart = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
-        let files = [("Chart.yaml", chart), ("crds/things.yaml", definition)];
+        let files = [("Chart.yaml", chart), (name, text)];
         let files = files.map(|(name, text)| File::new(name, text));
         Chart::from_files(files).unwrap().crds()
     }
@@ -628,6 +619,8 @@ mod tests {
 
     #[tokio::test]
     async fn crds_are_installed_without_waiting_for_them() {
+        let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n";
+        let files = files("crds/things.yaml", definition);
         let (get, post, patch) = (one("GET"), format!("POST {ALL}"), one("PATCH"));
         let absent = || failure(404, "NotFound", "", &json!({}));
         let exists = || failure(409, "AlreadyExists", "", &json!({}));
@@ -672,7 +665,7 @@ mod tests {
                 });
             let cluster = Cluster::scripted(&script);
             let pending = Installer::of(&cluster, "prod")
-                .install(&files(), replace)
+                .install(&files, replace)
                 .await;
             assert_eq!(pending.unwrap().pending, expected, "{what}");
             script.finish();
@@ -682,10 +675,7 @@ mod tests {
     #[test]
     fn files_are_read_as_manifests() {
         let read = |text: &str| {
-            let chart = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
-            let files = [("Chart.yaml", chart), ("crds/all.yaml", text)];
-            let files = files.map(|(name, text)| File::new(name, text));
-            let definitions = Chart::from_files(files).unwrap().crds();
+            let definitions = files("crds/all.yaml", text);
             let names = |objects: Vec<super::ManifestObject>| {
                 let keys = objects.iter().map(super::ManifestObject::key);
                 keys.map(|key| format!("{} {}", key.kind, key.name))

@@ -3,15 +3,13 @@
 use helm_core::release::{Status, Time};
 use jiff::Timestamp;
 
-use super::super::events::Notice;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::plan::retry_delay;
-use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
+use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError, obstacle, waiting};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
-use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::Failures;
@@ -49,8 +47,7 @@ pub(super) async fn continue_deployment(
             );
             memory.live.remark(EventReason::DependencyMissing, note);
         }
-    }
-    if ended.is_err() {
+    } else {
         memory.withhold_record(&stored.release, context.subject);
     }
     let mut report = match ended {
@@ -72,25 +69,15 @@ async fn done(
     kind: ActionKind,
     stored: &StoredRelease,
 ) -> Result<Report, ActError> {
-    Done {
-        primary: &context.target.primary,
-        release: &stored.release.name,
-        revision: Some(stored.release.revision),
-        began: stored
-            .release
-            .info
-            .last_deployed
-            .as_ref()
-            .map(Time::instant),
-        details: Details::default(),
-    }
-    .log(kind.done());
+    let revision = stored.release.revision;
+    let began = stored.release.info.last_deployed.as_ref();
+    let done = context.done(Some(revision), began.map(Time::instant));
+    done.log(kind.done());
     // An earlier upgrade may have been cut off after it was deployed.
     context.supersede().await?;
     context.prune_history().await;
     let deployed = Box::new(Deployed::of(kind, stored));
     let report = if kind == ActionKind::Rollback {
-        let revision = stored.release.revision;
         let former = context
             .observation
             .history
@@ -107,9 +94,8 @@ async fn done(
             "{why}; revision {revision} restores revision {}",
             stored.release.info.rollback_revision
         );
-        context
-            .notices
-            .add(Notice::new(EventReason::RolledBack, "Rollback", note));
+        let notices = context.notices;
+        notices.tell(EventReason::RolledBack, "Rollback", note);
         // The inputs that failed are still desired: the plan decides what follows.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
     } else if !context.wants(stored) {
@@ -155,17 +141,7 @@ async fn failed(
     memory.waiting = None;
     memory.obstacles = obstacle::of(context, error).await;
     let delay = retry_delay(failures.attempts);
-    let failure = Failure {
-        kind,
-        release: describe(stored),
-        next: None,
-        message: message.clone(),
-    };
-    let outcome = StepOutcome::Failed(Box::new(failure));
-    Ok(Report {
-        error: Some(message),
-        ..Report::new(outcome, Next::After(delay))
-    })
+    Ok(Report::failed(kind, stored, message, Next::After(delay)))
 }
 
 /// Returns when a revision that has just failed is retried.

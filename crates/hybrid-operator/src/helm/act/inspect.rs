@@ -22,11 +22,8 @@ pub(super) async fn run(
     action.policy.dry_run = true;
     memory.live.complete = false;
     let returns = memory.live.is_later_than(revision.0);
-    let inspected =
-        action::repair::repair(&action, &mut memory.live, &stored.release, &|_| true).await;
-    if inspected.is_err() {
-        memory.withhold_record(&stored.release, context.subject);
-    }
-    inspected?;
+    action::repair::repair(&action, &mut memory.live, &stored.release, &|_| true)
+        .await
+        .inspect_err(|_| memory.withhold_record(&stored.release, context.subject))?;
     Ok(repair::report(context, &stored, returns, Next::Period))
 }

@@ -34,6 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::ManifestError;
+use helm_core::release::Revision;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::access::Access;
@@ -49,6 +51,7 @@ use super::report::{Next, Report, StepOutcome, describe};
 use super::setup::{Setup, timeout};
 use super::subject::{Subject, Target};
 use crate::action::deploy::StoredRelease;
+use crate::action::log::{Details, Done};
 use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, TakeOver};
 use crate::cluster::cut_off::CutOff;
@@ -102,37 +105,27 @@ pub(super) struct ActContext<'a> {
 /// Error executing a step. The release is unchanged, or is resumed from its record.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActError {
-    /// A Helm action failed.
     #[error(transparent)]
     Action(#[from] ActionError),
-    /// A record could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The custom resource could not be read or written.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// An object could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Discovery failed.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// A CRD of `crds/` was not installed.
     #[error(transparent)]
     Crd(#[from] crds::CrdError),
-    /// The inputs of the release cannot be computed now.
     #[error(transparent)]
     Desired(#[from] DesiredError),
     /// A listed object cannot be parsed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// An extension of this operator failed.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
-    /// The attempt took too long.
     #[error("the attempt took too long, {}", phase(*step))]
     CutOff {
-        /// The step that was planned.
         step: Option<&'static str>,
         source: CutOff,
     },
@@ -276,6 +269,17 @@ impl<'a> ActContext<'a> {
     /// Returns the desired state if it is known.
     fn desired(&self) -> Option<&'a Desired> {
         self.desired.and_then(|desired| desired.as_ref().ok())
+    }
+
+    /// Returns what the log says of an action that is done.
+    fn done(&self, revision: Option<Revision>, began: Option<Timestamp>) -> Done<'a> {
+        Done {
+            primary: &self.target.primary,
+            release: &self.target.name,
+            revision,
+            began,
+            details: Details::default(),
+        }
     }
 
     /// Returns the context of a Helm action.

@@ -180,10 +180,7 @@ impl ActContext<'_> {
 
     /// Completes an interrupted upgrade: marks all deployed records but the newest as superseded.
     pub(super) async fn supersede(&self) -> Result<(), ActError> {
-        let history = self
-            .access
-            .store
-            .history(&self.target.namespace, &self.target.name);
+        let history = self.access.history(self.target);
         let deployed = history
             .iter()
             .filter(|meta| meta.status == Status::Deployed);
@@ -200,10 +197,7 @@ impl ActContext<'_> {
     /// Deletes records beyond the history limit.
     pub(super) async fn prune_history(&self) {
         let limit = self.setup.watch.max_history.map_or(10, usize::from).max(2);
-        let history = self
-            .access
-            .store
-            .history(&self.target.namespace, &self.target.name);
+        let history = self.access.history(self.target);
         for meta in crate::release::removable(&history, limit) {
             if let Err(error) = self.access.store.delete(meta).await {
                 tracing::warn!(

@@ -8,13 +8,12 @@
 use helm_core::release::Revision;
 use kube::ResourceExt;
 
-use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::plan::retry_delay;
-use super::super::report::{Failure, Next, Report, StepOutcome, describe};
+use super::super::report::{Next, Report};
 use super::uninstall::{may_run_hooks, readable, unread};
 use super::{ActContext, ActError, POLL_INTERVAL, waiting};
 use crate::action::uninstall::uninstall;
@@ -85,26 +84,16 @@ pub(super) async fn run(
             let message = Message::from(with_causes(&error))
                 .about_values(&stored.release.config)
                 .about(&memory.values(subject));
-            let failure = Failure {
-                kind: ActionKind::Uninstall,
-                message: message.clone(),
-                release: describe(&stored),
-                next: None,
-            };
-            let outcome = StepOutcome::Failed(Box::new(failure));
-            return Ok(Report {
-                error: Some(message),
-                ..Report::new(outcome, Next::After(retry_delay(1)))
-            });
+            let next = Next::After(retry_delay(1));
+            let report = Report::failed(ActionKind::Uninstall, &stored, message, next);
+            return Ok(report);
         }
     }
     tracing::info!(release = %context.target.name, revision = revision.0, "uninstalled after a failed upgrade");
-    context.notices.add(Notice::new(
-        EventReason::UninstalledAfterFailure,
-        "Uninstall",
-        format!(
-            "the upgrade to revision {revision} failed, and upgrade.remediation.strategy is uninstall: the release was uninstalled and is installed again"
-        ),
-    ));
+    let note = format!(
+        "the upgrade to revision {revision} failed, and upgrade.remediation.strategy is uninstall: the release was uninstalled and is installed again"
+    );
+    let notices = context.notices;
+    notices.tell(EventReason::UninstalledAfterFailure, "Uninstall", note);
     Ok(Report::replan())
 }

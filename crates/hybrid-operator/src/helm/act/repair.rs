@@ -2,13 +2,11 @@
 
 use helm_core::release::Revision;
 
-use super::super::events::Notice;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
-use crate::action::log::{Details, Done};
 use crate::action::repair::repair;
 use crate::machine;
 use crate::reasons::EventReason;
@@ -38,11 +36,8 @@ pub(super) async fn run(
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.iter().any(|(due, _)| due == key)
     })
-    .await;
-    if repaired.is_err() {
-        memory.withhold_record(&stored.release, context.subject);
-    }
-    let repaired = repaired?;
+    .await
+    .inspect_err(|_| memory.withhold_record(&stored.release, context.subject))?;
     // A repair that fails is tried again without a limit: nobody has undone it.
     for (key, state) in &due {
         memory.repairs.record(key, *state, now);
@@ -50,21 +45,12 @@ pub(super) async fn run(
     if known && !repaired.applied.is_empty() {
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
-        Done {
-            primary: &context.target.primary,
-            release: &stored.release.name,
-            revision: Some(revision),
-            began: Some(began),
-            details: Details {
-                objects: Some(&names),
-                ..Details::default()
-            },
-        }
-        .log("repaired drift");
+        let mut done = context.done(Some(revision), Some(began));
+        done.details.objects = Some(&names);
+        done.log("repaired drift");
         let note = format!("reapplied drifted objects: {names}");
-        context
-            .notices
-            .add(Notice::new(EventReason::DriftRepaired, "Repair", note));
+        let notices = context.notices;
+        notices.tell(EventReason::DriftRepaired, "Repair", note);
     }
     // Objects that drifted during the repair are planned again; the plan decides which are left
     // alone.

@@ -8,7 +8,6 @@ use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
 use super::{ActContext, ActError, POLL_INTERVAL};
-use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
 use crate::telemetry::causes::with_causes;
 
@@ -53,13 +52,7 @@ pub(super) async fn run(
         .iter()
         .filter(|hook| hook.events.contains(&HookEvent::Test));
     let begun = tests.filter_map(|hook| hook.last_run.started_at.as_ref());
-    let done = Done {
-        primary: &context.target.primary,
-        release: &stored.release.name,
-        revision: Some(revision),
-        began: begun.map(Time::instant).min(),
-        details: Details::default(),
-    };
+    let done = context.done(Some(revision), begun.map(Time::instant).min());
     match &failure {
         _ if is_over => {}
         None => done.log(ActionKind::Test.done()),

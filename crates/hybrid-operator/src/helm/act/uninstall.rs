@@ -9,17 +9,15 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 use super::super::desired::{corrupt_record_event, inputs};
-use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
-use super::super::report::{Failure, Next, Report, StepOutcome, describe};
+use super::super::report::{Next, Report, StepOutcome, describe};
 use super::record::unproven_record_event;
 use super::stranded::{self, Deleter};
 use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans, waiting};
 use crate::action::deploy::StoredRelease;
-use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::cluster::read::ReadError;
@@ -46,7 +44,7 @@ pub(super) async fn run(
         && finalizer::is_legacy(&subject.resource)
         && convert::convert(context).await?
     {
-        history = store.history(&context.target.namespace, &context.target.name);
+        history = context.access.history(context.target);
     }
     let own: Vec<RecordMeta> = history
         .into_iter()
@@ -81,21 +79,19 @@ pub(super) async fn run(
     }
     let refusal = match ended {
         None => None,
-        Some(ended) => match ended {
-            Ok(ActionProgress::Done) => return finish(context, &own, &fresh).await,
-            Ok(ActionProgress::Waiting { why }) => {
-                return Ok(waiting(context, memory, &stored, why));
-            }
-            Err(error) if stranded::is_refused(context, &error) => Some(error),
-            Err(ActError::Action(ActionError::Read(error))) if error.is_transient() => {
-                return Ok(unread(&stored, &error));
-            }
-            Err(ActError::Action(error)) if !error.is_transient() => {
-                let message = Message::from(with_causes(&error)).about(&memory.values(subject));
-                return Ok(failed(&stored, message));
-            }
-            Err(error) => return Err(error),
-        },
+        Some(Ok(ActionProgress::Done)) => return finish(context, &own, &fresh).await,
+        Some(Ok(ActionProgress::Waiting { why })) => {
+            return Ok(waiting(context, memory, &stored, why));
+        }
+        Some(Err(error)) if stranded::is_refused(context, &error) => Some(error),
+        Some(Err(ActError::Action(ActionError::Read(error)))) if error.is_transient() => {
+            return Ok(unread(&stored, &error));
+        }
+        Some(Err(ActError::Action(error))) if !error.is_transient() => {
+            let message = Message::from(with_causes(&error)).about(&memory.values(subject));
+            return Ok(failed(&stored, message));
+        }
+        Some(Err(error)) => return Err(error),
     };
     if !store.is_ending(&context.target.namespace).await? {
         let message = deleter.message(context, refusal.as_ref());
@@ -173,16 +169,7 @@ fn unrecorded(message: String) -> Report {
 /// Reports why a release is not uninstalled.
 fn failed(stored: &StoredRelease, message: Message) -> Report {
     let message = message.about_values(&stored.release.config);
-    let failure = Failure {
-        kind: ActionKind::Uninstall,
-        message: message.clone(),
-        release: describe(stored),
-        next: None,
-    };
-    Report {
-        error: Some(message),
-        ..Report::settle(StepOutcome::Failed(Box::new(failure)))
-    }
+    Report::failed(ActionKind::Uninstall, stored, message, Next::Period)
 }
 
 /// Removes the finalizer of a custom resource whose release is gone.
@@ -191,22 +178,13 @@ async fn finish(
     own: &[RecordMeta],
     fresh: &DynamicObject,
 ) -> Result<Report, ActError> {
-    let subject = context.subject;
+    let revision = own.last().map(|meta| meta.revision);
     let deleted = fresh.metadata.deletion_timestamp.as_ref();
-    Done {
-        primary: &context.target.primary,
-        release: &context.target.name,
-        revision: own.last().map(|meta| meta.revision),
-        began: deleted.map(|deleted| deleted.0),
-        details: Details::default(),
-    }
-    .log(ActionKind::Uninstall.done());
-    context.notices.add(Notice::new(
-        EventReason::UninstallSuccessful,
-        "Uninstall",
-        "the release was uninstalled",
-    ));
-    finalizer::remove(context.access, subject, fresh).await?;
+    let done = context.done(revision, deleted.map(|deleted| deleted.0));
+    done.log(ActionKind::Uninstall.done());
+    let (notices, note) = (context.notices, "the release was uninstalled");
+    notices.tell(EventReason::UninstallSuccessful, "Uninstall", note);
+    finalizer::remove(context.access, context.subject, fresh).await?;
     Ok(Report::gone())
 }
 

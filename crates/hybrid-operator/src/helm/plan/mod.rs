@@ -25,7 +25,6 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordFacts {
     pub(crate) revision: Revision,
-    /// Helm's status.
     pub(crate) status: Status,
     /// Digest of the inputs; `None` if the record was written by another client.
     pub(crate) digest: Option<String>,
@@ -41,6 +40,13 @@ pub(crate) struct RecordFacts {
     pub(crate) unchanged_for: Duration,
     /// Time since it was last written, by the writer's clock.
     pub(crate) written: Duration,
+}
+
+impl RecordFacts {
+    /// Returns whether it is or was the deployed revision.
+    fn was_deployed(&self) -> bool {
+        matches!(self.status, Status::Deployed | Status::Superseded)
+    }
 }
 
 /// Drift of the objects of the newest revision.
@@ -88,9 +94,7 @@ pub(crate) struct ObservedFacts {
     pub(crate) chunked: bool,
     /// Records, oldest first.
     pub(crate) history: Vec<RecordFacts>,
-    /// Whether the newest record should be adopted.
     pub(crate) adoption: Adoption,
-    /// Drift of the objects.
     pub(crate) drift: Drift,
     /// Whether an object that is annotated to be kept still has an owner reference to the custom resource.
     pub(crate) bound: bool,
@@ -151,16 +155,14 @@ pub(crate) enum Content {
     Unchanged,
 }
 
-/// Next step of a release.
+/// Next step of a release. `revision` is the one whose record a step is about; `upgrade` tells whether the
+/// next revision is an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing to do.
     Settle,
     /// Render the next revision. Its content is a fact for another plan.
-    Render {
-        /// Whether the next revision is an upgrade.
-        upgrade: bool,
-    },
+    Render { upgrade: bool },
     /// The custom resource is being deleted and has no finalizer of the operator.
     Forget,
     /// Do nothing because another operator manages the release.
@@ -172,85 +174,41 @@ pub(crate) enum Step {
     /// Deploy a new revision.
     Upgrade,
     /// Deploy a new revision with the content of an earlier one.
-    Rollback {
-        /// Revision to restore.
-        to: Revision,
-    },
+    Rollback { to: Revision },
     /// Continue an interrupted action from its record.
-    Resume {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Resume { revision: Revision },
     /// Report the failure of a revision.
-    Report {
-        /// Failed revision.
-        revision: Revision,
-    },
+    Report { revision: Revision },
     /// Retry a failed action from its record.
-    Retry {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Retry { revision: Revision },
     /// Apply the recorded objects again.
-    Repair {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Repair { revision: Revision },
     /// Compare the recorded objects with those of the cluster, without changes.
-    Inspect {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Inspect { revision: Revision },
     /// Remove the owner references of objects that are annotated to be kept, so that they outlive the
     /// custom resource also if it is deleted in the foreground.
     Unbind,
     /// Adopt a record of another writer, or one whose proof is missing. Its objects stay unchanged.
-    Adopt {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Adopt { revision: Revision },
     /// Convert a chunked release of helm-operator-plugins to Helm's format.
     Convert,
     /// Treat the desired inputs as those of a record whose objects they would not change.
-    Keep {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Keep { revision: Revision },
     /// Install the chart's CRDs, or check whether they are served.
-    Crds {
-        /// Whether the next revision is an upgrade.
-        upgrade: bool,
-    },
+    Crds { upgrade: bool },
     /// Run the chart's tests.
-    Test {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Test { revision: Revision },
     /// Remove the objects of a failed install. Its record stays.
-    CleanUp {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    CleanUp { revision: Revision },
     /// Remove the objects that only this failed revision has, and its record.
-    Discard {
-        /// Revision of the record.
-        revision: Revision,
-    },
+    Discard { revision: Revision },
     /// Uninstall the release whose upgrade failed, so that it is installed again. Only on request:
     /// `upgrade.remediation.strategy: uninstall`.
-    Remove {
-        /// Revision of the failed record.
-        revision: Revision,
-    },
+    Remove { revision: Revision },
     /// Uninstall the release.
     Uninstall,
-    /// Wait for a change or a time.
-    Wait {
-        /// Maximum time to wait.
-        delay: Duration,
-        /// Change or time that ends the wait.
-        until: Until,
-    },
+    /// Wait for a change or a time, for no longer than `delay`.
+    Wait { delay: Duration, until: Until },
     /// Do nothing until a user changes something.
     Refuse(Refusal),
 }
@@ -295,11 +253,8 @@ pub(crate) enum Until {
     OthersOperation,
     /// A custom resource of `dependsOn` is ready.
     Dependency,
-    /// The backoff before the next attempt ends.
-    NextAttempt {
-        /// Failed revision.
-        revision: Revision,
-    },
+    /// The backoff before the next attempt of a failed revision ends.
+    NextAttempt { revision: Revision },
 }
 
 /// Reason for doing nothing.
@@ -317,18 +272,13 @@ pub(crate) enum Refusal {
     NoInputs,
     /// The chart renders no objects, but the release has some.
     Empty,
-    /// Another attempt could cause damage.
+    /// Another attempt of a failed revision could cause damage.
     Stalled {
-        /// Failed revision.
         revision: Revision,
-        /// Reason why the revision is not retried.
         reason: StallReason,
     },
-    /// Drifted objects were repaired too often.
-    Contended {
-        /// Deployed revision.
-        revision: Revision,
-    },
+    /// Drifted objects of the deployed revision were repaired too often.
+    Contended { revision: Revision },
 }
 
 /// Reason why a failed revision is not retried automatically.
@@ -397,9 +347,8 @@ fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let Some(digest) = &desired.digest else {
         if observed.awaits_crds && !observed.chunked {
             // The chart may render with its definitions.
-            return Step::Crds {
-                upgrade: is_upgrade(observed),
-            };
+            let upgrade = is_upgrade(observed);
+            return Step::Crds { upgrade };
         }
         return without_inputs(observed, desired).unwrap_or(Step::Refuse(Refusal::NoInputs));
     };
@@ -554,7 +503,7 @@ fn is_upgrade(observed: &ObservedFacts) -> bool {
     let latest = observed.history.last();
     let ended =
         |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
-    last_deployed(observed).is_some() && !latest.is_some_and(ended)
+    has_deployed(observed) && !latest.is_some_and(ended)
 }
 
 /// Returns the step for drifted objects of a deployed revision.
@@ -587,11 +536,10 @@ fn handle_drift(
 
 /// Returns the step after a failure of the desired inputs.
 fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
-    if last_deployed(observed).is_none() {
+    let revision = latest.revision;
+    if !has_deployed(observed) {
         return if desired.clean_up {
-            Step::CleanUp {
-                revision: latest.revision,
-            }
+            Step::CleanUp { revision }
         } else {
             retry_install(observed, desired, latest)
         };
@@ -604,16 +552,12 @@ fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         retry(observed, desired, latest, latest.attempts)
     } else if desired.rollback {
         match restorable(observed) {
-            Some(_) if observed.unreported => Step::Report {
-                revision: latest.revision,
-            },
+            Some(_) if observed.unreported => Step::Report { revision },
             Some(good) => Step::Rollback { to: good.revision },
             None => stalled(latest, StallReason::NothingToRestore),
         }
     } else if desired.reinstall {
-        Step::Remove {
-            revision: latest.revision,
-        }
+        Step::Remove { revision }
     } else {
         stalled(latest, StallReason::ExceedsRetries)
     }
@@ -721,9 +665,7 @@ fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
 /// Returns the revision that a rollback restores: the newest that was deployed and is proven.
 fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
     let mut history = observed.history.iter().rev();
-    history.find(|record| {
-        record.proven && matches!(record.status, Status::Deployed | Status::Superseded)
-    })
+    history.find(|record| record.proven && record.was_deployed())
 }
 
 /// Returns the revision that replaces one of another writer while the desired inputs fail, or are unknown.
@@ -756,25 +698,17 @@ fn attempts(observed: &ObservedFacts, desired: &DesiredFacts) -> u32 {
         .fold(0, u32::saturating_add)
 }
 
-/// Returns the newest revision that was deployed.
-fn last_deployed(observed: &ObservedFacts) -> Option<Revision> {
-    let good =
-        |record: &&RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
-    observed
-        .history
-        .iter()
-        .rev()
-        .find(good)
-        .map(|record| record.revision)
+/// Returns whether a revision was deployed.
+fn has_deployed(observed: &ObservedFacts) -> bool {
+    observed.history.iter().any(RecordFacts::was_deployed)
 }
 
 /// Returns the revisions since the last deployed one, except the newest. Each may have left
 /// objects.
 fn leftovers(observed: &ObservedFacts) -> &[RecordFacts] {
     let history = observed.history.as_slice();
-    let good =
-        |record: &RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
-    let begin = history.iter().rposition(good).map_or(0, |at| at + 1);
+    let deployed = history.iter().rposition(RecordFacts::was_deployed);
+    let begin = deployed.map_or(0, |at| at + 1);
     let end = history.len().saturating_sub(1).max(begin);
     history.get(begin..end).unwrap_or_default()
 }

@@ -77,200 +77,187 @@ pub(super) fn desired() -> DesiredFacts {
     }
 }
 
-fn revision(number: u32) -> Revision {
-    Revision(number)
+/// Reads records, each its revision, its status and its inputs (`none` if another client wrote it), then
+/// `forged` if its proof is missing, or the number of its attempts as in `x40`.
+fn history(text: &str) -> Vec<RecordFacts> {
+    let records = text.split_terminator(", ").map(|text| {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [revision, word, digest, marks @ ..] = words.as_slice() else {
+            panic!("{text}");
+        };
+        let status = Status::from(*word);
+        assert_eq!(status.as_str(), *word);
+        let digest = Some(*digest).filter(|digest| *digest != "none");
+        let mut facts = record(revision.parse().unwrap(), status, digest);
+        for mark in marks {
+            match mark.strip_prefix('x') {
+                Some(attempts) => facts.attempts = attempts.parse().unwrap(),
+                None => {
+                    assert_eq!(*mark, "forged");
+                    facts.proven = false;
+                }
+            }
+        }
+        facts
+    });
+    records.collect()
 }
 
-fn stalled(number: u32, reason: StallReason) -> Step {
-    Step::Refuse(Refusal::Stalled {
-        revision: revision(number),
-        reason,
-    })
+fn stalled(revision: u32, reason: StallReason) -> Step {
+    let revision = Revision(revision);
+    Step::Refuse(Refusal::Stalled { revision, reason })
 }
+
+fn resume(revision: u32) -> Step {
+    let revision = Revision(revision);
+    Step::Resume { revision }
+}
+
+fn retry(revision: u32) -> Step {
+    let revision = Revision(revision);
+    Step::Retry { revision }
+}
+
+fn adopt(revision: u32) -> Step {
+    let revision = Revision(revision);
+    Step::Adopt { revision }
+}
+
+fn rollback(to: u32) -> Step {
+    Step::Rollback { to: Revision(to) }
+}
+
+/// Inputs that cannot be computed.
+fn unknown() -> DesiredFacts {
+    DesiredFacts {
+        digest: None,
+        ..desired()
+    }
+}
+
+/// Changes a state and what is desired.
+type Change = fn(&mut ObservedFacts, &mut DesiredFacts);
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table of all states")]
 fn every_state_of_the_records_has_its_step() {
-    use Status::{
-        Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled,
-        Uninstalling, Unknown,
-    };
-    let (new, old) = (Some("new"), Some("old"));
-    let resume = |n| Step::Resume {
-        revision: revision(n),
-    };
-    let retry = |n| Step::Retry {
-        revision: revision(n),
-    };
-    let cases: Vec<(&str, Vec<RecordFacts>, Step)> = vec![
-        ("no record", vec![], Step::Install),
-        (
-            "deployed, same inputs",
-            vec![record(1, Deployed, new)],
-            Step::Settle,
-        ),
-        (
-            "deployed, other inputs",
-            vec![record(1, Deployed, old)],
-            Step::Upgrade,
-        ),
-        (
-            "deployed by the Helm CLI",
-            vec![record(2, Deployed, None)],
-            Step::Upgrade,
-        ),
+    let cases = [
+        ("no record", "", Step::Install),
+        ("deployed, same inputs", "1 deployed new", Step::Settle),
+        ("deployed, other inputs", "1 deployed old", Step::Upgrade),
+        ("deployed by the Helm CLI", "2 deployed none", Step::Upgrade),
         (
             "our install was interrupted",
-            vec![record(1, PendingInstall, new)],
+            "1 pending-install new",
             resume(1),
         ),
         (
             "our install was interrupted, inputs changed",
-            vec![record(1, PendingInstall, old)],
+            "1 pending-install old",
             Step::Install,
         ),
         (
             "our upgrade was interrupted",
-            vec![record(1, Deployed, old), record(2, PendingUpgrade, new)],
+            "1 deployed old, 2 pending-upgrade new",
             resume(2),
         ),
         (
             "our upgrade was interrupted, and the inputs were reverted to those of the deployed revision",
-            vec![record(1, Deployed, new), record(2, PendingUpgrade, old)],
+            "1 deployed new, 2 pending-upgrade old",
             Step::Upgrade,
         ),
         (
             "a rollback was interrupted, the failed inputs are still desired",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, new),
-                record(3, PendingRollback, old),
-            ],
+            "1 superseded old, 2 failed new, 3 pending-rollback old",
             resume(3),
         ),
         (
             "a rollback was interrupted, other inputs are desired now",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, Some("bad")),
-                record(3, PendingRollback, old),
-            ],
+            "1 superseded old, 2 failed bad, 3 pending-rollback old",
             Step::Upgrade,
         ),
         (
             "another client upgrades",
-            vec![record(1, Deployed, old), record(2, PendingUpgrade, None)],
+            "1 deployed old, 2 pending-upgrade none",
             Step::Wait {
                 delay: Duration::from_secs(30),
                 until: Until::OthersOperation,
             },
         ),
-        (
-            "the first install failed",
-            vec![record(1, Failed, new)],
-            retry(1),
-        ),
-        ("the install failed often", vec![failed(1, 40)], retry(1)),
+        ("the first install failed", "1 failed new", retry(1)),
+        ("the install failed often", "1 failed new x40", retry(1)),
         (
             "the install failed, inputs changed",
-            vec![record(1, Failed, old)],
+            "1 failed old",
             Step::Install,
         ),
         (
             "the upgrade failed",
-            vec![record(1, Deployed, old), record(2, Failed, new)],
-            Step::Rollback { to: revision(1) },
+            "1 deployed old, 2 failed new",
+            rollback(1),
         ),
         (
             "the upgrade failed and was rolled back",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, new),
-                record(3, Deployed, old),
-            ],
+            "1 superseded old, 2 failed new, 3 deployed old",
             stalled(2, StallReason::ReplacesRollback),
         ),
         (
             "the rollback failed as well",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, new),
-                record(3, Failed, old),
-            ],
+            "1 superseded old, 2 failed new, 3 failed old",
             retry(3),
         ),
         (
             "the rollback failed, the inputs it restores are desired again",
-            vec![
-                record(1, Deployed, new),
-                record(2, Failed, Some("bad")),
-                record(3, Failed, new),
-            ],
+            "1 deployed new, 2 failed bad, 3 failed new",
             retry(3),
         ),
         (
             "a forced upgrade with unchanged inputs failed",
-            vec![record(1, Deployed, new), record(2, Failed, new)],
-            Step::Rollback { to: revision(1) },
+            "1 deployed new, 2 failed new",
+            rollback(1),
         ),
         (
             "the rollback of a forced upgrade failed as well",
-            vec![
-                record(1, Deployed, new),
-                record(2, Failed, new),
-                record(3, Failed, new),
-            ],
+            "1 deployed new, 2 failed new, 3 failed new",
             retry(3),
         ),
         (
             "the rollback failed, other inputs are desired now",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, Some("bad")),
-                record(3, Failed, old),
-            ],
+            "1 superseded old, 2 failed bad, 3 failed old",
             Step::Upgrade,
         ),
         (
             "rolled back, inputs changed",
-            vec![
-                record(1, Superseded, old),
-                record(2, Failed, Some("bad")),
-                record(3, Deployed, old),
-            ],
+            "1 superseded old, 2 failed bad, 3 deployed old",
             Step::Upgrade,
         ),
         (
             "failed with other inputs",
-            vec![record(1, Deployed, Some("first")), record(2, Failed, old)],
+            "1 deployed first, 2 failed old",
             Step::Upgrade,
         ),
-        (
-            "uninstalling by hand",
-            vec![record(1, Uninstalling, new)],
-            Step::Install,
-        ),
+        ("uninstalling by hand", "1 uninstalling new", Step::Install),
         (
             "uninstalled, history kept",
-            vec![record(1, Superseded, old), record(2, Uninstalled, new)],
+            "1 superseded old, 2 uninstalled new",
             Step::Install,
         ),
         (
             "only a superseded record",
-            vec![record(1, Superseded, new)],
+            "1 superseded new",
             Step::Upgrade,
         ),
-        ("unknown", vec![record(1, Unknown, new)], Step::Install),
+        ("unknown", "1 unknown new", Step::Install),
     ];
-    for (name, history, expected) in cases {
-        let step = next_step(&observed(history), &desired());
+    for (name, records, expected) in cases {
+        let step = next_step(&observed(history(records)), &desired());
         assert_eq!(step, expected, "{name}");
     }
 }
 
 #[test]
 fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
-    let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
+    let mut state = observed(history("1 deployed old"));
     (state.awaits_dependency, state.awaits_crds) = (true, true);
     let step = |state: &ObservedFacts, change: fn(&mut DesiredFacts)| {
         let mut desired = desired();
@@ -279,10 +266,9 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     };
     let empty = step(&state, |d| d.content = Some(Content::Empty));
     assert_eq!(empty, Step::Refuse(Refusal::Empty));
-    let keep = Step::Keep {
-        revision: revision(1),
-    };
-    assert_eq!(step(&state, |d| d.content = Some(Content::Unchanged)), keep);
+    let revision = Revision(1);
+    let keep = step(&state, |d| d.content = Some(Content::Unchanged));
+    assert_eq!(keep, Step::Keep { revision });
     assert!(matches!(
         step(&state, |_| {}),
         Step::Wait {
@@ -300,29 +286,24 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     assert_eq!(step(&state, |_| {}), Step::Install);
     // An action in progress is resumed regardless of its dependencies.
     state.awaits_dependency = true;
-    state.history = vec![record(1, Status::PendingInstall, Some("new"))];
-    assert_eq!(
-        step(&state, |_| {}),
-        Step::Resume {
-            revision: revision(1)
-        }
-    );
+    state.history = history("1 pending-install new");
+    assert_eq!(step(&state, |_| {}), resume(1));
 }
 
 #[test]
 fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
-    let number = revision(4);
-    let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
+    let revision = Revision(4);
+    let mut state = observed(history("4 deployed new"));
     for (drift, repair, expected) in [
         (Drift::None, true, Step::Settle),
-        (Drift::Some, true, Step::Repair { revision: number }),
+        (Drift::Some, true, Step::Repair { revision }),
         (Drift::Some, false, Step::Settle),
-        (Drift::Unknown, true, Step::Repair { revision: number }),
-        (Drift::Unknown, false, Step::Inspect { revision: number }),
+        (Drift::Unknown, true, Step::Repair { revision }),
+        (Drift::Unknown, false, Step::Inspect { revision }),
         (
             Drift::Exhausted,
             true,
-            Step::Refuse(Refusal::Contended { revision: number }),
+            Step::Refuse(Refusal::Contended { revision }),
         ),
         (Drift::Exhausted, false, Step::Settle),
     ] {
@@ -337,12 +318,12 @@ fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
 
 #[test]
 fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
-    let number = revision(4);
-    let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
+    let revision = Revision(4);
+    let mut state = observed(history("4 deployed new"));
     state.bound = true;
     for (drift, repair, expected) in [
         (Drift::None, true, Step::Unbind),
-        (Drift::Some, true, Step::Repair { revision: number }),
+        (Drift::Some, true, Step::Repair { revision }),
         (Drift::Some, false, Step::Unbind),
         (Drift::Exhausted, true, Step::Unbind),
         (Drift::Exhausted, false, Step::Unbind),
@@ -368,106 +349,58 @@ fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
 
 #[test]
 fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
-    let history = vec![
-        record(1, Status::Superseded, Some("old")),
-        record(2, Status::Failed, Some("new")),
-        record(3, Status::Deployed, Some("old")),
-    ];
-    let repair = Step::Repair {
-        revision: revision(3),
-    };
-    let unknown = DesiredFacts {
-        digest: None,
-        ..desired()
-    };
+    let history = history("1 superseded old, 2 failed new, 3 deployed old");
+    let revision = Revision(3);
+    let repair = Step::Repair { revision };
     for drift in [Drift::Some, Drift::Unknown] {
         let state = ObservedFacts {
             drift,
             ..observed(history.clone())
         };
         assert_eq!(next_step(&state, &desired()), repair);
-        assert_eq!(next_step(&state, &unknown), repair);
+        assert_eq!(next_step(&state, &unknown()), repair);
     }
     let refused = Step::Refuse(Refusal::NoInputs);
-    assert_eq!(next_step(&observed(history), &unknown), refused);
-    assert_eq!(next_step(&observed(vec![]), &unknown), refused);
+    assert_eq!(next_step(&observed(history), &unknown()), refused);
+    assert_eq!(next_step(&observed(vec![]), &unknown()), refused);
 }
 
 #[test]
 fn what_has_begun_is_completed_while_the_inputs_are_unknown() {
-    use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded};
-    let (good, bad) = (Some("good"), Some("bad"));
-    let unknown = DesiredFacts {
-        digest: None,
-        ..desired()
-    };
-    let resume = |n| Step::Resume {
-        revision: revision(n),
-    };
-    let deployed = || record(1, Deployed, good);
     let refused = Step::Refuse(Refusal::NoInputs);
     let cases = [
-        (vec![record(1, PendingInstall, bad)], resume(1)),
-        (vec![deployed(), record(2, PendingUpgrade, bad)], resume(2)),
+        ("1 pending-install bad", resume(1)),
+        ("1 deployed good, 2 pending-upgrade bad", resume(2)),
+        ("1 deployed good, 2 failed bad", rollback(1)),
         (
-            vec![deployed(), record(2, Failed, bad)],
-            Step::Rollback { to: revision(1) },
-        ),
-        (
-            vec![
-                deployed(),
-                record(2, Failed, bad),
-                record(3, PendingRollback, good),
-            ],
+            "1 deployed good, 2 failed bad, 3 pending-rollback good",
             resume(3),
         ),
-        (
-            vec![deployed(), record(2, Failed, bad), record(3, Failed, good)],
-            Step::Retry {
-                revision: revision(3),
-            },
-        ),
-        (
-            vec![
-                deployed(),
-                RecordFacts {
-                    proven: false,
-                    unchanged_for: TIMEOUT,
-                    ..record(2, PendingUpgrade, None)
-                },
-            ],
-            Step::Rollback { to: revision(1) },
-        ),
+        ("1 deployed good, 2 failed bad, 3 failed good", retry(3)),
         // `helm rollback`, which removes the operator's labels and owner references.
         (
-            vec![
-                record(1, Superseded, Some("first")),
-                record(2, Superseded, good),
-                RecordFacts {
-                    proven: false,
-                    ..record(3, Deployed, Some("first"))
-                },
-            ],
-            Step::Rollback { to: revision(2) },
+            "1 superseded first, 2 superseded good, 3 deployed first forged",
+            rollback(2),
         ),
         // There is nothing to restore, and the values that failed are not desired any more.
-        (vec![record(1, Failed, bad)], refused.clone()),
-        (vec![], refused),
+        ("1 failed bad", refused.clone()),
+        ("", refused),
     ];
-    for (history, step) in cases {
-        let state = observed(history);
-        assert_eq!(next_step(&state, &unknown), step, "{:?}", state.history);
+    for (records, step) in cases {
+        let state = observed(history(records));
+        assert_eq!(next_step(&state, &unknown()), step, "{records}");
     }
+    // Another client has not gone on for the timeout.
+    let mut state = observed(history("1 deployed good, 2 pending-upgrade none forged"));
+    state.history[1].unchanged_for = TIMEOUT;
+    assert_eq!(next_step(&state, &unknown()), rollback(1));
 }
 
 #[test]
 fn reset_retries_and_force_creates_a_new_revision() {
-    let mut state = observed(vec![
-        record(1, Status::Superseded, Some("old")),
-        record(2, Status::Failed, Some("new")),
-        record(3, Status::Deployed, Some("old")),
-    ]);
-    state.forgiven = revision(3);
+    let records = "1 superseded old, 2 failed new, 3 deployed old";
+    let mut state = observed(history(records));
+    state.forgiven = Revision(3);
     assert_eq!(next_step(&state, &desired()), Step::Upgrade);
     for status in [Status::Deployed, Status::Failed] {
         let mut state = observed(vec![record(1, status, Some("new"))]);
@@ -482,148 +415,94 @@ fn reset_retries_and_force_creates_a_new_revision() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table")]
 fn nothing_is_applied_from_a_record_without_a_proof() {
-    use Status::{Deployed, Failed, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
-    let forged = |number, status, digest| RecordFacts {
-        proven: false,
-        ..record(number, status, digest)
-    };
-    let (new, old) = (Some("new"), Some("old"));
-    let adopt = |n| Step::Adopt {
-        revision: revision(n),
-    };
-    let rollback = |n| Step::Rollback { to: revision(n) };
-    let none: fn(&mut ObservedFacts, &mut DesiredFacts) = |_, _| {};
-    #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: Vec<(
-        &str,
-        Vec<RecordFacts>,
-        fn(&mut ObservedFacts, &mut DesiredFacts),
-        Step,
-    )> = vec![
-        (
-            "as applied",
-            vec![forged(1, Deployed, new)],
-            none,
-            Step::Settle,
-        ),
-        (
-            "drifted",
-            vec![forged(1, Deployed, new)],
-            |o, _| o.drift = Drift::Some,
-            adopt(1),
-        ),
+    let (none, applied): (Change, &str) = (|_, _| {}, "1 deployed new forged");
+    let cases: [(&str, &str, Change, Step); 17] = [
+        ("as applied", applied, none, Step::Settle),
+        ("drifted", applied, |o, _| o.drift = Drift::Some, adopt(1)),
         (
             "drift unknown",
-            vec![forged(1, Deployed, new)],
+            applied,
             |o, _| o.drift = Drift::Unknown,
             adopt(1),
         ),
         (
             "drift unknown, and only reported",
-            vec![forged(1, Deployed, new)],
+            applied,
             |o, d| (o.drift, d.repair) = (Drift::Unknown, false),
             adopt(1),
         ),
         (
             "drifted, inputs unknown",
-            vec![forged(1, Deployed, new)],
+            applied,
             |o, d| (o.drift, d.digest) = (Drift::Some, None),
             Step::Refuse(Refusal::NoInputs),
         ),
         (
             "drifted, the chart renders nothing",
-            vec![forged(1, Deployed, old)],
+            "1 deployed old forged",
             |o, d| (o.drift, d.content) = (Drift::Some, Some(Content::Empty)),
             Step::Refuse(Refusal::Empty),
         ),
-        (
-            "tests are due",
-            vec![forged(1, Deployed, new)],
-            |_, d| d.test = true,
-            adopt(1),
-        ),
+        ("tests are due", applied, |_, d| d.test = true, adopt(1)),
         (
             "pending",
-            vec![record(1, Deployed, old), forged(2, PendingUpgrade, new)],
+            "1 deployed old, 2 pending-upgrade new forged",
             none,
             Step::Upgrade,
         ),
         (
             "pending install",
-            vec![forged(1, Status::PendingInstall, new)],
+            "1 pending-install new forged",
             none,
             Step::Install,
         ),
         (
             "pending rollback",
-            vec![
-                record(1, Superseded, old),
-                failed(2, 1),
-                forged(3, PendingRollback, old),
-            ],
+            "1 superseded old, 2 failed new, 3 pending-rollback old forged",
             none,
             Step::Upgrade,
         ),
-        (
-            "failed install",
-            vec![forged(1, Failed, new)],
-            none,
-            Step::Install,
-        ),
+        ("failed install", "1 failed new forged", none, Step::Install),
         (
             "failed install that was cleaned up",
-            vec![forged(1, Uninstalled, new)],
+            "1 uninstalled new forged",
             |_, d| d.clean_up = true,
             Step::Install,
         ),
         (
             "failed upgrade over a proven revision",
-            vec![record(1, Deployed, old), forged(2, Failed, new)],
+            "1 deployed old, 2 failed new forged",
             none,
             rollback(1),
         ),
         (
             "failed upgrade over a forged revision",
-            vec![
-                record(1, Superseded, old),
-                forged(2, Deployed, old),
-                failed(3, 1),
-            ],
+            "1 superseded old, 2 deployed old forged, 3 failed new",
             none,
             rollback(1),
         ),
         (
             "rolled back with Helm while the desired inputs fail",
-            vec![
-                record(1, Superseded, old),
-                failed(2, 1),
-                record(3, Superseded, old),
-                forged(4, Deployed, old),
-            ],
+            "1 superseded old, 2 failed new, 3 superseded old, 4 deployed old forged",
             none,
             rollback(3),
         ),
         (
             "rolled back with Helm, and nothing is proven",
-            vec![
-                forged(1, Superseded, old),
-                failed(2, 1),
-                forged(3, Deployed, old),
-            ],
+            "1 superseded old forged, 2 failed new, 3 deployed old forged",
             none,
             stalled(2, StallReason::ReplacesRollback),
         ),
         (
             "failed upgrade over forged revisions only",
-            vec![forged(1, Deployed, old), failed(2, 1)],
+            "1 deployed old forged, 2 failed new",
             none,
             stalled(2, StallReason::NothingToRestore),
         ),
     ];
-    for (what, history, change, step) in cases {
-        let (mut state, mut wanted) = (observed(history), desired());
+    for (what, records, change, step) in cases {
+        let (mut state, mut wanted) = (observed(history(records)), desired());
         change(&mut state, &mut wanted);
         assert_eq!(next_step(&state, &wanted), step, "{what}");
     }

@@ -169,6 +169,12 @@ mod tests {
         *progress.of(&key(name), UNEDITED)
     }
 
+    /// Ends the reconcile whose turn it is. Returns whether that halts the roll-out.
+    fn end(progress: &mut Progress<u8>, verdict: Verdict) -> bool {
+        let key = progress.next().unwrap();
+        progress.ended(&key, verdict)
+    }
+
     #[test]
     fn each_waits_for_its_turn_in_the_order_of_their_names() {
         let mut progress = rollout(&["b", "a", "c"]);
@@ -212,33 +218,24 @@ mod tests {
     fn those_that_are_not_upgraded_hold_no_place_and_count_neither_way() {
         let mut progress = rollout(&["a", "b", "c", "d", "e", "f", "g", "h"]);
         for _ in 0..LIMIT {
-            let key = progress.next().unwrap();
-            assert!(!progress.ended(&key, Verdict::Skipped));
+            assert!(!end(&mut progress, Verdict::Skipped));
         }
-        let fail = |progress: &mut Progress<u8>| {
-            let key = progress.next().unwrap();
-            progress.ended(&key, Verdict::Failed)
-        };
-        assert!(!fail(&mut progress));
-        assert!(!fail(&mut progress));
-        let skipped = progress.next().unwrap();
-        assert!(!progress.ended(&skipped, Verdict::Skipped));
-        assert!(fail(&mut progress), "the third failure in a row");
+        assert!(!end(&mut progress, Verdict::Failed));
+        assert!(!end(&mut progress, Verdict::Failed));
+        assert!(!end(&mut progress, Verdict::Skipped));
+        let third = end(&mut progress, Verdict::Failed);
+        assert!(third, "the third failure in a row");
         assert_eq!((progress.next(), progress.waiting()), (None, 1));
     }
 
     #[test]
     fn failures_in_a_row_halt_it_until_the_next_change() {
         let mut progress = rollout(&["a", "b", "c", "d", "e", "f"]);
-        let fail = |progress: &mut Progress<u8>, verdict| {
-            let key = progress.next().unwrap();
-            progress.ended(&key, verdict)
-        };
-        assert!(!fail(&mut progress, Verdict::Failed));
-        assert!(!fail(&mut progress, Verdict::Succeeded));
-        assert!(!fail(&mut progress, Verdict::Failed));
-        assert!(!fail(&mut progress, Verdict::Failed));
-        assert!(fail(&mut progress, Verdict::Failed));
+        assert!(!end(&mut progress, Verdict::Failed));
+        assert!(!end(&mut progress, Verdict::Succeeded));
+        assert!(!end(&mut progress, Verdict::Failed));
+        assert!(!end(&mut progress, Verdict::Failed));
+        assert!(end(&mut progress, Verdict::Failed));
         assert_eq!((progress.next(), progress.waiting()), (None, 1));
         assert_eq!(version(&mut progress, "f"), 1);
         progress.replace(Arc::new(3), known(&["a", "f"]));

@@ -14,11 +14,21 @@ use crate::reasons::Reason;
 
 use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
 
+/// Reads a status of this generation.
+fn read(before: Option<&Value>, generation: i64) -> Status {
+    let now = Timestamp::from_second(1_000).unwrap();
+    Status::read(before, now, Some(generation))
+}
+
+/// Returns the patch with which a status is written.
+fn written(status: &Status) -> Option<Value> {
+    status.patch(&WrittenStatus::default())
+}
+
 #[test]
 fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
-    let now = Timestamp::from_second(1_000).unwrap();
     let build = |before: Option<&serde_json::Value>, manifest: bool| {
-        let mut status = Status::read(before, now, Some(1));
+        let mut status = read(before, 1);
         status.deployed(Reason::InstallSuccessful, "");
         status.release = Some(ReleaseStatus {
             name: "r".to_owned(),
@@ -28,7 +38,7 @@ fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
         if !manifest {
             status.leave_out_manifest();
         }
-        status.patch(&WrittenStatus::default())
+        written(&status)
     };
     let shown = build(None, true).unwrap();
     assert_eq!(shown["deployedRelease"]["manifest"], "kind: Secret");
@@ -42,8 +52,7 @@ fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
 
 #[test]
 fn an_unchanged_status_is_not_written() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let mut status = Status::read(None, now, Some(2));
+    let mut status = read(None, 2);
     status.deployed(Reason::InstallSuccessful, "notes");
     status.ready(&[], None);
     status.release = Some(ReleaseStatus {
@@ -51,7 +60,7 @@ fn an_unchanged_status_is_not_written() {
         revision: 1,
         ..ReleaseStatus::default()
     });
-    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&status).unwrap();
     assert_eq!(patch["observedGeneration"], 2);
     assert_eq!(patch["deployedRelease"]["name"], "r");
     assert_eq!(status.transitions.len(), 1);
@@ -60,56 +69,54 @@ fn an_unchanged_status_is_not_written() {
     let mut again = Status::read(Some(&patch), later, Some(2));
     again.deployed(Reason::InstallSuccessful, "notes");
     again.ready(&[], None);
-    assert_eq!(again.patch(&WrittenStatus::default()), None);
+    assert_eq!(written(&again), None);
     assert!(again.transitions.is_empty());
 }
 
 #[test]
 fn manifest_is_that_of_the_deployed_revision_or_absent() {
-    let now = Timestamp::from_second(1_000).unwrap();
     let release = |revision| ReleaseStatus {
         name: "r".to_owned(),
         revision,
         ..ReleaseStatus::default()
     };
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, "");
     status.release = Some(release(1));
     status.manifest = DeployedManifest::Of(Some("first".to_owned()));
-    let first = status.patch(&WrittenStatus::default()).unwrap();
+    let first = written(&status).unwrap();
     assert_eq!(first["deployedRelease"]["manifest"], "first");
 
     // A pending revision leaves it alone.
-    let mut pending = Status::read(Some(&first), now, Some(2));
+    let mut pending = read(Some(&first), 2);
     pending.progressing("its Pods", None);
     pending.release = Some(release(2));
-    let patch = pending.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&pending).unwrap();
     assert_eq!(patch.get("deployedRelease"), None);
 
     // The manifest of the second revision is not shown.
-    let mut second = Status::read(Some(&first), now, Some(2));
+    let mut second = read(Some(&first), 2);
     second.deployed(Reason::UpgradeSuccessful, "");
     second.release = Some(release(2));
     second.manifest = DeployedManifest::Of(None);
-    let mut patch = second.patch(&WrittenStatus::default()).unwrap();
+    let mut patch = written(&second).unwrap();
     assert_eq!(
         patch["deployedRelease"],
         json!({"name": "r", "manifest": null})
     );
     // The API server drops what is null.
     patch["deployedRelease"] = json!({"name": "r"});
-    let mut again = Status::read(Some(&patch), now, Some(2));
+    let mut again = read(Some(&patch), 2);
     again.deployed(Reason::UpgradeSuccessful, "");
     again.manifest = DeployedManifest::Of(None);
-    assert_eq!(again.patch(&WrittenStatus::default()), None);
+    assert_eq!(written(&again), None);
 }
 
 #[test]
 fn status_is_bounded_and_what_is_cut_is_marked() {
-    let now = Timestamp::from_second(1_000).unwrap();
     // The limit is in the middle of a character.
     let long = "\u{fc}".repeat(500_000);
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, long.as_str());
     status.failed(Reason::UpgradeError, long.as_str());
     status.irreconcilable(Reason::ReconcileError, long.as_str());
@@ -136,32 +143,31 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
         let cut = condition.message.ends_with(" bytes in all)");
         assert!(cut || condition.message.is_empty(), "{}", condition.type_);
     }
-    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&status).unwrap();
     let size = patch.to_string().len();
     assert!((MAX_NOTES..160_000).contains(&size), "{size}");
 
     // What was cut is not reported again.
-    let mut again = Status::read(Some(&patch), now, Some(1));
+    let mut again = read(Some(&patch), 1);
     again.stalled(&long);
     again.drifted(&long);
     again.contested(&long);
     again.tested(Some(&long.as_str().into()));
     assert!(again.transitions.is_empty());
-    assert_eq!(again.patch(&WrittenStatus::default()), None);
+    assert_eq!(written(&again), None);
 }
 
 #[test]
 fn conditions_about_the_release_hold_for_a_generation_that_changes_nothing() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, "");
     status.ready(&[], None);
-    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&status).unwrap();
 
-    let mut later = Status::read(Some(&patch), now, Some(2));
+    let mut later = read(Some(&patch), 2);
     later.reconciled();
     later.ready(&[], None);
-    let patch = later.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&later).unwrap();
     let conditions = patch["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 5);
     for condition in conditions {
@@ -171,32 +177,25 @@ fn conditions_about_the_release_hold_for_a_generation_that_changes_nothing() {
 
 #[test]
 fn generation_without_conditions_is_not_observed() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, "");
-    assert_eq!(
-        status
-            .patch(&WrittenStatus::default())
-            .unwrap()
-            .get("observedGeneration"),
-        None
-    );
+    let patch = written(&status).unwrap();
+    assert_eq!(patch.get("observedGeneration"), None);
     status.ready(&[], None);
-    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&status).unwrap();
     assert_eq!(patch["observedGeneration"], 1);
 
     // The next reconcile ended early, for example because of a connection error.
-    let mut cut_short = Status::read(Some(&patch), now, Some(2));
-    assert_eq!(cut_short.patch(&WrittenStatus::default()), None);
+    let mut cut_short = read(Some(&patch), 2);
+    assert_eq!(written(&cut_short), None);
     cut_short.progressing("its Pods", None);
-    let patch = cut_short.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&cut_short).unwrap();
     assert_eq!(patch["observedGeneration"], 2);
 }
 
 #[test]
 fn failure_is_published_and_keeps_the_deployed_condition() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, "");
     status.failed(Reason::UpgradeError, "the server said no");
     let reported: Vec<&str> = status
@@ -221,19 +220,18 @@ fn failure_is_published_and_keeps_the_deployed_condition() {
 
 #[test]
 fn contested_is_kept_for_its_generation_until_takeover() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let mut status = Status::read(None, now, Some(1));
+    let mut status = read(None, 1);
     status.contested("the first has it, says the second");
     assert_eq!(status.transitions.len(), 1);
-    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let patch = written(&status).unwrap();
     for (generation, taken_over, stays) in [(1, false, true), (1, true, false), (2, false, false)] {
-        let mut owner = Status::read(Some(&patch), now, Some(generation));
+        let mut owner = read(Some(&patch), generation);
         owner.clear_contested(taken_over);
         assert_eq!(owner.conditions.len(), usize::from(stays));
     }
-    let mut third = Status::read(Some(&patch), now, Some(1));
+    let mut third = read(Some(&patch), 1);
     third.contested("the first has it, says the third");
-    assert_eq!(third.patch(&WrittenStatus::default()), None);
+    assert_eq!(written(&third), None);
 }
 
 /// Returns the status that the API server has after this change, and whether it was written.
@@ -242,7 +240,7 @@ fn changed(before: &Value, second: i64, change: impl FnOnce(&mut Status)) -> (Va
     let mut status = Status::read(Some(before), now, Some(1));
     status.redact(&Redactor::default(), Reader::OfResource);
     change(&mut status);
-    match status.patch(&WrittenStatus::default()) {
+    match written(&status) {
         None => (before.clone(), false),
         Some(patch) => {
             let mut after = before.clone();
@@ -361,7 +359,6 @@ fn an_irreconcilable_custom_resource_that_is_retried_stays_so_and_says_when_the_
 
 #[test]
 fn an_event_about_a_condition_leaves_out_what_the_condition_quotes() {
-    let now = Timestamp::from_second(1).unwrap();
     let spec = json!({"a": "value-of-the-spec"});
     let message = Message::from("got value-of-the-spec").about(&[&spec]);
     for (reader, told) in [
@@ -369,7 +366,7 @@ fn an_event_about_a_condition_leaves_out_what_the_condition_quotes() {
         // A native controller may show the conditions of a component to anybody.
         (Reader::Anybody, "got [redacted]"),
     ] {
-        let mut status = Status::read(None, now, Some(1));
+        let mut status = read(None, 1);
         status.redact(&Redactor::default(), reader);
         status.failed(Reason::InstallError, message.clone());
         status.irreconcilable(Reason::ReconcileError, message.clone());

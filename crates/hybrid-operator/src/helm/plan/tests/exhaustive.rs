@@ -385,7 +385,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// All values of a fact. Each sets the same fields.
-type Fact = &'static [fn(&mut ObservedFacts, &mut DesiredFacts)];
+type Fact = &'static [Change];
 
 const REMEDIATION: Fact = &[
     |_, d| (d.rollback, d.reinstall) = (true, false),

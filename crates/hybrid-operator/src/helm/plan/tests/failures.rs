@@ -13,19 +13,16 @@ fn attempts_back_off_unless_the_obstacle_has_changed() {
         Step::Wait {
             delay: Duration::from_secs(5),
             until: Until::NextAttempt {
-                revision: revision(1)
+                revision: Revision(1)
             },
         }
     );
-    let retry = Step::Retry {
-        revision: revision(1),
-    };
     state.obstacle_changed = true;
-    assert_eq!(next_step(&state, &desired()), retry);
+    assert_eq!(next_step(&state, &desired()), retry(1));
     state.obstacle_changed = false;
     // `reset-at` clears the failures.
-    state.forgiven = revision(1);
-    assert_eq!(next_step(&state, &desired()), retry);
+    state.forgiven = Revision(1);
+    assert_eq!(next_step(&state, &desired()), retry(1));
     let pauses: Vec<u64> = (0..5).map(|n| retry_delay(n).as_secs()).collect();
     assert_eq!(pauses, [0, 2, 4, 8, 16]);
     assert_eq!(retry_delay(u32::MAX), MAX_RETRY_DELAY);
@@ -37,9 +34,6 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
         hook_failed: true,
         ..failed(1, attempts)
     };
-    let retry = Step::Retry {
-        revision: revision(1),
-    };
     let clean: fn(&mut DesiredFacts) = |d| d.clean_up = true;
     let gone = |attempts| RecordFacts {
         status: Status::Uninstalled,
@@ -47,14 +41,14 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
     };
     #[expect(clippy::type_complexity, reason = "one table")]
     let cases: [(&str, RecordFacts, fn(&mut DesiredFacts), Step); 8] = [
-        ("no limit", failed(1, 1000), |_| {}, retry.clone()),
+        ("no limit", failed(1, 1000), |_| {}, retry(1)),
         (
             "a limit in watches.yaml",
             failed(1, 2),
             |d| d.install_retries = Some(1),
             stalled(1, StallReason::ExceedsRetries),
         ),
-        ("a hook failed twice", hook(2), |_| {}, retry.clone()),
+        ("a hook failed twice", hook(2), |_| {}, retry(1)),
         (
             "a hook failed often",
             hook(MAX_HOOK_ATTEMPTS),
@@ -66,10 +60,10 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
             failed(1, 1),
             clean,
             Step::CleanUp {
-                revision: revision(1),
+                revision: Revision(1),
             },
         ),
-        ("cleaned up", gone(1), clean, retry.clone()),
+        ("cleaned up", gone(1), clean, retry(1)),
         (
             "cleaned up often",
             gone(MAX_CLEAN_INSTALLS),
@@ -80,7 +74,7 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
             "cleaned up, with a limit",
             gone(MAX_CLEAN_INSTALLS),
             |d| (d.clean_up, d.install_retries) = (true, Some(9)),
-            retry,
+            retry(1),
         ),
     ];
     for (name, record, change, expected) in cases {
@@ -97,13 +91,8 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
 #[test]
 fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
     let step = |attempts, retries, rollback, hook_failed| {
-        let history = vec![
-            record(1, Status::Deployed, Some("old")),
-            RecordFacts {
-                hook_failed,
-                ..failed(2, attempts)
-            },
-        ];
+        let mut history = history("1 deployed old, 2 failed new");
+        (history[1].attempts, history[1].hook_failed) = (attempts, hook_failed);
         let wanted = DesiredFacts {
             upgrade_retries: retries,
             rollback,
@@ -111,41 +100,22 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
         };
         next_step(&observed(history), &wanted)
     };
-    let retry = Step::Retry {
-        revision: revision(2),
-    };
-    let rollback = Step::Rollback { to: revision(1) };
-    assert_eq!(step(1, None, true, false), rollback);
-    assert_eq!(step(1, Some(1), true, false), retry);
-    assert_eq!(step(2, Some(1), true, false), rollback);
-    assert_eq!(step(50, None, false, false), retry);
-    assert_eq!(
-        step(1, Some(0), false, false),
-        stalled(2, StallReason::ExceedsRetries)
-    );
-    assert_eq!(
-        step(MAX_HOOK_ATTEMPTS, None, false, true),
-        stalled(2, StallReason::ExceedsRetries)
-    );
+    let stalled = stalled(2, StallReason::ExceedsRetries);
+    assert_eq!(step(1, None, true, false), rollback(1));
+    assert_eq!(step(1, Some(1), true, false), retry(2));
+    assert_eq!(step(2, Some(1), true, false), rollback(1));
+    assert_eq!(step(50, None, false, false), retry(2));
+    assert_eq!(step(1, Some(0), false, false), stalled);
+    assert_eq!(step(MAX_HOOK_ATTEMPTS, None, false, true), stalled);
 }
 
 /// Uninstalling a release because its upgrade failed deletes its objects: only on request, only after the
 /// retries, and only while the inputs that failed are still desired.
 #[test]
 fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
-    let old = record(1, Status::Deployed, Some("old"));
-    let uninstalling = RecordFacts {
-        status: Status::Uninstalling,
-        ..failed(2, 2)
-    };
-    let remove = Step::Remove {
-        revision: revision(2),
-    };
-    let retry = Step::Retry {
-        revision: revision(2),
-    };
-    let rollback = Step::Rollback { to: revision(1) };
-    let step = |history: &[&RecordFacts], reinstall: bool, retries, digest: &str| {
+    let revision = Revision(2);
+    let remove = Step::Remove { revision };
+    let step = |records: &str, reinstall: bool, retries, digest: &str| {
         let wanted = DesiredFacts {
             digest: Some(digest.to_owned()),
             rollback: !reinstall,
@@ -153,32 +123,21 @@ fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
             upgrade_retries: retries,
             ..desired()
         };
-        let history = history.iter().map(|&record| record.clone()).collect();
-        next_step(&observed(history), &wanted)
+        next_step(&observed(history(records)), &wanted)
     };
-    let twice = failed(2, 2);
-    assert_eq!(step(&[&old, &twice], true, None, "new"), remove);
-    assert_eq!(step(&[&old, &twice], true, Some(1), "new"), remove);
-    assert_eq!(step(&[&old, &twice], true, Some(2), "new"), retry);
-    assert_eq!(step(&[&old, &twice], false, None, "new"), rollback);
-    assert_eq!(step(&[&old, &twice], true, None, "newer"), Step::Upgrade);
+    let twice = "1 deployed old, 2 failed new x2";
+    assert_eq!(step(twice, true, None, "new"), remove);
+    assert_eq!(step(twice, true, Some(1), "new"), remove);
+    assert_eq!(step(twice, true, Some(2), "new"), retry(2));
+    assert_eq!(step(twice, false, None, "new"), rollback(1));
+    assert_eq!(step(twice, true, None, "newer"), Step::Upgrade);
     // A crash in between.
-    assert_eq!(step(&[&old, &uninstalling], true, None, "new"), remove);
-    assert_eq!(step(&[&uninstalling], true, None, "new"), remove);
-    assert_eq!(
-        step(&[&old, &uninstalling], true, None, "newer"),
-        Step::Install
-    );
-    assert_eq!(
-        step(&[&old, &uninstalling], false, None, "new"),
-        Step::Install
-    );
+    let crashed = "1 deployed old, 2 uninstalling new x2";
+    assert_eq!(step(crashed, true, None, "new"), remove);
+    assert_eq!(step("2 uninstalling new x2", true, None, "new"), remove);
+    assert_eq!(step(crashed, true, None, "newer"), Step::Install);
+    assert_eq!(step(crashed, false, None, "new"), Step::Install);
     // The records are gone: the release is installed. If that fails, it is an install that failed.
-    assert_eq!(step(&[], true, None, "new"), Step::Install);
-    assert_eq!(
-        step(&[&failed(1, 9)], true, None, "new"),
-        Step::Retry {
-            revision: revision(1)
-        }
-    );
+    assert_eq!(step("", true, None, "new"), Step::Install);
+    assert_eq!(step("1 failed new x9", true, None, "new"), retry(1));
 }

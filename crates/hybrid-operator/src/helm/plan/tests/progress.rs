@@ -35,6 +35,23 @@ struct Stored {
     over: bool,
 }
 
+impl Stored {
+    /// Returns a record that this operator has just written.
+    fn of(status: Status, digest: Option<&'static str>) -> Self {
+        Self {
+            status,
+            digest,
+            ours: true,
+            proven: true,
+            rolls_back: status == Status::PendingRollback,
+            unverified: false,
+            attempts: 0,
+            hook_failed: false,
+            over: false,
+        }
+    }
+}
+
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flag = |holds: bool, text| if holds { text } else { "" };
@@ -53,7 +70,7 @@ impl fmt::Debug for Stored {
 }
 
 /// A release and what is wanted of it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact")]
 struct World {
     history: Vec<Stored>,
@@ -84,18 +101,7 @@ impl World {
         Self {
             history,
             wanted: Some("new"),
-            drift: 0,
-            adoption: false,
-            chunked: false,
-            unheld: false,
-            forced: false,
-            reset: false,
-            forgiven: 0,
-            unchanged: false,
-            unreported: false,
-            tested: false,
-            awaits_crds: false,
-            awaits_dependency: false,
+            ..Self::default()
         }
     }
 
@@ -185,17 +191,7 @@ impl World {
                 (world.reset, world.forgiven) = (false, world.history.len());
             }
             world.forced = false;
-            world.history.push(Stored {
-                status,
-                digest,
-                ours: true,
-                rolls_back: status == Status::PendingRollback,
-                proven: true,
-                unverified: false,
-                attempts: 0,
-                hook_failed: false,
-                over: false,
-            });
+            world.history.push(Stored::of(status, digest));
         })
     }
 
@@ -291,15 +287,8 @@ impl World {
                     self.changed(|world| {
                         world.chunked = false;
                         world.history.push(Stored {
-                            status: Status::Deployed,
-                            digest,
-                            ours: true,
-                            rolls_back: false,
                             proven: digest.is_some(),
-                            unverified: false,
-                            attempts: 0,
-                            hook_failed: false,
-                            over: false,
+                            ..Stored::of(Status::Deployed, digest)
                         });
                     })
                 };
@@ -503,15 +492,9 @@ fn beginnings() -> Vec<World> {
         for digest in DIGESTS {
             for proven in [true, false] {
                 let one = Stored {
-                    status,
-                    digest,
-                    ours: true,
-                    rolls_back: status == Status::PendingRollback,
                     proven,
                     unverified: proven,
-                    attempts: 0,
-                    hook_failed: false,
-                    over: false,
+                    ..Stored::of(status, digest)
                 };
                 newest.push(one.clone());
                 if status.is_pending() {

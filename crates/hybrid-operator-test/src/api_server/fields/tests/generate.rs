@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::server::root;
 use crate::api_server::fields::openapi::{atom, short_name, target};
 use crate::api_server::fields::schema::{Atom, Relationship, UNTYPED, anything};
 use crate::api_server::fields::types::{File, Kind};
@@ -190,11 +191,7 @@ async fn types_of_built_in_kinds_are_those_of_the_api_server() -> TestResult {
         types: BTreeMap::new(),
     };
     for (api_version, _) in KINDS {
-        let root = if api_version.contains('/') {
-            "apis"
-        } else {
-            "api"
-        };
+        let root = root(api_version);
         let request = http::Request::get(format!("/openapi/v3/{root}/{api_version}"));
         let document: Value = client.request(request.body(Vec::new())?).await?;
         let definitions = document["components"]["schemas"].as_object().unwrap();

@@ -1,8 +1,5 @@
 //! Server-side apply, owners of fields, and definitions that change, as kube-apiserver has been seen to treat them.
 
-use http::Method;
-use http_body_util::BodyExt;
-
 use super::*;
 
 const MAP: &str = "/api/v1/namespaces/default/configmaps/m";
@@ -13,23 +10,8 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = "/apis/example.com/v1/namespaces/default/things/t";
 
 async fn send(client: &Client, method: &str, uri: &str, body: Value) -> (u16, Value) {
-    let media_type = match method {
-        "APPLY" => "application/apply-patch+yaml",
-        "PATCH" => "application/merge-patch+json",
-        _ => "application/json",
-    };
-    let method = if method == "APPLY" { "PATCH" } else { method };
-    let request = http::Request::builder()
-        .method(Method::from_bytes(method.as_bytes()).unwrap())
-        .uri(uri)
-        .header("content-type", media_type)
-        .header("user-agent", "hand/1.0 (linux)")
-        .body(Body::from(body.to_string().into_bytes()))
-        .unwrap();
-    let response = client.send(request).await.unwrap();
-    let code = response.status().as_u16();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    (code, serde_json::from_slice(&bytes).unwrap_or_default())
+    let (code, body, _) = super::send(client, method, uri, body).await;
+    (code, body)
 }
 
 async fn apply(client: &Client, uri: &str, query: &str, object: Value) -> (u16, Value) {

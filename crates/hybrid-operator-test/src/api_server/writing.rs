@@ -12,7 +12,7 @@ use super::checks::{
 use super::decode::{self, Decoded, to_stored, to_version};
 use super::fields::keep_times;
 use super::kinds::Kind;
-use super::managed::{self, Writer};
+use super::managed;
 use super::object::{
     copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
     same_except, set_meta,
@@ -46,7 +46,8 @@ impl Server {
             remove_meta(&mut object, field);
         }
         let now = self.now();
-        let mut object = managed::update(place, None, object, Writer::of(call, None, &now))?;
+        let writer = managed::writer(call, place, None, &now);
+        let mut object = managed::update(place, None, object, &writer)?;
         let reply = |object: &Stored| answer(call, 201, object);
         if !meta(&object, "name").is_empty() {
             return self
@@ -252,11 +253,11 @@ impl Server {
         subresource: Option<&str>,
     ) -> Result<Value, Failure> {
         let now = self.now();
-        let writer = Writer::of(call, subresource, &now);
+        let writer = managed::writer(call, place, subresource, &now);
         let decoded = match method {
             Method::Apply(applied) => {
                 let force = call.flag("force");
-                let merged = managed::apply(place, live, &applied, writer, force)?;
+                let merged = managed::apply(place, live, &applied, &writer, force)?;
                 let mut object = merged.object;
                 if merged.is_changed {
                     object = decode::applied(&place.kind, &place.version, &applied, object)?;
@@ -288,7 +289,7 @@ impl Server {
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
         check_name(&object, &place.key().name)?;
-        managed::update(place, live, object, writer)
+        managed::update(place, live, object, &writer)
     }
 
     /// Replaces a stored object, if its resource version is the expected one.

@@ -99,8 +99,7 @@ impl Server {
             return Err(Failure::forbidden(kind.named(), name, why));
         }
         let wanted = Wanted::parse(call)?;
-        let existing = self.store.get(&kind.resource, &key);
-        let existing = existing.ok_or_else(|| Failure::not_found(kind.named(), name))?;
+        let existing = self.find(place)?;
         let deleted = self.delete_object(place, &key, &existing, &wanted)?;
         let orphans = wanted.orphan == Some(false);
         match deleted {
@@ -135,11 +134,7 @@ impl Server {
         place: &Place,
     ) -> Result<Reply, Failure> {
         let wanted = Wanted::parse(call)?;
-        let selector = Selector::parse(
-            &place.kind,
-            call.parameter("labelSelector"),
-            call.parameter("fieldSelector"),
-        )?;
+        let selector = Selector::of(call, &place.kind)?;
         let listed = self.list(call, place)?;
         let objects = self.objects(&place.kind.resource, place.namespace.as_deref());
         let limit: usize = call.parameter("limit").parse().unwrap_or_default();

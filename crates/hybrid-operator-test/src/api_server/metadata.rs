@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::kinds::Kind;
 use super::names;
-use super::object::{finalizers, generation, is_deleting, items, meta, meta_field};
+use super::object::{finalizers, generation, is_deleting, items, meta, meta_field, text};
 use super::status::Cause;
 
 /// Brings the metadata of an object into the form in which the server stores it: without unknown and
@@ -108,8 +108,7 @@ fn decode_owners(owners: Value, unknown: &mut Vec<String>) -> Value {
     for (index, owner) in owners.into_iter().enumerate() {
         let mut fields = Map::new();
         for name in ["apiVersion", "kind", "name", "uid"] {
-            let text = owner.get(name).and_then(Value::as_str).unwrap_or_default();
-            fields.insert(name.to_owned(), text.into());
+            fields.insert(name.to_owned(), text(&owner, name).into());
         }
         for (name, value) in owner.as_object().into_iter().flatten() {
             match name.as_str() {
@@ -273,13 +272,6 @@ fn validate_owners(object: &Value) -> Vec<Cause> {
     let field = "metadata.ownerReferences";
     let mut causes = Vec::new();
     let owners = items(meta_field(object, "ownerReferences"));
-    let text = |owner: &Value, name: &str| {
-        owner
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let mut controller: Option<String> = None;
     for owner in owners {
         for (name, detail) in [

@@ -63,15 +63,8 @@ pub(super) fn react_to_content(server: &mut Server, change: &Change, object: &Ob
 }
 
 fn namespace(server: &Server, name: &str) -> Option<Arc<Stored>> {
-    let resource = Resource {
-        group: String::new(),
-        plural: "namespaces".to_owned(),
-    };
-    let key = Key {
-        namespace: String::new(),
-        name: name.to_owned(),
-    };
-    server.store.get(&resource, &key)
+    let resource = Resource::new("", "namespaces");
+    server.store.get(&resource, &Key::new("", name))
 }
 
 fn is_terminating(server: &Server, name: &str) -> bool {

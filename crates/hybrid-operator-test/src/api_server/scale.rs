@@ -16,10 +16,7 @@ const NONE: i64 = i32::MIN as i64;
 
 impl Server {
     pub(super) fn get_scale(&self, place: &Place) -> Result<Reply, Failure> {
-        let key = place.key();
-        let object = self.store.get(&place.kind.resource, &key);
-        let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let object = to_version(&place.kind, &place.version, &object);
+        let object = to_version(&place.kind, &place.version, &self.find(place)?);
         check_replicas(place, &object)?;
         Ok(Reply::ok(scale(place, &object)))
     }
@@ -36,9 +33,7 @@ impl Server {
             name: place.name.clone(),
         };
         let method = Method::of(call, &scales)?;
-        let key = place.key();
-        let existing = self.store.get(&place.kind.resource, &key);
-        let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
+        let existing = self.find(place)?;
         let mut object = (*to_version(&place.kind, &place.version, &existing)).clone();
         let replicas = path(&place.version.scale.replicas);
         let mut live = scale(place, &object);

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::object::{at, copy, items, meta, remove, same_except, set, set_at, set_meta};
+use super::object::{at, copy, items, meta, remove, same_except, set, set_at, set_meta, text};
 use super::status::Cause;
 
 const KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -87,11 +87,7 @@ fn merge_texts(object: &mut Value) {
             set_at(object, &["data", &key], base64(text.as_bytes()).into());
         }
     }
-    if object
-        .get("type")
-        .and_then(Value::as_str)
-        .is_none_or(str::is_empty)
-    {
+    if text(object, "type").is_empty() {
         set(object, "type", "Opaque");
     }
 }

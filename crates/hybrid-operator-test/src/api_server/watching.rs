@@ -65,11 +65,7 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
         return Err(options("resourceVersionMatch", detail));
     }
     let initial = call.flag("sendInitialEvents");
-    let selector = Selector::parse(
-        &place.kind,
-        call.parameter("labelSelector"),
-        call.parameter("fieldSelector"),
-    )?;
+    let selector = Selector::of(call, &place.kind)?;
     let version = call.parameter("resourceVersion");
     let from: u64 = match version {
         "" => 0,

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::controllers::{Object, Task};
-use super::object::{at, generation, is_deleting, items, meta, set_at};
+use super::object::{at, generation, is_deleting, items, meta, set_at, text};
 use super::server::Server;
 use super::store::Change;
 
@@ -41,10 +41,7 @@ pub(super) fn react(server: &mut Server, change: &Change, object: &Object) {
 fn finished_at(job: &Value) -> Option<&str> {
     let mut conditions = items(at(job, &["status", "conditions"])).iter();
     let finished = conditions.find(|condition| {
-        let kind = condition
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let kind = text(condition, "type");
         matches!(kind, "Complete" | "Failed") && condition.get("status") == Some(&json!("True"))
     })?;
     finished.get("lastTransitionTime")?.as_str()

@@ -15,7 +15,7 @@ use super::kinds::Kind;
 use super::managed;
 use super::object::{
     copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
-    same_except, set_meta,
+    same_except, set_meta, text_at,
 };
 use super::patches::{json_patch, merge};
 use super::request::{Call, Form};
@@ -137,10 +137,7 @@ impl Server {
         };
         let kinds = self.kinds.served("", "v1", "namespaces");
         let Some(kind) = kinds else { return Ok(()) };
-        let key = Key {
-            namespace: String::new(),
-            name: namespace.clone(),
-        };
+        let key = Key::new("", namespace);
         let Some(found) = self.store.get(&kind.resource, &key) else {
             return Err(Failure::not_found(kind.named(), namespace));
         };
@@ -160,10 +157,7 @@ impl Server {
         let kind = &place.kind;
         let name = meta(object, "name");
         if kind.rules.custom && object.get("kind") != Some(&json!(kind.kind)) {
-            let found = object
-                .get("kind")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+            let found = text_at(object, "/kind");
             let named = super::status::Named {
                 group: &kind.resource.group,
                 name: found,

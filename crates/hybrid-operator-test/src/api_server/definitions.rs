@@ -180,16 +180,14 @@ pub(super) fn marked(kind: &Kind, existing: &Value, now: &str) -> Option<Value> 
     set_finalizers(&mut marked, &held);
     let message =
         "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    set_condition(
-        &mut marked,
-        now,
-        ("Terminating", "True", "InstanceDeletionPending", message),
-    );
+    let terminating = ["Terminating", "True", "InstanceDeletionPending", message];
+    set_condition(&mut marked, now, terminating);
     Some(marked)
 }
 
-fn set_condition(object: &mut Value, now: &str, condition: (&str, &str, &str, &str)) {
-    let (kind, status, reason, message) = condition;
+/// Sets a condition: its type, status, reason and message.
+fn set_condition(object: &mut Value, now: &str, condition: [&str; 4]) {
+    let [kind, status, reason, message] = condition;
     let mut conditions = items(at(object, &["status", "conditions"])).to_vec();
     let mut new = json!({
         "type": kind, "status": status, "lastTransitionTime": now, "reason": reason,
@@ -315,11 +313,8 @@ pub(super) fn advance(server: &mut Server, name: &str) {
         return;
     }
     let message = "CustomResource deletion is in progress";
-    set_condition(
-        &mut changed,
-        &now,
-        ("Terminating", "True", "InstanceDeletionInProgress", message),
-    );
+    let terminating = ["Terminating", "True", "InstanceDeletionInProgress", message];
+    set_condition(&mut changed, &now, terminating);
     write_status(server, &live, &changed);
     let resource = resource_of(&live);
     if let Some(kind) = server.kinds.of(&resource).cloned() {
@@ -375,34 +370,22 @@ fn accept(server: &Server, definition: &mut Value, now: &str) {
     .next_back();
     if let Some((name, reason)) = conflict {
         let message = format!("{name:?} is already in use");
-        set_condition(
-            definition,
-            now,
-            ("NamesAccepted", "False", reason, &message),
-        );
+        let refused = ["NamesAccepted", "False", reason, message.as_str()];
+        set_condition(definition, now, refused);
         if !is_true(definition, "Established") {
             let message = "not all names are accepted";
-            set_condition(
-                definition,
-                now,
-                ("Established", "False", "NotAccepted", message),
-            );
+            let waiting = ["Established", "False", "NotAccepted", message];
+            set_condition(definition, now, waiting);
         }
         return;
     }
     set_at(definition, &["status", "acceptedNames"], names);
-    set_condition(
-        definition,
-        now,
-        ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
-    );
+    let accepted = ["NamesAccepted", "True", "NoConflicts", "no conflicts found"];
+    set_condition(definition, now, accepted);
     if !is_true(definition, "Established") {
         let message = "the initial names have been accepted";
-        set_condition(
-            definition,
-            now,
-            ("Established", "True", "InitialNamesAccepted", message),
-        );
+        let established = ["Established", "True", "InitialNamesAccepted", message];
+        set_condition(definition, now, established);
     }
 }
 

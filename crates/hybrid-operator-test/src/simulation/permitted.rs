@@ -153,12 +153,7 @@ impl Permitted {
                 let mut live = case.live.objects.iter();
                 is_left
                     && live.any(|(source, object)| {
-                        let difference = Difference {
-                            object: source.clone(),
-                            path: String::new(),
-                            expected: None,
-                            found: Some(object.clone()),
-                        };
+                        let difference = Difference::of(source, "", None, Some(object));
                         makes(source, title)
                             && !case.fresh.objects.contains_key(source)
                             && case.is_permitted(&difference)

@@ -90,12 +90,7 @@ impl Snapshot {
             let mut report = |path: &str, left: Option<&Value>, right: Option<&Value>| {
                 let place = (title.clone(), path.to_owned());
                 if !except.contains(&place) {
-                    found.push(Difference {
-                        object: place.0,
-                        path: place.1,
-                        expected: left.cloned(),
-                        found: right.cloned(),
-                    });
+                    found.push(Difference::of(title, path, left, right));
                 }
             };
             compare("", left, right, &mut report);
@@ -125,6 +120,22 @@ impl Snapshot {
             let is = |name: &str| condition(name) == Some(&json!("True"));
             !is("Irreconcilable") || is("Stalled")
         })
+    }
+}
+
+impl Difference {
+    pub(super) fn of(
+        object: &str,
+        path: &str,
+        expected: Option<&Value>,
+        found: Option<&Value>,
+    ) -> Self {
+        Self {
+            object: object.to_owned(),
+            path: path.to_owned(),
+            expected: expected.cloned(),
+            found: found.cloned(),
+        }
     }
 }
 

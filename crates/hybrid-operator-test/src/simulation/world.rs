@@ -439,15 +439,15 @@ impl World {
         Ok(true)
     }
 
+    /// Sends a request about an object, with a body of JSON.
     pub(super) async fn send(
         &self,
         method: Method,
         named: &Named,
-        content_type: &str,
         body: &str,
     ) -> anyhow::Result<(u16, Value)> {
         match self.path(named) {
-            Some(path) => self.call(method, &path, content_type, body).await,
+            Some(path) => self.call(method, &path, "application/json", body).await,
             None => Ok((404, Value::Null)),
         }
     }

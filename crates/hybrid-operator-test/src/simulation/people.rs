@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
-use super::snapshot::{RECORD, title, title_of};
+use super::snapshot::{RECORD, text, title, title_of};
 use super::world::{Scaled, World};
 
 /// Time within which the finalizers of a custom resource that was replaced are back.
@@ -406,8 +406,7 @@ pub(super) fn autoscaler_of<'a>(
 
 /// Returns the uid of an object.
 pub(super) fn uid(object: &Value) -> String {
-    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
-    uid.unwrap_or_default().to_owned()
+    text(object, "/metadata/uid").to_owned()
 }
 
 /// Returns whether an object is deleted with another one: with its namespace, or with its kind.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::helm::CUSTOM;
 use super::history::Named;
 use super::people::{REPLICAS, autoscaler_of, collect_leaves, is_key};
-use super::snapshot::{Difference, Snapshot};
+use super::snapshot::{Difference, Snapshot, text};
 use super::world::World;
 
 /// A reason for which a cluster may differ from a fresh install. Two more follow from the way in which fresh
@@ -291,8 +291,7 @@ fn says_left(condition: Option<&Value>, path: &str) -> bool {
 fn custom_of(object: &Value) -> String {
     let annotation = |name: &str| {
         let path = format!("/metadata/annotations/operator-sdk~1primary-resource{name}");
-        let text = object.pointer(&path).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
+        text(object, &path).to_owned()
     };
     format!("{} {}", annotation("-type"), annotation(""))
 }

@@ -198,11 +198,10 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, report: &mut
     }
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+/// Returns the text at a JSON pointer; the empty text if there is none.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
 }
 
 /// Returns kind, namespace and name.

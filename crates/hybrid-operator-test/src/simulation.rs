@@ -178,10 +178,7 @@ impl Simulation {
         let mut states = vec![custom.first()];
         let variations = custom.variations();
         states.extend(variations.map(|(.., choice)| custom.with(&choice)));
-        let apply = |state: &Value| Step {
-            after: After::Rest,
-            action: Action::Apply(state.clone()),
-        };
+        let apply = |state: &Value| Step::new(After::Rest, Action::Apply(state.clone()));
         let mut histories = Vec::new();
         for before in &states {
             for after in states.iter().filter(|after| *after != before) {

@@ -29,6 +29,12 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    pub(super) fn new(after: After, action: Action) -> Self {
+        Self { after, action }
+    }
+}
+
 /// The time between two steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -94,10 +94,7 @@ impl Oracle {
             let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
             let mut world = World::new(program, project, *version, 1, seed).await?;
             world.start()?;
-            let step = |after, action| Step {
-                after: After::Time(after),
-                action,
-            };
+            let step = |after, action| Step::new(After::Time(after), action);
             for (version, object) in chain {
                 let is_deployed = *version == world.version();
                 if !is_deployed {

@@ -373,14 +373,12 @@ impl World {
             Action::Fault(of, after, fault) => self.network.plan(*of, *after, *fault),
             Action::Forbid(named, time) => {
                 if let Some(path) = self.path(named) {
-                    let time = Duration::from_millis(*time);
-                    self.network.forbid(&path, time);
+                    self.network.forbid(&path, Duration::from_millis(*time));
                 }
             }
             Action::Deny(named, time) => {
                 if let Some(path) = self.path(named) {
-                    let time = Duration::from_millis(*time);
-                    self.network.deny(&path, time);
+                    self.network.deny(&path, Duration::from_millis(*time));
                 }
             }
             Action::CutWatches => self.server.cut_watches(),

@@ -327,79 +327,33 @@ fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
 
 /// Returns how objects of a built-in kind are treated, as the `strategy.go` of each kind says.
 fn rules(plural: &str) -> Rules {
-    let generation = matches!(
-        plural,
-        "cronjobs"
-            | "customresourcedefinitions"
-            | "daemonsets"
-            | "deployments"
-            | "endpointslices"
-            | "ingressclasses"
-            | "ingresses"
-            | "jobs"
-            | "mutatingwebhookconfigurations"
-            | "networkpolicies"
-            | "poddisruptionbudgets"
-            | "pods"
-            | "podtemplates"
-            | "priorityclasses"
-            | "replicasets"
-            | "replicationcontrollers"
-            | "statefulsets"
-            | "validatingwebhookconfigurations"
-    );
-    let conditional = matches!(
-        plural,
-        "csidrivers"
-            | "csinodes"
-            | "customresourcedefinitions"
-            | "leases"
-            | "mutatingwebhookconfigurations"
-            | "poddisruptionbudgets"
-            | "runtimeclasses"
-            | "validatingwebhookconfigurations"
-            | "apiservices"
-    );
-    let creates_on_update = matches!(
-        plural,
-        "clusterrolebindings"
-            | "clusterroles"
-            | "endpoints"
-            | "events"
-            | "leases"
-            | "limitranges"
-            | "rolebindings"
-            | "roles"
-            | "runtimeclasses"
-            | "services"
-    );
-    let returns_deleted = matches!(
-        plural,
-        "csidrivers"
-            | "csinodes"
-            | "namespaces"
-            | "persistentvolumeclaims"
-            | "persistentvolumes"
-            | "pods"
-            | "podtemplates"
-            | "resourcequotas"
-            | "serviceaccounts"
-            | "services"
-            | "storageclasses"
-            | "volumeattachments"
-    );
-    let names = match plural {
-        "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles" => Names::Segment,
-        "namespaces" => Names::Label,
-        "services" => Names::ServiceLabel,
-        _ => Names::Subdomain,
-    };
+    let is_one_of = |plurals: &str| plurals.split(' ').any(|known| known == plural);
     Rules {
         custom: false,
-        generation,
-        conditional,
-        creates_on_update,
-        returns_deleted,
-        names,
+        generation: is_one_of(
+            "cronjobs customresourcedefinitions daemonsets deployments endpointslices \
+             ingressclasses ingresses jobs mutatingwebhookconfigurations networkpolicies \
+             poddisruptionbudgets pods podtemplates priorityclasses replicasets \
+             replicationcontrollers statefulsets validatingwebhookconfigurations",
+        ),
+        conditional: is_one_of(
+            "csidrivers csinodes customresourcedefinitions leases mutatingwebhookconfigurations \
+             poddisruptionbudgets runtimeclasses validatingwebhookconfigurations apiservices",
+        ),
+        creates_on_update: is_one_of(
+            "clusterrolebindings clusterroles endpoints events leases limitranges rolebindings \
+             roles runtimeclasses services",
+        ),
+        returns_deleted: is_one_of(
+            "csidrivers csinodes namespaces persistentvolumeclaims persistentvolumes pods \
+             podtemplates resourcequotas serviceaccounts services storageclasses \
+             volumeattachments",
+        ),
+        names: match plural {
+            "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles" => Names::Segment,
+            "namespaces" => Names::Label,
+            "services" => Names::ServiceLabel,
+            _ => Names::Subdomain,
+        },
     }
 }

@@ -415,19 +415,9 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         let version = version_of(group, version, &types);
         Some((version.api_version, version.schema?))
     });
-    let all_verbs = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
-    let verbs = all_verbs
-        .iter()
-        .filter(|verb| !terminating || !matches!(**verb, "patch" | "create" | "update"));
+    let verbs = "delete deletecollection get list patch create update watch".split(' ');
+    let verbs =
+        verbs.filter(|verb| !terminating || !matches!(*verb, "patch" | "create" | "update"));
     Some(Kind {
         resource: resource_of(definition),
         singular: accepted("singular").to_owned(),
@@ -436,7 +426,7 @@ fn kind_of(definition: &Value) -> Option<Kind> {
         namespaced: text_at(definition, "/spec/scope") == "Namespaced",
         short_names: texts(definition.pointer("/status/acceptedNames/shortNames")),
         categories: texts(definition.pointer("/status/acceptedNames/categories")),
-        verbs: verbs.map(|verb| (*verb).to_owned()).collect(),
+        verbs: verbs.map(ToOwned::to_owned).collect(),
         versions,
         stored: version_of(group, stored, &types),
         schemas: schemas.collect(),

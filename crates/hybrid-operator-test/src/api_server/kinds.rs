@@ -174,7 +174,6 @@ pub(super) fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// All kinds.
 #[derive(Debug)]
 pub(super) struct Kinds {
     built_in: &'static [Arc<Kind>],

@@ -15,14 +15,12 @@ pub(super) fn meta_field<'a>(object: &'a Value, field: &str) -> Option<&'a Value
     (!value.is_null()).then_some(value)
 }
 
-/// Sets a field of the metadata.
 pub(super) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.insert(field.to_owned(), value.into());
     }
 }
 
-/// Removes a field of the metadata.
 pub(super) fn remove_meta(object: &mut Value, field: &str) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove(field);
@@ -51,7 +49,6 @@ pub(super) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Removes a field of an object.
 pub(super) fn remove(object: &mut Value, field: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove(field);
@@ -107,7 +104,6 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// Returns whether the object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
     meta_field(object, "deletionTimestamp").is_some()
 }

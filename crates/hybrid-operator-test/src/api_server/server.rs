@@ -199,7 +199,6 @@ impl Server {
         self.repeats && self.random.u8(0..8) == 0
     }
 
-    /// Draws a time.
     pub(super) fn draw(&mut self, from: &RangeInclusive<Duration>) -> Duration {
         let span = from.end().saturating_sub(*from.start());
         let span = u64::try_from(span.as_millis()).unwrap_or_default();

@@ -253,7 +253,6 @@ impl Store {
         object
     }
 
-    /// Deletes an object.
     pub(super) fn delete(&mut self, resource: &Resource, key: &Key) {
         let Some(before) = self
             .objects

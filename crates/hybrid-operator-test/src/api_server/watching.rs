@@ -30,7 +30,6 @@ const BOOKMARKS: Duration = Duration::from_mins(1);
 /// Shortest time until the server ends a watch that has no limit; the longest is twice that.
 const LONGEST: Duration = Duration::from_mins(30);
 
-/// An open watch.
 #[derive(Debug)]
 pub(super) struct Watch {
     place: Place,
@@ -48,7 +47,6 @@ pub(super) struct Watch {
     over: bool,
 }
 
-/// Opens a watch.
 pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Reply, Failure> {
     let options = |field: &str, detail: &str| {
         Failure::invalid_options("ListOptions", Cause::forbidden(field, detail))

@@ -231,7 +231,6 @@ impl Drawing<'_> {
         self.random.choice(targets).cloned()
     }
 
-    /// Draws a version of the program.
     fn version(&mut self) -> usize {
         self.random.usize(0..self.project.versions.len().max(1))
     }

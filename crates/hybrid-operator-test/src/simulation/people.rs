@@ -404,7 +404,6 @@ pub(super) fn autoscaler_of<'a>(
     objects.into_iter().find(scales)
 }
 
-/// Returns the uid of an object.
 pub(super) fn uid(object: &Value) -> String {
     text(object, "/metadata/uid").to_owned()
 }

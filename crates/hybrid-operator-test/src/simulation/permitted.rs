@@ -325,7 +325,6 @@ pub(super) fn is_kept(object: &Value) -> bool {
     policy == Some(&json!("keep"))
 }
 
-/// Returns whether an object is one of a hook.
 fn is_hook(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some())

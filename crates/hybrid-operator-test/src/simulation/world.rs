@@ -183,7 +183,6 @@ impl World {
         self.started > self.replicas
     }
 
-    /// Returns whether a process of the program runs.
     pub(super) fn runs(&self) -> bool {
         !self.running.is_empty()
     }

@@ -105,11 +105,8 @@ pub(super) fn validate(
     );
     if meta(object, "name") != expected {
         let detail = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(Cause::invalid(
-            "metadata.name",
-            &meta(object, "name").into(),
-            detail,
-        ));
+        let name = meta(object, "name").into();
+        causes.push(Cause::invalid("metadata.name", &name, detail));
     }
     let versions = items(at(object, &["spec", "versions"]));
     let stored = versions
@@ -117,11 +114,8 @@ pub(super) fn validate(
         .filter(|version| version.get("storage") == Some(&json!(true)));
     if stored.count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        causes.push(Cause::invalid(
-            "spec.versions",
-            &versions.to_vec().into(),
-            detail,
-        ));
+        let shown = versions.to_vec().into();
+        causes.push(Cause::invalid("spec.versions", &shown, detail));
     }
     causes.extend(stored_versions(object, versions));
     for version in versions {

@@ -25,11 +25,8 @@ pub(super) fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Str
         Value::Object(metadata) => metadata,
         Value::Null => Map::new(),
         other => {
-            return Err(wrong_type(
-                &other,
-                &format!("{of}.metadata"),
-                "v1.ObjectMeta",
-            ));
+            let field = format!("{of}.metadata");
+            return Err(wrong_type(&other, &field, "v1.ObjectMeta"));
         }
     };
     let mut decoded = Map::new();
@@ -281,11 +278,8 @@ fn validate_owners(object: &Value) -> Vec<Cause> {
             ("uid", "must not be empty"),
         ] {
             if text(owner, name).is_empty() {
-                causes.push(Cause::invalid(
-                    format!("{field}.{name}"),
-                    &"".into(),
-                    detail,
-                ));
+                let field = format!("{field}.{name}");
+                causes.push(Cause::invalid(field, &"".into(), detail));
             }
         }
         if owner.get("controller") != Some(&Value::Bool(true)) {

@@ -127,11 +127,8 @@ pub(super) fn empty(server: &mut Server, name: &str) {
     if left.is_empty() {
         let mut finalized = (*live).clone();
         set_at(&mut finalized, &["spec", "finalizers"], json!([]));
-        drop(server.act(
-            Method::PUT,
-            format!("{path}/finalize"),
-            &finalized.to_string(),
-        ));
+        let path = format!("{path}/finalize");
+        drop(server.act(Method::PUT, path, &finalized.to_string()));
         return;
     }
     let conditions = conditions(&left, &server.now(), at(&live, &["status", "conditions"]));

@@ -55,12 +55,8 @@ impl Server {
             set_meta(&mut object, "resourceVersion", version);
         }
         set_at(&mut object, &replicas, wanted.into());
-        merge(
-            &mut object,
-            &new,
-            &place.version.api_version,
-            &place.kind.replicas,
-        )?;
+        let (api_version, paths) = (&place.version.api_version, &place.kind.replicas);
+        merge(&mut object, &new, api_version, paths)?;
         let updated = self.replace(call, place, &existing, object, None)?;
         Ok(Reply::ok(scale(place, &updated)))
     }
@@ -113,11 +109,8 @@ fn check(place: &Place, object: &Value, new: &Value, wanted: i64) -> Result<(), 
     if wanted < 0 {
         let detail = "must be greater than or equal to 0";
         let cause = Cause::invalid("spec.replicas", &wanted.into(), detail);
-        return Err(Failure::invalid(
-            kinds::scale().named_kind(),
-            name,
-            &[cause],
-        ));
+        let kind = kinds::scale();
+        return Err(Failure::invalid(kind.named_kind(), name, &[cause]));
     }
     let (uid, own) = (meta(new, "uid"), meta(object, "uid"));
     if !uid.is_empty() && uid != own {

@@ -41,11 +41,8 @@ pub(super) fn normalize(kind: &Kind, object: &mut Value) {
             set_default(object, &["status", "phase"], json!("Active"));
             let name = meta(object, "name").to_owned();
             if !name.is_empty() {
-                set_at(
-                    object,
-                    &["metadata", "labels", "kubernetes.io/metadata.name"],
-                    name.into(),
-                );
+                let label = ["metadata", "labels", "kubernetes.io/metadata.name"];
+                set_at(object, &label, name.into());
             }
         }
         _ => {}
@@ -146,11 +143,8 @@ pub(super) fn undecodable(kind: &Kind, object: &Value) -> Option<String> {
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     match kind.kind.as_str() {
         "Namespace" => {
-            set_at(
-                object,
-                &["spec", "finalizers"],
-                namespace_finalizers(object),
-            );
+            let finalizers = namespace_finalizers(object);
+            set_at(object, &["spec", "finalizers"], finalizers);
             set(object, "status", json!({"phase": "Active"}));
         }
         "Pod" => set(object, "status", json!({"phase": "Pending"})),
@@ -258,13 +252,8 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
 
 fn validate_keys(object: &Value, maps: &[&str], causes: &mut Vec<Cause>) {
     for map in maps {
-        for key in object
-            .get(*map)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            let key = key.0;
+        let fields = object.get(*map).and_then(Value::as_object);
+        for key in fields.into_iter().flat_map(serde_json::Map::keys) {
             let fits = key
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));

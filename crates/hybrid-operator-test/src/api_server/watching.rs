@@ -130,11 +130,8 @@ impl Watch {
             "metadata": {"resourceVersion": self.seen.to_string()},
         });
         if is_initial {
-            set_meta(
-                &mut object,
-                "annotations",
-                json!({"k8s.io/initial-events-end": "true"}),
-            );
+            let end = json!({"k8s.io/initial-events-end": "true"});
+            set_meta(&mut object, "annotations", end);
         }
         let object = formed(self.form, &object);
         self.queue

@@ -133,11 +133,8 @@ fn next_status(plural: &str, object: &Value, now: &str) -> Option<Value> {
                 return None;
             }
             let mut available = condition("Available", "True", "Local", now);
-            set_at(
-                &mut available,
-                &["message"],
-                "Local APIServices are always available".into(),
-            );
+            let message = "Local APIServices are always available";
+            set_at(&mut available, &["message"], message.into());
             json!({"conditions": [available]})
         }
         _ => return None,

@@ -341,14 +341,11 @@ impl Server {
         if stored == ***existing {
             return Ok(to_version(kind, &place.version, existing));
         }
-        if call.is_dry_run() {
-            return Ok(to_version(
-                kind,
-                &place.version,
-                &Arc::new(Stored::new(stored)),
-            ));
-        }
-        let stored = self.store.put(&kind.resource, stored);
+        let stored = if call.is_dry_run() {
+            Arc::new(Stored::new(stored))
+        } else {
+            self.store.put(&kind.resource, stored)
+        };
         Ok(to_version(kind, &place.version, &stored))
     }
 

@@ -324,21 +324,14 @@ impl World {
         self.wait(step.after).await?;
         self.network
             .note(&format!("-- {}", serde_json::to_string(&step.action)?));
-        match &step.action {
-            Action::Delete(named, _) | Action::Spoil(named, _) => {
-                self.touched.insert(title_of(named));
+        self.touched.extend(match &step.action {
+            Action::Delete(named, _) | Action::Spoil(named, _) => Some(title_of(named)),
+            Action::Recreate(object) => Some(title(object)),
+            Action::Helm(Named { namespace, name, .. }, _) => {
+                Some(format!("Release {namespace}/{name}"))
             }
-            Action::Recreate(object) => {
-                self.touched.insert(title(object));
-            }
-            Action::Helm(custom, _) => {
-                let Named {
-                    namespace, name, ..
-                } = custom;
-                self.touched.insert(format!("Release {namespace}/{name}"));
-            }
-            _ => {}
-        }
+            _ => None,
+        });
         match &step.action {
             Action::Deploy(version) => {
                 self.end().await?;

@@ -222,10 +222,8 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     if kind.namespaced && namespace.is_empty() {
         causes.push(Cause::required("metadata.namespace", ""));
     } else if !kind.namespaced && !namespace.is_empty() {
-        causes.push(Cause::forbidden(
-            "metadata.namespace",
-            "not allowed on this type",
-        ));
+        let detail = "not allowed on this type";
+        causes.push(Cause::forbidden("metadata.namespace", detail));
     }
     if generation(object) < 0 {
         let detail = "must be greater than or equal to 0";

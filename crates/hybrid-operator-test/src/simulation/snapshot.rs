@@ -175,22 +175,14 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, report: &mut
         (Some(Value::Object(one)), Some(Value::Object(other))) => {
             let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
             for name in names {
-                compare(
-                    &format!("{path}/{name}"),
-                    one.get(name),
-                    other.get(name),
-                    report,
-                );
+                let path = format!("{path}/{name}");
+                compare(&path, one.get(name), other.get(name), report);
             }
         }
         (Some(Value::Array(one)), Some(Value::Array(other))) if one.len() == other.len() => {
             for (index, pair) in one.iter().zip(other).enumerate() {
-                compare(
-                    &format!("{path}/{index}"),
-                    Some(pair.0),
-                    Some(pair.1),
-                    report,
-                );
+                let path = format!("{path}/{index}");
+                compare(&path, Some(pair.0), Some(pair.1), report);
             }
         }
         (left, right) if left != right => report(path, left, right),

@@ -46,13 +46,8 @@ fn version(object: &Value) -> &str {
 async fn an_apply_takes_fields_of_others_only_by_force() {
     let server = ApiServer::new(&Options::default());
     let client = server.client("default");
-    let (code, _) = send(
-        &client,
-        "POST",
-        &MAP.replace("/m", ""),
-        map(&json!({"a": "1"})),
-    )
-    .await;
+    let maps = MAP.replace("/m", "");
+    let (code, _) = send(&client, "POST", &maps, map(&json!({"a": "1"}))).await;
     assert_eq!(code, 201);
     let wanted = map(&json!({"a": "2", "b": "2"}));
     let (code, status) = apply(&client, MAP, "fieldManager=helm", wanted.clone()).await;
@@ -162,11 +157,8 @@ async fn define(client: &Client, versions: &Value) {
 async fn objects_of_a_changed_definition_lose_fields_and_get_defaults() {
     let client = ApiServer::new(&Options::default()).client("default");
     let text = json!({"type": "string"});
-    define(
-        &client,
-        &json!([defined("v1", true, &json!({"a": text, "b": text}))]),
-    )
-    .await;
+    let versions = json!([defined("v1", true, &json!({"a": text, "b": text}))]);
+    define(&client, &versions).await;
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t"}, "spec": {"a": "1", "b": "2"}});
     assert_eq!(send(&client, "POST", THINGS, thing).await.0, 201);
@@ -206,11 +198,8 @@ async fn fields_are_owned_in_the_version_in_which_they_were_written() {
     let text = json!({"type": "string"});
     let both = json!({"a": text, "b": text});
     let one = json!({"a": text});
-    define(
-        &client,
-        &json!([defined("v1", true, &both), defined("v2", false, &one)]),
-    )
-    .await;
+    let versions = json!([defined("v1", true, &both), defined("v2", false, &one)]);
+    define(&client, &versions).await;
     let query = "fieldManager=helm";
     let thing = |version: &str, spec: Value| {
         json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing",
@@ -219,13 +208,8 @@ async fn fields_are_owned_in_the_version_in_which_they_were_written() {
     let (code, _) = apply(&client, THING, query, thing("v1", json!({"a": "1"}))).await;
     assert_eq!(code, 201);
     let other = THING.replace("/v1/", "/v2/");
-    let (code, status) = apply(
-        &client,
-        &other,
-        "fieldManager=m",
-        thing("v2", json!({"a": "2"})),
-    )
-    .await;
+    let changed = thing("v2", json!({"a": "2"}));
+    let (code, status) = apply(&client, &other, "fieldManager=m", changed).await;
     let message = status["message"].as_str().unwrap();
     assert!(
         code == 409 && message.contains("conflict with \"helm\": .spec.a"),

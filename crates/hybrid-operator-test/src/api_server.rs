@@ -200,22 +200,21 @@ impl ApiServer {
 
     /// Returns all objects, as they are stored.
     pub fn objects(&self) -> Vec<Value> {
-        let server = self.server.lock();
-        let resources = server.store.resources();
-        let objects = resources
-            .iter()
-            .flat_map(|resource| server.objects(resource, None));
-        objects.map(|(_, object)| (*object).clone()).collect()
+        self.objects_that(|_| true)
     }
 
     /// Returns the objects of a kind.
     pub(crate) fn objects_of(&self, kind: &str) -> Vec<Value> {
+        self.objects_that(|object| object.get("kind").is_some_and(|own| own == kind))
+    }
+
+    fn objects_that(&self, are_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let server = self.server.lock();
         let resources = server.store.resources();
         let objects = resources
             .iter()
             .flat_map(|resource| server.objects(resource, None))
-            .filter(|(_, object)| object.get("kind").is_some_and(|own| own == kind));
+            .filter(|(_, object)| are_wanted(object));
         objects.map(|(_, object)| (*object).clone()).collect()
     }
 

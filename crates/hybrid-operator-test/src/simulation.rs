@@ -127,13 +127,12 @@ impl Simulation {
 
     /// Returns what the program makes for a custom resource.
     fn made(&self, custom: &Custom) -> anyhow::Result<Made> {
-        let first = vec![0; custom.fields.len()];
         let mut always = BTreeSet::new();
         for version in 0..self.project.versions.len() {
-            always.extend(self.names(version, custom.with(&first))?);
+            always.extend(self.names(version, custom.first())?);
         }
         let mut by_value = BTreeMap::new();
-        let plain = self.oracle.fresh(&vec![(0, custom.with(&first))])?;
+        let plain = self.oracle.fresh(&vec![(0, custom.first())])?;
         for (field, value, choice) in custom.variations() {
             // What the fields add or change is the same in each version.
             let object = custom.with(&choice);
@@ -176,16 +175,10 @@ impl Simulation {
         let Some(custom) = self.project.resources.first() else {
             return Vec::new();
         };
-        let mut states = vec![custom.with(&vec![0; custom.fields.len()])];
-        states.extend(
-            custom
-                .variations()
-                .map(|(_, _, choice)| custom.with(&choice)),
-        );
-        let apply = |state: &Value| Step {
-            after: After::Rest,
-            action: Action::Apply(state.clone()),
-        };
+        let mut states = vec![custom.first()];
+        let variations = custom.variations();
+        states.extend(variations.map(|(.., choice)| custom.with(&choice)));
+        let apply = |state: &Value| Step::new(After::Rest, Action::Apply(state.clone()));
         let mut histories = Vec::new();
         for before in &states {
             for after in states.iter().filter(|after| *after != before) {

@@ -94,9 +94,7 @@ pub(super) fn check_uid(
     existing: Option<&Value>,
 ) -> Result<(), Failure> {
     let uid = meta(object, "uid");
-    let found = existing
-        .map(|existing| meta(existing, "uid"))
-        .unwrap_or_default();
+    let found = existing.map_or("", |existing| meta(existing, "uid"));
     if uid.is_empty() || uid == found {
         return Ok(());
     }
@@ -104,11 +102,8 @@ pub(super) fn check_uid(
         "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
         storage_key(place),
     );
-    Err(Failure::conflict(
-        place.kind.named(),
-        &place.key().name,
-        &why,
-    ))
+    let name = place.key().name;
+    Err(Failure::conflict(place.kind.named(), &name, &why))
 }
 
 pub(super) fn parse_version(version: &str) -> Result<u64, Failure> {

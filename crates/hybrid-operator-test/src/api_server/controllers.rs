@@ -44,7 +44,6 @@ pub(super) enum Task {
     Work(Object),
 }
 
-/// The tasks of the controllers.
 #[derive(Debug)]
 pub(super) struct Controllers {
     tasks: BTreeMap<(Duration, u64), Task>,

@@ -8,7 +8,7 @@ use super::definitions;
 use super::fields::{kind_text, object_text};
 use super::kinds::{Kind, Version};
 use super::metadata;
-use super::object::set;
+use super::object::{set, text};
 use super::status::{Cause, Failure, Named};
 use super::store::{Read, Stored};
 use super::typed;
@@ -184,8 +184,7 @@ fn converted(kind: &Kind, version: &Version, object: &Value) -> Value {
     let mut converted = object.clone();
     // What is stored has metadata of the right types.
     drop(metadata::decode(kind, &mut converted));
-    let stored = object.get("apiVersion").and_then(Value::as_str);
-    let stored = stored.unwrap_or_default();
+    let stored = text(object, "apiVersion");
     if let Some(schema) = kind.schemas.get(stored) {
         schema.prune(&mut converted);
         schema.drop_nulls(&mut converted);

@@ -15,7 +15,8 @@ use super::fields::{ApplyError, TypeRef, Types};
 use super::garbage;
 use super::kinds::{Kind, Names, Rules, Scale, Version, api_version};
 use super::object::{
-    at, finalizers, is_deleting, items, meta, set, set_at, set_finalizers, set_meta,
+    at, finalizers, has_finalizer, is_deleting, items, meta, set, set_at, set_finalizers, set_meta,
+    text_at, texts,
 };
 use super::schema::Schema;
 use super::server::Server;
@@ -38,7 +39,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
         return;
     }
     let version = stored_version(object);
-    let stored = version.map_or(Value::Null, |version| json!([text(version, "/name")]));
+    let stored = version.map_or(Value::Null, |version| json!([text_at(version, "/name")]));
     let names = json!({"plural": "", "kind": ""});
     let status = json!({"conditions": null, "acceptedNames": names, "storedVersions": stored});
     set(object, "status", status);
@@ -49,7 +50,7 @@ pub(super) fn fill_defaults(kind: &Kind, object: &mut Value) {
     if !is_definition(kind) {
         return;
     }
-    let kind = text(object, "/spec/names/kind");
+    let kind = text_at(object, "/spec/names/kind").to_owned();
     for (field, default) in [
         ("singular", kind.to_lowercase()),
         ("listKind", format!("{kind}List")),
@@ -69,7 +70,7 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, _before: &Value) {
     if !is_definition(kind) {
         return;
     }
-    let stored = stored_version(object).map(|version| Value::from(text(version, "/name")));
+    let stored = stored_version(object).map(|version| Value::from(text_at(version, "/name")));
     let mut versions = items(at(object, &["status", "storedVersions"])).to_vec();
     if let Some(stored) = stored
         && !versions.contains(&stored)
@@ -94,21 +95,18 @@ pub(super) fn validate(
     if !is_definition(kind) {
         return Ok(causes);
     }
-    if text(object, "/spec/conversion/strategy") != "None" {
+    if text_at(object, "/spec/conversion/strategy") != "None" {
         return Err(Failure::unmodelled("conversion webhooks"));
     }
     let expected = format!(
         "{}.{}",
-        text(object, "/spec/names/plural"),
-        text(object, "/spec/group")
+        text_at(object, "/spec/names/plural"),
+        text_at(object, "/spec/group")
     );
     if meta(object, "name") != expected {
         let detail = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(Cause::invalid(
-            "metadata.name",
-            &meta(object, "name").into(),
-            detail,
-        ));
+        let name = meta(object, "name").into();
+        causes.push(Cause::invalid("metadata.name", &name, detail));
     }
     let versions = items(at(object, &["spec", "versions"]));
     let stored = versions
@@ -116,11 +114,8 @@ pub(super) fn validate(
         .filter(|version| version.get("storage") == Some(&json!(true)));
     if stored.count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        causes.push(Cause::invalid(
-            "spec.versions",
-            &versions.to_vec().into(),
-            detail,
-        ));
+        let shown = versions.to_vec().into();
+        causes.push(Cause::invalid("spec.versions", &shown, detail));
     }
     causes.extend(stored_versions(object, versions));
     for version in versions {
@@ -147,7 +142,7 @@ fn stored_versions(object: &Value, versions: &[Value]) -> Vec<Cause> {
     let stored = items(at(object, &["status", "storedVersions"])).iter();
     let missing = stored.enumerate().filter_map(|(index, stored)| {
         let name = stored.as_str().unwrap_or_default();
-        if versions.iter().any(|version| text(version, "/name") == name) {
+        if versions.iter().any(|version| text_at(version, "/name") == name) {
             return None;
         }
         let detail = format!(
@@ -173,22 +168,20 @@ pub(super) fn marked(kind: &Kind, existing: &Value, now: &str) -> Option<Value> 
     let mut marked = existing.clone();
     set_meta(&mut marked, "deletionTimestamp", now);
     let mut held = finalizers(existing);
-    if !held.iter().any(|finalizer| finalizer == CLEANUP) {
+    if !has_finalizer(existing, CLEANUP) {
         held.push(CLEANUP.to_owned());
     }
     set_finalizers(&mut marked, &held);
     let message =
         "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    set_condition(
-        &mut marked,
-        now,
-        ("Terminating", "True", "InstanceDeletionPending", message),
-    );
+    let terminating = ["Terminating", "True", "InstanceDeletionPending", message];
+    set_condition(&mut marked, now, terminating);
     Some(marked)
 }
 
-fn set_condition(object: &mut Value, now: &str, condition: (&str, &str, &str, &str)) {
-    let (kind, status, reason, message) = condition;
+/// Sets a condition: its type, status, reason and message.
+fn set_condition(object: &mut Value, now: &str, condition: [&str; 4]) {
+    let [kind, status, reason, message] = condition;
     let mut conditions = items(at(object, &["status", "conditions"])).to_vec();
     let mut new = json!({
         "type": kind, "status": status, "lastTransitionTime": now, "reason": reason,
@@ -258,11 +251,8 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
     let path = "/apis/apiregistration.k8s.io/v1/apiservices";
     for version in versions {
         let name = format!("{}.{group}", version.name);
-        if server
-            .store
-            .get(&api_services(), &cluster_key(&name))
-            .is_some()
-        {
+        let key = Key::new("", &name);
+        if server.store.get(&api_services(), &key).is_some() {
             continue;
         }
         let service = json!({
@@ -284,10 +274,7 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
 }
 
 fn api_services() -> Resource {
-    Resource {
-        group: "apiregistration.k8s.io".to_owned(),
-        plural: "apiservices".to_owned(),
-    }
+    Resource::new("apiregistration.k8s.io", "apiservices")
 }
 
 /// Makes the tasks that follow from the deletion of a custom resource.
@@ -300,22 +287,13 @@ pub(super) fn react_to_instance(server: &mut Server, change: &Change) {
 }
 
 fn definitions() -> Resource {
-    Resource {
-        group: "apiextensions.k8s.io".to_owned(),
-        plural: "customresourcedefinitions".to_owned(),
-    }
-}
-
-fn cluster_key(name: &str) -> Key {
-    Key {
-        namespace: String::new(),
-        name: name.to_owned(),
-    }
+    Resource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
 /// Accepts the names of a definition, or deletes the objects of one that is being deleted.
 pub(super) fn advance(server: &mut Server, name: &str) {
-    let Some(live) = server.store.get(&definitions(), &cluster_key(name)) else {
+    let key = Key::new("", name);
+    let Some(live) = server.store.get(&definitions(), &key) else {
         return;
     };
     let now = server.now();
@@ -325,25 +303,19 @@ pub(super) fn advance(server: &mut Server, name: &str) {
         write_status(server, &live, &changed);
         return;
     }
-    if !finalizers(&live)
-        .iter()
-        .any(|finalizer| finalizer == CLEANUP)
-    {
+    if !has_finalizer(&live, CLEANUP) {
         return;
     }
     let message = "CustomResource deletion is in progress";
-    set_condition(
-        &mut changed,
-        &now,
-        ("Terminating", "True", "InstanceDeletionInProgress", message),
-    );
+    let terminating = ["Terminating", "True", "InstanceDeletionInProgress", message];
+    set_condition(&mut changed, &now, terminating);
     write_status(server, &live, &changed);
     let resource = resource_of(&live);
     if let Some(kind) = server.kinds.of(&resource).cloned() {
         server.delete_all(&kind);
     }
     if server.objects(&resource, None).is_empty()
-        && let Some(live) = server.store.get(&definitions(), &cluster_key(name))
+        && let Some(live) = server.store.get(&definitions(), &key)
     {
         let mut held = finalizers(&live);
         held.retain(|finalizer| finalizer != CLEANUP);
@@ -367,17 +339,17 @@ fn accept(server: &Server, definition: &mut Value, now: &str) {
     let names = at(definition, &["spec", "names"])
         .cloned()
         .unwrap_or_default();
-    let group = text(definition, "/spec/group");
+    let group = text_at(definition, "/spec/group");
     let own = meta(definition, "name").to_owned();
     let taken = |field: &str| {
-        let name = text(&names, &format!("/{field}"));
+        let name = text_at(&names, &format!("/{field}"));
         let taken = server
             .objects(&definitions(), None)
             .into_iter()
             .any(|(key, other)| {
                 key.name != own
-                    && text(&other, "/spec/group") == group
-                    && text(&other, &format!("/status/acceptedNames/{field}")) == name
+                    && text_at(&other, "/spec/group") == group
+                    && text_at(&other, &format!("/status/acceptedNames/{field}")) == name
             });
         (taken && !name.is_empty()).then_some(name)
     };
@@ -392,93 +364,65 @@ fn accept(server: &Server, definition: &mut Value, now: &str) {
     .next_back();
     if let Some((name, reason)) = conflict {
         let message = format!("{name:?} is already in use");
-        set_condition(
-            definition,
-            now,
-            ("NamesAccepted", "False", reason, &message),
-        );
+        let refused = ["NamesAccepted", "False", reason, message.as_str()];
+        set_condition(definition, now, refused);
         if !is_true(definition, "Established") {
             let message = "not all names are accepted";
-            set_condition(
-                definition,
-                now,
-                ("Established", "False", "NotAccepted", message),
-            );
+            let waiting = ["Established", "False", "NotAccepted", message];
+            set_condition(definition, now, waiting);
         }
         return;
     }
     set_at(definition, &["status", "acceptedNames"], names);
-    set_condition(
-        definition,
-        now,
-        ("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
-    );
+    let accepted = ["NamesAccepted", "True", "NoConflicts", "no conflicts found"];
+    set_condition(definition, now, accepted);
     if !is_true(definition, "Established") {
         let message = "the initial names have been accepted";
-        set_condition(
-            definition,
-            now,
-            ("Established", "True", "InitialNamesAccepted", message),
-        );
+        let established = ["Established", "True", "InitialNamesAccepted", message];
+        set_condition(definition, now, established);
     }
 }
 
 fn resource_of(definition: &Value) -> Resource {
-    Resource {
-        group: text(definition, "/spec/group"),
-        plural: text(definition, "/spec/names/plural"),
-    }
+    let group = text_at(definition, "/spec/group");
+    Resource::new(group, text_at(definition, "/spec/names/plural"))
 }
 
 /// Returns the kind that a definition makes.
 fn kind_of(definition: &Value) -> Option<Kind> {
-    let texts = |path: &str| -> Vec<String> {
-        let list = items(definition.pointer(path)).iter();
-        list.filter_map(|text| Some(text.as_str()?.to_owned()))
-            .collect()
-    };
+    let accepted = |name: &str| text_at(definition, &format!("/status/acceptedNames/{name}"));
     let terminating = is_true(definition, "Terminating");
     let stored = stored_version(definition)?;
     let all = items(at(definition, &["spec", "versions"]));
     let served = all
         .iter()
         .filter(|version| version.get("served") == Some(&json!(true)));
-    let group = text(definition, "/spec/group");
+    let group = text_at(definition, "/spec/group");
     let types = types_of(definition).unwrap_or_default().into_iter();
     let types = types
         .map(|(version, type_)| (version, Arc::new(type_)))
         .collect();
-    let versions = served.map(|version| version_of(&group, version, &types));
+    let versions = served.map(|version| version_of(group, version, &types));
     let mut versions: Vec<Version> = versions.collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));
     let schemas = all.iter().filter_map(|version| {
-        let version = version_of(&group, version, &types);
+        let version = version_of(group, version, &types);
         Some((version.api_version, version.schema?))
     });
-    let all_verbs = [
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "create",
-        "update",
-        "watch",
-    ];
-    let verbs = all_verbs
-        .iter()
-        .filter(|verb| !terminating || !matches!(**verb, "patch" | "create" | "update"));
+    let verbs = "delete deletecollection get list patch create update watch".split(' ');
+    let verbs =
+        verbs.filter(|verb| !terminating || !matches!(*verb, "patch" | "create" | "update"));
     Some(Kind {
         resource: resource_of(definition),
-        singular: text(definition, "/status/acceptedNames/singular"),
-        kind: text(definition, "/status/acceptedNames/kind"),
-        list_kind: text(definition, "/status/acceptedNames/listKind"),
-        namespaced: text(definition, "/spec/scope") == "Namespaced",
-        short_names: texts("/status/acceptedNames/shortNames"),
-        categories: texts("/status/acceptedNames/categories"),
-        verbs: verbs.map(|verb| (*verb).to_owned()).collect(),
+        singular: accepted("singular").to_owned(),
+        kind: accepted("kind").to_owned(),
+        list_kind: accepted("listKind").to_owned(),
+        namespaced: text_at(definition, "/spec/scope") == "Namespaced",
+        short_names: texts(definition.pointer("/status/acceptedNames/shortNames")),
+        categories: texts(definition.pointer("/status/acceptedNames/categories")),
+        verbs: verbs.map(ToOwned::to_owned).collect(),
         versions,
-        stored: version_of(&group, stored, &types),
+        stored: version_of(group, stored, &types),
         schemas: schemas.collect(),
         since: 0,
         replicas: replicas_of(definition),
@@ -499,21 +443,21 @@ fn kind_of(definition: &Value) -> Option<Kind> {
 /// # Errors
 /// A schema is not modelled.
 fn types_of(definition: &Value) -> Result<BTreeMap<String, TypeRef>, ApplyError> {
-    let group = text(definition, "/spec/group");
-    let kind = text(definition, "/spec/names/kind");
+    let group = text_at(definition, "/spec/group");
+    let kind = text_at(definition, "/spec/names/kind");
     let versions = items(at(definition, &["spec", "versions"])).iter();
     let versions = versions.filter_map(|version| {
         let schema = version.pointer("/schema/openAPIV3Schema")?;
         let has_status = version.pointer("/subresources/status").is_some();
-        let api_version = api_version(&group, &text(version, "/name"));
+        let api_version = api_version(group, text_at(version, "/name"));
         Some((api_version, schema, has_status))
     });
-    Types::of_definition(&kind, versions)
+    Types::of_definition(kind, versions)
 }
 
 /// Returns where objects have their number of replicas.
 fn replicas_of(definition: &Value) -> Replicas {
-    let group = text(definition, "/spec/group");
+    let group = text_at(definition, "/spec/group");
     let versions = items(at(definition, &["spec", "versions"])).iter();
     let paths = versions.map(|version| {
         let path = version.pointer("/subresources/scale/specReplicasPath");
@@ -521,7 +465,7 @@ fn replicas_of(definition: &Value) -> Replicas {
             let path = path.strip_prefix('.').unwrap_or(path);
             path.split('.').map(ToOwned::to_owned).collect()
         });
-        (api_version(&group, &text(version, "/name")), fields)
+        (api_version(group, text_at(version, "/name")), fields)
     });
     paths.collect()
 }
@@ -529,12 +473,15 @@ fn replicas_of(definition: &Value) -> Replicas {
 fn version_of(group: &str, version: &Value, types: &BTreeMap<String, Arc<TypeRef>>) -> Version {
     let has = |name: &str| version.pointer(&format!("/subresources/{name}")).is_some();
     let subresources = ["status", "scale"].iter().filter(|name| has(name));
-    let scale = |field: &str| text(version, &format!("/subresources/scale/{field}"));
+    let scale = |field: &str| {
+        let path = text_at(version, &format!("/subresources/scale/{field}"));
+        path.to_owned()
+    };
     let schema = version.pointer("/schema/openAPIV3Schema");
-    let name = text(version, "/name");
-    let api_version = api_version(group, &name);
+    let name = text_at(version, "/name");
+    let api_version = api_version(group, name);
     Version {
-        name,
+        name: name.to_owned(),
         subresources: subresources.map(|name| (*name).to_owned()).collect(),
         scale: Scale {
             replicas: scale("specReplicasPath"),
@@ -565,9 +512,4 @@ pub(super) fn priority(version: &str) -> (u8, u32, u32) {
         }
     };
     parsed().unwrap_or((0, 0, 0))
-}
-
-fn text(value: &Value, pointer: &str) -> String {
-    let text = value.pointer(pointer).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
 }

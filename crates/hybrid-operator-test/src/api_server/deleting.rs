@@ -99,8 +99,7 @@ impl Server {
             return Err(Failure::forbidden(kind.named(), name, why));
         }
         let wanted = Wanted::parse(call)?;
-        let existing = self.store.get(&kind.resource, &key);
-        let existing = existing.ok_or_else(|| Failure::not_found(kind.named(), name))?;
+        let existing = self.find(place)?;
         let deleted = self.delete_object(place, &key, &existing, &wanted)?;
         let orphans = wanted.orphan == Some(false);
         match deleted {
@@ -135,11 +134,7 @@ impl Server {
         place: &Place,
     ) -> Result<Reply, Failure> {
         let wanted = Wanted::parse(call)?;
-        let selector = Selector::parse(
-            &place.kind,
-            call.parameter("labelSelector"),
-            call.parameter("fieldSelector"),
-        )?;
+        let selector = Selector::of(call, &place.kind)?;
         let listed = self.list(call, place)?;
         let objects = self.objects(&place.kind.resource, place.namespace.as_deref());
         let limit: usize = call.parameter("limit").parse().unwrap_or_default();
@@ -185,12 +180,7 @@ impl Server {
         let marked = definitions::marked(kind, existing, &now);
         if let Some(marked) = marked.or_else(|| namespaces::marked(kind, existing, &now)) {
             // Namespaces and definitions wait for what they hold.
-            return Ok(Deleted::Later(self.store_marked(
-                kind,
-                existing,
-                marked,
-                wanted.dry_run,
-            )));
+            return Ok(self.store_marked(kind, existing, marked, wanted));
         }
         let kept = deletion_finalizers(kind, existing, wanted);
         if kept.is_empty() {
@@ -210,12 +200,7 @@ impl Server {
             set_meta(&mut marked, "deletionTimestamp", now);
         }
         set_meta(&mut marked, "deletionGracePeriodSeconds", 0);
-        Ok(Deleted::Later(self.store_marked(
-            kind,
-            existing,
-            marked,
-            wanted.dry_run,
-        )))
+        Ok(self.store_marked(kind, existing, marked, wanted))
     }
 
     fn store_marked(
@@ -223,16 +208,16 @@ impl Server {
         kind: &Kind,
         existing: &Arc<Stored>,
         marked: Value,
-        dry_run: bool,
-    ) -> Arc<Stored> {
+        wanted: &Wanted,
+    ) -> Deleted {
         let marked = to_stored(kind, marked);
-        if marked == ***existing {
-            return Arc::clone(existing);
-        }
-        if dry_run {
-            return Arc::new(Stored::new(marked));
-        }
-        self.store.put(&kind.resource, marked)
+        Deleted::Later(if marked == ***existing {
+            Arc::clone(existing)
+        } else if wanted.dry_run {
+            Arc::new(Stored::new(marked))
+        } else {
+            self.store.put(&kind.resource, marked)
+        })
     }
 }
 

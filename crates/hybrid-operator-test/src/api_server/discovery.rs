@@ -4,9 +4,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, Version, built_in_groups};
-use super::object::{items, set};
+use super::object::{items, set, text, text_at};
 use super::request::Call;
-use super::server::Server;
+use super::server::{Server, unserved};
 use super::status::Failure;
 
 /// Returns the document at a path; `None` if it is none of discovery.
@@ -145,10 +145,7 @@ fn resource(kind: &Kind, version: &Version) -> Value {
 }
 
 fn name_of(group: &Value) -> &str {
-    group
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    text_at(group, "/metadata/name")
 }
 
 fn old_group(group: &Value) -> Value {
@@ -156,10 +153,7 @@ fn old_group(group: &Value) -> Value {
     let versions: Vec<Value> = items(group.get("versions"))
         .iter()
         .map(|version| {
-            let version = version
-                .get("version")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+            let version = text(version, "version");
             json!({"groupVersion": super::kinds::api_version(name, version), "version": version})
         })
         .collect();
@@ -168,13 +162,7 @@ fn old_group(group: &Value) -> Value {
 
 /// Returns the old document of a version of a group.
 fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Failure> {
-    let missing = || {
-        if super::kinds::is_built_in_group(group) {
-            Failure::no_resource()
-        } else {
-            Failure::no_page()
-        }
-    };
+    let missing = || unserved(group);
     let found = groups
         .iter()
         .find(|known| name_of(known) == group)
@@ -199,13 +187,6 @@ fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Fail
         }
         list.push(entry);
         for subresource in items(resource.get("subresources")) {
-            let text = |value: &Value, key: &str| {
-                value
-                    .get(key)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned()
-            };
             let name = format!(
                 "{}/{}",
                 text(resource, "resource"),
@@ -217,7 +198,7 @@ fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Fail
                 "kind": response.get("kind"), "verbs": subresource.get("verbs"),
             });
             let other = (text(&response, "group"), text(&response, "version"));
-            if !other.1.is_empty() && other != (group.to_owned(), version.to_owned()) {
+            if !other.1.is_empty() && other != (group, version) {
                 set(&mut entry, "group", other.0);
                 set(&mut entry, "version", other.1);
             }

@@ -38,6 +38,7 @@ pub(crate) use error::ApplyError;
 pub(crate) use types::TypeRef;
 pub(crate) use types::Types;
 
+use super::object::meta;
 use managed::{Managed, ManagerId, Owned, metadata};
 use set::FieldSet;
 use typed::{Duplicates, validate};
@@ -126,12 +127,7 @@ pub(crate) fn apply(
             "the manager kubectl with the annotation {LAST_APPLIED}"
         )));
     }
-    let updater = Updater {
-        type_,
-        api_version: writer.api_version,
-        reset: &reset,
-        resets_other_versions: writer.subresource == Some("status"),
-    };
+    let updater = Updater::new(type_, writer, &reset);
     let violates = |duplicates, object: &Value, what: &str| {
         let violations = validate(&type_.schema, &type_.root, object, duplicates);
         if violations.is_empty() {
@@ -201,14 +197,9 @@ pub(crate) fn update(
     let managed = entries_of_update(live, &new, type_, writer);
     check_modelled(live, type_, writer, &managed)?;
     managed::remove(&mut new);
-    let is_tracked = !managed.fields.is_empty() || text_of_metadata(live, "uid").is_empty();
+    let is_tracked = !managed.fields.is_empty() || meta(live, "uid").is_empty();
     if is_tracked {
-        let updater = Updater {
-            type_,
-            api_version: writer.api_version,
-            reset: &reset,
-            resets_other_versions: writer.subresource == Some("status"),
-        };
+        let updater = Updater::new(type_, writer, &reset);
         let valid = [live, &new].iter().all(|object| {
             validate(&type_.schema, &type_.root, object, Duplicates::Allowed).is_empty()
         });
@@ -337,14 +328,11 @@ fn updated(
     updater: &Updater<'_>,
     writer: &Writer<'_>,
 ) -> Result<Managed, Refused> {
-    let Managed { fields, mut times } = managed;
+    let Managed { fields, times } = managed;
     // No entry has this identity, so that the manager takes its fields from its own entries, too.
     let current = ManagerId::updating("current-operation", "", "");
     let fields = updater.update(live, new, fields, &current)?;
-    let mut managed = Managed {
-        fields,
-        times: std::mem::take(&mut times),
-    };
+    let mut managed = Managed { fields, times };
     strip(&mut managed, &current);
     if let Some(mut owned) = managed.fields.remove(&current) {
         let subresource = writer.subresource.unwrap_or_default();
@@ -428,14 +416,8 @@ pub(super) fn kind_text(object: &Value) -> String {
     format!("{group}/{version}, Kind={kind}")
 }
 
-fn text_of_metadata<'a>(object: &'a Value, name: &str) -> &'a str {
-    let value = metadata(object, name).and_then(Value::as_str);
-    value.unwrap_or_default()
-}
-
 /// Returns the namespace, name and kind of an object as messages have them.
 pub(super) fn object_text(object: &Value) -> String {
-    let namespace = text_of_metadata(object, "namespace");
-    let name = text_of_metadata(object, "name");
+    let (namespace, name) = (meta(object, "namespace"), meta(object, "name"));
     format!("{namespace}/{name}; {}", kind_text(object))
 }

@@ -8,7 +8,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::controllers::{Object, Task, owner_uids};
-use super::object::{finalizers, is_deleting, items, meta, meta_field};
+use super::kinds::Kind;
+use super::object::{finalizers, has_finalizer, is_deleting, items, meta, meta_field, text};
 use super::server::Server;
 use super::store::{Change, Key, Stored};
 
@@ -66,35 +67,18 @@ fn waiting_owners(server: &Server, object: Option<&Value>, of: &Object) -> Vec<O
 }
 
 fn is_waiting(object: &Value) -> bool {
-    is_deleting(object)
-        && finalizers(object)
-            .iter()
-            .any(|name| name == "foregroundDeletion")
+    is_deleting(object) && has_finalizer(object, "foregroundDeletion")
 }
 
 /// Returns the owner that a reference names, if it exists with the uid of the reference. An owner is in
 /// the namespace of its dependent, or in none.
 fn owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Object, Arc<Stored>)> {
-    let text = |field: &str| {
-        reference
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let api_version = text("apiVersion");
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let kind = server.kinds.named(group, text("kind"))?;
-    let key = Key {
-        namespace: if kind.namespaced {
-            namespace.to_owned()
-        } else {
-            String::new()
-        },
-        name: text("name").to_owned(),
-    };
+    let kind = server.kind_of_owner(reference)?;
+    let namespace = if kind.namespaced { namespace } else { "" };
+    let key = Key::new(namespace, text(reference, "name"));
     let live = server.store.get(&kind.resource, &key)?;
     let resource = Arc::new(kind.resource.clone());
-    (meta(&live, "uid") == text("uid")).then_some((Object { resource, key }, live))
+    (meta(&live, "uid") == text(reference, "uid")).then_some((Object { resource, key }, live))
 }
 
 /// Deletes an object whose owners are all gone, and removes references to owners that are gone from
@@ -114,7 +98,7 @@ pub(super) fn collect(server: &mut Server, object: &Object) {
     let mut solid = Vec::new();
     let mut waiting = false;
     for reference in references {
-        if !server.knows_owner(reference) {
+        if server.kind_of_owner(reference).is_none() {
             // A kind that is not served may come back.
             return;
         }
@@ -134,13 +118,11 @@ pub(super) fn collect(server: &mut Server, object: &Object) {
         return;
     }
     let has_dependents = server.controllers.dependents.contains_key(&uid);
-    let names = finalizers(&live);
-    let has = |name: &str| names.iter().any(|finalizer| finalizer == name);
     let policy = if waiting && has_dependents {
         "Foreground"
-    } else if has("orphan") {
+    } else if has_finalizer(&live, "orphan") {
         "Orphan"
-    } else if has("foregroundDeletion") {
+    } else if has_finalizer(&live, "foregroundDeletion") {
         "Foreground"
     } else {
         "Background"
@@ -203,17 +185,11 @@ pub(super) fn release_dependents(server: &mut Server, object: &Object) {
 }
 
 impl Server {
-    fn knows_owner(&self, reference: &Value) -> bool {
-        let text = |field: &str| {
-            reference
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let group = text("apiVersion")
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        self.kinds.named(group, text("kind")).is_some()
+    /// Returns the kind of the owner that a reference names, if it is served.
+    fn kind_of_owner(&self, reference: &Value) -> Option<&Arc<Kind>> {
+        let api_version = text(reference, "apiVersion");
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        self.kinds.named(group, text(reference, "kind"))
     }
 
     fn dependents_of(&self, uid: &str) -> Vec<(Object, Arc<Stored>)> {

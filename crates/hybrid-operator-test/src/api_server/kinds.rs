@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::fields::scale::Replicas;
 use super::fields::{TypeRef, Types};
-use super::object::items;
+use super::object::{items, text, text_at, texts};
 use super::schema::Schema;
 use super::status::Named;
 use super::store::Resource;
@@ -174,7 +174,6 @@ pub(super) fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// All kinds.
 #[derive(Debug)]
 pub(super) struct Kinds {
     built_in: &'static [Arc<Kind>],
@@ -245,10 +244,7 @@ pub(super) fn scale() -> Arc<Kind> {
 static SCALE: LazyLock<Arc<Kind>> = LazyLock::new(|| {
     let schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     let document = json!({"responseKind": {"kind": "Scale"}, "scope": "Namespaced"});
-    let resource = Resource {
-        group: "autoscaling".to_owned(),
-        plural: "scales".to_owned(),
-    };
+    let resource = Resource::new("autoscaling", "scales");
     let version = served(&resource.group, "v1", &document, &schemas);
     Arc::new(built_in(resource, &document, version))
 });
@@ -261,15 +257,12 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
     let mut kinds: Vec<Kind> = Vec::new();
     let groups = built_in_groups(true);
     for group in groups.into_iter().chain(built_in_groups(false)) {
-        let name = text(&group, "/metadata/name");
+        let name = text_at(&group, "/metadata/name");
         for version in items(group.get("versions")) {
-            let version_name = text(version, "/version");
+            let version_name = text(version, "version");
             for resource in items(version.get("resources")) {
-                let resource_name = Resource {
-                    group: name.clone(),
-                    plural: text(resource, "/resource"),
-                };
-                let version = served(&name, &version_name, resource, &schemas);
+                let resource_name = Resource::new(name, text(resource, "resource"));
+                let version = served(name, version_name, resource, &schemas);
                 let known = kinds.iter_mut().find(|kind| kind.resource == resource_name);
                 match known {
                     Some(kind) => kind.versions.push(version),
@@ -283,15 +276,15 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
 
 fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version {
     let subresources = items(resource.get("subresources")).iter();
-    let kind = text(resource, "/responseKind/kind");
-    let schema = schemas.get(&kind);
+    let kind = text_at(resource, "/responseKind/kind");
+    let schema = schemas.get(kind);
     let api_version = api_version(group, name);
-    let selector = (text(resource, "/resource") != "replicationcontrollers")
+    let selector = (text(resource, "resource") != "replicationcontrollers")
         .then(|| ".status.selector".to_owned());
     Version {
         name: name.to_owned(),
         subresources: subresources
-            .map(|subresource| text(subresource, "/subresource"))
+            .map(|subresource| text(subresource, "subresource").to_owned())
             .collect(),
         scale: Scale {
             replicas: ".spec.replicas".to_owned(),
@@ -299,27 +292,22 @@ fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version
             selector,
         },
         schema: schema.and_then(|schema| Schema::parse(schema).ok().map(Arc::new)),
-        fields: Types::builtin(&api_version, &kind).ok().map(Arc::new),
+        fields: Types::builtin(&api_version, kind).ok().map(Arc::new),
         api_version,
     }
 }
 
 fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
-    let kind = text(document, "/responseKind/kind");
-    let texts = |key: &str| -> Vec<String> {
-        let list = items(document.get(key)).iter();
-        list.filter_map(|text| Some(text.as_str()?.to_owned()))
-            .collect()
-    };
+    let kind = text_at(document, "/responseKind/kind");
     let rules = rules(&resource.plural);
     Kind {
-        singular: text(document, "/singularResource"),
+        singular: text(document, "singularResource").to_owned(),
         list_kind: format!("{kind}List"),
-        kind,
+        kind: kind.to_owned(),
         namespaced: document.get("scope") == Some(&json!("Namespaced")),
-        short_names: texts("shortNames"),
-        categories: texts("categories"),
-        verbs: texts("verbs"),
+        short_names: texts(document.get("shortNames")),
+        categories: texts(document.get("categories")),
+        verbs: texts(document.get("verbs")),
         stored: version.clone(),
         schemas: BTreeMap::new(),
         since: 0,
@@ -338,84 +326,33 @@ fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
 
 /// Returns how objects of a built-in kind are treated, as the `strategy.go` of each kind says.
 fn rules(plural: &str) -> Rules {
-    let generation = matches!(
-        plural,
-        "cronjobs"
-            | "customresourcedefinitions"
-            | "daemonsets"
-            | "deployments"
-            | "endpointslices"
-            | "ingressclasses"
-            | "ingresses"
-            | "jobs"
-            | "mutatingwebhookconfigurations"
-            | "networkpolicies"
-            | "poddisruptionbudgets"
-            | "pods"
-            | "podtemplates"
-            | "priorityclasses"
-            | "replicasets"
-            | "replicationcontrollers"
-            | "statefulsets"
-            | "validatingwebhookconfigurations"
-    );
-    let conditional = matches!(
-        plural,
-        "csidrivers"
-            | "csinodes"
-            | "customresourcedefinitions"
-            | "leases"
-            | "mutatingwebhookconfigurations"
-            | "poddisruptionbudgets"
-            | "runtimeclasses"
-            | "validatingwebhookconfigurations"
-            | "apiservices"
-    );
-    let creates_on_update = matches!(
-        plural,
-        "clusterrolebindings"
-            | "clusterroles"
-            | "endpoints"
-            | "events"
-            | "leases"
-            | "limitranges"
-            | "rolebindings"
-            | "roles"
-            | "runtimeclasses"
-            | "services"
-    );
-    let returns_deleted = matches!(
-        plural,
-        "csidrivers"
-            | "csinodes"
-            | "namespaces"
-            | "persistentvolumeclaims"
-            | "persistentvolumes"
-            | "pods"
-            | "podtemplates"
-            | "resourcequotas"
-            | "serviceaccounts"
-            | "services"
-            | "storageclasses"
-            | "volumeattachments"
-    );
-    let names = match plural {
-        "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles" => Names::Segment,
-        "namespaces" => Names::Label,
-        "services" => Names::ServiceLabel,
-        _ => Names::Subdomain,
-    };
+    let is_one_of = |plurals: &str| plurals.split(' ').any(|known| known == plural);
     Rules {
         custom: false,
-        generation,
-        conditional,
-        creates_on_update,
-        returns_deleted,
-        names,
+        generation: is_one_of(
+            "cronjobs customresourcedefinitions daemonsets deployments endpointslices \
+             ingressclasses ingresses jobs mutatingwebhookconfigurations networkpolicies \
+             poddisruptionbudgets pods podtemplates priorityclasses replicasets \
+             replicationcontrollers statefulsets validatingwebhookconfigurations",
+        ),
+        conditional: is_one_of(
+            "csidrivers csinodes customresourcedefinitions leases mutatingwebhookconfigurations \
+             poddisruptionbudgets runtimeclasses validatingwebhookconfigurations apiservices",
+        ),
+        creates_on_update: is_one_of(
+            "clusterrolebindings clusterroles endpoints events leases limitranges rolebindings \
+             roles runtimeclasses services",
+        ),
+        returns_deleted: is_one_of(
+            "csidrivers csinodes namespaces persistentvolumeclaims persistentvolumes pods \
+             podtemplates resourcequotas serviceaccounts services storageclasses \
+             volumeattachments",
+        ),
+        names: match plural {
+            "clusterrolebindings" | "clusterroles" | "rolebindings" | "roles" => Names::Segment,
+            "namespaces" => Names::Label,
+            "services" => Names::ServiceLabel,
+            _ => Names::Subdomain,
+        },
     }
-}
-
-fn text(value: &Value, pointer: &str) -> String {
-    let text = value.pointer(pointer).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
 }

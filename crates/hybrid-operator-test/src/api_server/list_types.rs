@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::object::items;
+use super::object::texts;
 use super::schema::{Schema, join};
 use super::status::Cause;
 
@@ -24,11 +24,7 @@ impl ListType {
     pub(super) fn parse(schema: &Value) -> Self {
         match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => Self::Set,
-            Some("map") => {
-                let keys = items(schema.get("x-kubernetes-list-map-keys")).iter();
-                let keys = keys.filter_map(|key| Some(key.as_str()?.to_owned()));
-                Self::Map(keys.collect())
-            }
+            Some("map") => Self::Map(texts(schema.get("x-kubernetes-list-map-keys"))),
             _ => Self::Atomic,
         }
     }

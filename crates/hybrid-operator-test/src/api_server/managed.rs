@@ -2,37 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{self, Applied, ApplyError, TypeRef};
+use super::fields::{self, Applied, ApplyError, TypeRef, Writer};
 use super::request::Call;
 use super::server::Place;
 use super::status::Failure;
 
-/// The client that writes an object, and its operation.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Writer<'a> {
-    /// The field manager; the empty text if the request names none.
-    pub(super) manager: &'a str,
-    pub(super) subresource: Option<&'a str>,
-    /// The time of the write, as `managedFields` shows it.
-    pub(super) now: &'a str,
-}
-
-impl<'a> Writer<'a> {
-    pub(super) fn of(call: &'a Call, subresource: Option<&'a str>, now: &'a str) -> Self {
-        Self {
-            manager: call.manager(),
-            subresource,
-            now,
-        }
-    }
-
-    fn in_version(self, api_version: &'a str) -> fields::Writer<'a> {
-        fields::Writer {
-            manager: self.manager,
-            subresource: self.subresource,
-            api_version,
-            now: self.now,
-        }
+/// Returns who writes an object, and when.
+pub(super) fn writer<'a>(
+    call: &'a Call,
+    place: &'a Place,
+    subresource: Option<&'a str>,
+    now: &'a str,
+) -> Writer<'a> {
+    Writer {
+        manager: call.manager(),
+        subresource,
+        api_version: &place.version.api_version,
+        now,
     }
 }
 
@@ -44,10 +30,9 @@ pub(super) fn update(
     place: &Place,
     live: Option<&Value>,
     new: Value,
-    writer: Writer<'_>,
+    writer: &Writer<'_>,
 ) -> Result<Value, Failure> {
-    let writer = writer.in_version(&place.version.api_version);
-    Ok(fields::update(live, new, type_of(place)?, &writer)?)
+    Ok(fields::update(live, new, type_of(place)?, writer)?)
 }
 
 /// Returns the state of an object after a server-side apply.
@@ -58,17 +43,11 @@ pub(super) fn apply(
     place: &Place,
     live: Option<&Value>,
     applied: &Value,
-    writer: Writer<'_>,
+    writer: &Writer<'_>,
     force: bool,
 ) -> Result<Applied, Failure> {
-    let writer = writer.in_version(&place.version.api_version);
-    Ok(fields::apply(
-        live,
-        applied,
-        type_of(place)?,
-        &writer,
-        force,
-    )?)
+    let type_ = type_of(place)?;
+    Ok(fields::apply(live, applied, type_, writer, force)?)
 }
 
 fn type_of(place: &Place) -> Result<&TypeRef, Failure> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::kinds::Kind;
 use super::names;
-use super::object::{finalizers, generation, is_deleting, items, meta, meta_field};
+use super::object::{finalizers, generation, is_deleting, items, meta, meta_field, text};
 use super::status::Cause;
 
 /// Brings the metadata of an object into the form in which the server stores it: without unknown and
@@ -25,11 +25,8 @@ pub(super) fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Str
         Value::Object(metadata) => metadata,
         Value::Null => Map::new(),
         other => {
-            return Err(wrong_type(
-                &other,
-                &format!("{of}.metadata"),
-                "v1.ObjectMeta",
-            ));
+            let field = format!("{of}.metadata");
+            return Err(wrong_type(&other, &field, "v1.ObjectMeta"));
         }
     };
     let mut decoded = Map::new();
@@ -108,8 +105,7 @@ fn decode_owners(owners: Value, unknown: &mut Vec<String>) -> Value {
     for (index, owner) in owners.into_iter().enumerate() {
         let mut fields = Map::new();
         for name in ["apiVersion", "kind", "name", "uid"] {
-            let text = owner.get(name).and_then(Value::as_str).unwrap_or_default();
-            fields.insert(name.to_owned(), text.into());
+            fields.insert(name.to_owned(), text(&owner, name).into());
         }
         for (name, value) in owner.as_object().into_iter().flatten() {
             match name.as_str() {
@@ -226,10 +222,8 @@ pub(super) fn validate(kind: &Kind, object: &Value) -> Vec<Cause> {
     if kind.namespaced && namespace.is_empty() {
         causes.push(Cause::required("metadata.namespace", ""));
     } else if !kind.namespaced && !namespace.is_empty() {
-        causes.push(Cause::forbidden(
-            "metadata.namespace",
-            "not allowed on this type",
-        ));
+        let detail = "not allowed on this type";
+        causes.push(Cause::forbidden("metadata.namespace", detail));
     }
     if generation(object) < 0 {
         let detail = "must be greater than or equal to 0";
@@ -273,13 +267,6 @@ fn validate_owners(object: &Value) -> Vec<Cause> {
     let field = "metadata.ownerReferences";
     let mut causes = Vec::new();
     let owners = items(meta_field(object, "ownerReferences"));
-    let text = |owner: &Value, name: &str| {
-        owner
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     let mut controller: Option<String> = None;
     for owner in owners {
         for (name, detail) in [
@@ -289,11 +276,8 @@ fn validate_owners(object: &Value) -> Vec<Cause> {
             ("uid", "must not be empty"),
         ] {
             if text(owner, name).is_empty() {
-                causes.push(Cause::invalid(
-                    format!("{field}.{name}"),
-                    &"".into(),
-                    detail,
-                ));
+                let field = format!("{field}.{name}");
+                causes.push(Cause::invalid(field, &"".into(), detail));
             }
         }
         if owner.get("controller") != Some(&Value::Bool(true)) {

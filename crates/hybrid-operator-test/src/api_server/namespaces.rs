@@ -63,15 +63,8 @@ pub(super) fn react_to_content(server: &mut Server, change: &Change, object: &Ob
 }
 
 fn namespace(server: &Server, name: &str) -> Option<Arc<Stored>> {
-    let resource = Resource {
-        group: String::new(),
-        plural: "namespaces".to_owned(),
-    };
-    let key = Key {
-        namespace: String::new(),
-        name: name.to_owned(),
-    };
-    server.store.get(&resource, &key)
+    let resource = Resource::new("", "namespaces");
+    server.store.get(&resource, &Key::new("", name))
 }
 
 fn is_terminating(server: &Server, name: &str) -> bool {
@@ -134,11 +127,8 @@ pub(super) fn empty(server: &mut Server, name: &str) {
     if left.is_empty() {
         let mut finalized = (*live).clone();
         set_at(&mut finalized, &["spec", "finalizers"], json!([]));
-        drop(server.act(
-            Method::PUT,
-            format!("{path}/finalize"),
-            &finalized.to_string(),
-        ));
+        let path = format!("{path}/finalize");
+        drop(server.act(Method::PUT, path, &finalized.to_string()));
         return;
     }
     let conditions = conditions(&left, &server.now(), at(&live, &["status", "conditions"]));

@@ -15,14 +15,12 @@ pub(super) fn meta_field<'a>(object: &'a Value, field: &str) -> Option<&'a Value
     (!value.is_null()).then_some(value)
 }
 
-/// Sets a field of the metadata.
 pub(super) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.insert(field.to_owned(), value.into());
     }
 }
 
-/// Removes a field of the metadata.
 pub(super) fn remove_meta(object: &mut Value, field: &str) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove(field);
@@ -51,7 +49,6 @@ pub(super) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Removes a field of an object.
 pub(super) fn remove(object: &mut Value, field: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove(field);
@@ -66,16 +63,36 @@ pub(super) fn copy(from: &Value, to: &mut Value, field: &str) {
     }
 }
 
+/// Returns the text at a field; the empty text if there is none.
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    let text = object.get(field).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
+/// Returns the text at a JSON pointer; the empty text if there is none.
+pub(super) fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
 /// Returns the elements of a list, none if it is absent.
 pub(super) fn items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// Returns the texts in a list.
+pub(super) fn texts(list: Option<&Value>) -> Vec<String> {
+    let texts = items(list).iter().filter_map(Value::as_str);
+    texts.map(ToOwned::to_owned).collect()
+}
+
 pub(super) fn finalizers(object: &Value) -> Vec<String> {
-    let finalizers = items(meta_field(object, "finalizers")).iter();
-    finalizers
-        .filter_map(|finalizer| finalizer.as_str().map(ToOwned::to_owned))
-        .collect()
+    texts(meta_field(object, "finalizers"))
+}
+
+pub(super) fn has_finalizer(object: &Value, name: &str) -> bool {
+    let mut finalizers = items(meta_field(object, "finalizers")).iter();
+    finalizers.any(|finalizer| finalizer == name)
 }
 
 /// Sets the finalizers; none removes the field.
@@ -87,7 +104,6 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// Returns whether the object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
     meta_field(object, "deletionTimestamp").is_some()
 }

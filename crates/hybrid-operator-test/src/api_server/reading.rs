@@ -19,20 +19,15 @@ type State = (u64, Option<Key>, Option<BTreeMap<Key, Arc<Stored>>>);
 
 impl Server {
     pub(super) fn get(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let key = place.key();
         self.check_not_too_new(call.parameter("resourceVersion"))?;
-        let object = self.store.get(&place.kind.resource, &key);
-        let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let object = to_version(&place.kind, &place.version, &object);
+        let object = to_version(&place.kind, &place.version, &self.find(place)?);
         Ok(answer(call, 200, &object))
     }
 
     /// Returns the log of a Pod, which says nothing but its name.
     pub(super) fn get_log(&self, place: &Place) -> Result<Reply, Failure> {
-        let key = place.key();
-        let object = self.store.get(&place.kind.resource, &key);
-        object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        Ok(Reply::Text(format!("log of {}\n", key.name)))
+        self.find(place)?;
+        Ok(Reply::Text(format!("log of {}\n", place.key().name)))
     }
 
     /// Lists objects. A list from version 0 may be as old as the events of watches.
@@ -48,11 +43,7 @@ impl Server {
         if !rule.is_empty() {
             check_match(rule, version, token)?;
         }
-        let selector = Selector::parse(
-            &place.kind,
-            call.parameter("labelSelector"),
-            call.parameter("fieldSelector"),
-        )?;
+        let selector = Selector::of(call, &place.kind)?;
         let limit: usize = call.parameter("limit").parse().unwrap_or_default();
         let (shown, after, former) = self.state(call, place, limit)?;
         let namespace = place.namespace.as_deref();
@@ -206,11 +197,7 @@ fn parse_token(token: &str) -> Result<(u64, Key), Failure> {
     let parsed = || {
         let (version, rest) = token.strip_prefix('v')?.split_once('.')?;
         let (namespace, name) = rest.split_once('.')?;
-        let key = Key {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
-        Some((version.parse().ok()?, key))
+        Some((version.parse().ok()?, Key::new(namespace, name)))
     };
     parsed()
         .ok_or_else(|| Failure::bad_request("invalid continue token: continue key is not valid"))

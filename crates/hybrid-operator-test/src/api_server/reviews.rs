@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::object::{items, set};
+use super::object::{items, set, text_at};
 use super::request::{Call, Target};
 use super::roles::{Access, User};
 use super::server::{Reply, Server};
@@ -25,20 +25,14 @@ pub(super) fn review(server: &Server, call: &Call, target: &Target) -> Result<Re
     let status = if kind == "TokenReview" {
         json!({"user": {}, "error": "invalid bearer token"})
     } else {
-        let text = |pointer: &str| {
-            review
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
         let user = match kind {
             "SubjectAccessReview" => {
                 let groups = items(review.pointer("/spec/groups"));
-                Some(User::new(text("/spec/user"), groups))
+                Some(User::new(text_at(&review, "/spec/user"), groups))
             }
             _ => call.user.as_deref().map(User::impersonated),
         };
-        let attribute = |name: &str| text(&format!("/spec/resourceAttributes/{name}"));
+        let attribute = |name: &str| text_at(&review, &format!("/spec/resourceAttributes/{name}"));
         let resource = match attribute("subresource") {
             "" => attribute("resource").to_owned(),
             subresource => format!("{}/{subresource}", attribute("resource")),

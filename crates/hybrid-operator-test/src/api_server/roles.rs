@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::object::{items, meta};
+use super::object::{items, meta, text};
 use super::request::{Call, Target};
 use super::server::Server;
 use super::status::{Failure, Named};
@@ -222,10 +222,7 @@ impl Server {
             "ClusterRole" => ("clusterroles", ""),
             _ => ("roles", meta(binding, "namespace")),
         };
-        let key = Key {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
+        let key = Key::new(namespace, name);
         let singular = plural.trim_end_matches('s');
         self.store
             .get(&rbac(plural), &key)
@@ -234,15 +231,5 @@ impl Server {
 }
 
 fn rbac(plural: &str) -> Resource {
-    Resource {
-        group: "rbac.authorization.k8s.io".to_owned(),
-        plural: plural.to_owned(),
-    }
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object
-        .get(field)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    Resource::new("rbac.authorization.k8s.io", plural)
 }

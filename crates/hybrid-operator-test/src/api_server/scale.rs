@@ -16,10 +16,7 @@ const NONE: i64 = i32::MIN as i64;
 
 impl Server {
     pub(super) fn get_scale(&self, place: &Place) -> Result<Reply, Failure> {
-        let key = place.key();
-        let object = self.store.get(&place.kind.resource, &key);
-        let object = object.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
-        let object = to_version(&place.kind, &place.version, &object);
+        let object = to_version(&place.kind, &place.version, &self.find(place)?);
         check_replicas(place, &object)?;
         Ok(Reply::ok(scale(place, &object)))
     }
@@ -36,9 +33,7 @@ impl Server {
             name: place.name.clone(),
         };
         let method = Method::of(call, &scales)?;
-        let key = place.key();
-        let existing = self.store.get(&place.kind.resource, &key);
-        let existing = existing.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))?;
+        let existing = self.find(place)?;
         let mut object = (*to_version(&place.kind, &place.version, &existing)).clone();
         let replicas = path(&place.version.scale.replicas);
         let mut live = scale(place, &object);
@@ -60,12 +55,8 @@ impl Server {
             set_meta(&mut object, "resourceVersion", version);
         }
         set_at(&mut object, &replicas, wanted.into());
-        merge(
-            &mut object,
-            &new,
-            &place.version.api_version,
-            &place.kind.replicas,
-        )?;
+        let (api_version, paths) = (&place.version.api_version, &place.kind.replicas);
+        merge(&mut object, &new, api_version, paths)?;
         let updated = self.replace(call, place, &existing, object, None)?;
         Ok(Reply::ok(scale(place, &updated)))
     }
@@ -118,11 +109,8 @@ fn check(place: &Place, object: &Value, new: &Value, wanted: i64) -> Result<(), 
     if wanted < 0 {
         let detail = "must be greater than or equal to 0";
         let cause = Cause::invalid("spec.replicas", &wanted.into(), detail);
-        return Err(Failure::invalid(
-            kinds::scale().named_kind(),
-            name,
-            &[cause],
-        ));
+        let kind = kinds::scale();
+        return Err(Failure::invalid(kind.named_kind(), name, &[cause]));
     }
     let (uid, own) = (meta(new, "uid"), meta(object, "uid"));
     if !uid.is_empty() && uid != own {

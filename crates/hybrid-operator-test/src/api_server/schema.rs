@@ -8,6 +8,7 @@ use regex_automata::meta::Regex;
 use serde_json::{Map, Value};
 
 use super::list_types::ListType;
+use super::object::{items, text, texts};
 use super::status::Cause;
 
 /// A schema of custom resources, or of a built-in kind.
@@ -72,14 +73,15 @@ impl Schema {
                 .map(Self::parse)
         };
         let many = |key: &str| -> Result<Vec<Self>, String> {
-            let list = schema.get(key).and_then(Value::as_array);
-            list.into_iter().flatten().map(Self::parse).collect()
+            items(schema.get(key)).iter().map(Self::parse).collect()
         };
         let mut parsed = Self {
-            type_: text(schema, "type"),
+            type_: text(schema, "type").to_owned(),
             additional: one("additionalProperties").transpose()?.map(Box::new),
             items: one("items").transpose()?.map(Box::new),
             list_type: ListType::parse(schema),
+            required: texts(schema.get("required")),
+            allowed: items(schema.get("enum")).to_vec(),
             default: schema.get("default").cloned(),
             nullable: flag("nullable"),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
@@ -102,13 +104,6 @@ impl Schema {
                     .insert(name.clone(), Self::parse(property)?);
             }
         }
-        let required = schema.get("required").and_then(Value::as_array);
-        let required = required.into_iter().flatten();
-        parsed.required = required
-            .filter_map(|name| Some(name.as_str()?.to_owned()))
-            .collect();
-        let allowed = schema.get("enum").and_then(Value::as_array);
-        parsed.allowed = allowed.cloned().unwrap_or_default();
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
             let regex = Regex::new(pattern).map_err(|_| format!("the pattern {pattern:?}"))?;
             parsed.pattern = Some(Box::new((pattern.to_owned(), regex)));
@@ -419,11 +414,6 @@ impl Schema {
             wrong("must not validate the schema (not)");
         }
     }
-}
-
-fn text(schema: &Value, key: &str) -> String {
-    let text = schema.get(key).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
 }
 
 pub(super) fn join(path: &str, name: &str) -> String {

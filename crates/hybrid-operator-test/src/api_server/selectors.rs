@@ -1,11 +1,10 @@
 //! Selectors of lists and watches: by labels, and by fields.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use super::kinds::Kind;
 use super::object::{at, meta_field};
+use super::request::Call;
 use super::status::Failure;
 
 /// Requirements on the objects that a list or watch shows.
@@ -31,7 +30,12 @@ enum Operator {
 
 impl Selector {
     /// Parses the parameters `labelSelector` and `fieldSelector`.
-    pub(super) fn parse(kind: &Arc<Kind>, labels: &str, fields: &str) -> Result<Self, Failure> {
+    pub(super) fn of(call: &Call, kind: &Kind) -> Result<Self, Failure> {
+        let labels = call.parameter("labelSelector");
+        Self::parse(kind, labels, call.parameter("fieldSelector"))
+    }
+
+    fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, Failure> {
         let parts = split(labels).into_iter();
         Ok(Self {
             labels: parts

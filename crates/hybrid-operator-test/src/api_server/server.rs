@@ -199,7 +199,6 @@ impl Server {
         self.repeats && self.random.u8(0..8) == 0
     }
 
-    /// Draws a time.
     pub(super) fn draw(&mut self, from: &RangeInclusive<Duration>) -> Duration {
         let span = from.end().saturating_sub(*from.start());
         let span = u64::try_from(span.as_millis()).unwrap_or_default();
@@ -266,14 +265,7 @@ impl Server {
         let kind = self
             .kinds
             .served(&target.group, &target.version, &target.plural);
-        let known_group = is_built_in_group(&target.group);
-        let missing = || {
-            if known_group {
-                Failure::no_resource()
-            } else {
-                Failure::no_page()
-            }
-        };
+        let missing = || unserved(&target.group);
         let kind = kind.ok_or_else(missing)?;
         let version = kind.version(&target.version).cloned().ok_or_else(missing)?;
         if !kind.namespaced && target.namespace.is_some() {
@@ -358,6 +350,13 @@ impl Server {
         is_metadata || self.objects(&place.kind.resource, None).is_empty()
     }
 
+    /// Returns the stored object that a path names.
+    pub(super) fn find(&self, place: &Place) -> Result<Arc<Stored>, Failure> {
+        let key = place.key();
+        let found = self.store.get(&place.kind.resource, &key);
+        found.ok_or_else(|| Failure::not_found(place.kind.named(), &key.name))
+    }
+
     /// Returns the objects of a resource with their keys.
     pub(super) fn objects(
         &self,
@@ -375,8 +374,16 @@ fn unknown_path(path: &str) -> Failure {
     let group = path
         .strip_prefix("/apis/")
         .and_then(|rest| rest.split('/').next());
-    let known = path.starts_with("/api/v1") || group.is_some_and(is_built_in_group);
-    if known {
+    match group {
+        Some(group) => unserved(group),
+        None if path.starts_with("/api/v1") => Failure::no_resource(),
+        None => Failure::no_page(),
+    }
+}
+
+/// The server serves nothing at a path of this group.
+pub(super) fn unserved(group: &str) -> Failure {
+    if is_built_in_group(group) {
         Failure::no_resource()
     } else {
         Failure::no_page()

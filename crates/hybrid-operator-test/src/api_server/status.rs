@@ -48,11 +48,8 @@ pub(super) struct Cause {
 
 impl Cause {
     pub(super) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new(
-            "FieldValueInvalid",
-            field,
-            format!("Invalid value: {value}: {detail}"),
-        )
+        let message = format!("Invalid value: {value}: {detail}");
+        Self::new("FieldValueInvalid", field, message)
     }
 
     pub(super) fn wrong_type(field: &str, found: &str, expected: &str) -> Self {
@@ -64,11 +61,8 @@ impl Cause {
 
     pub(super) fn required(field: impl Into<String>, detail: &str) -> Self {
         let colon = if detail.is_empty() { "" } else { ": " };
-        Self::new(
-            "FieldValueRequired",
-            field,
-            format!("Required value{colon}{detail}"),
-        )
+        let message = format!("Required value{colon}{detail}");
+        Self::new("FieldValueRequired", field, message)
     }
 
     pub(super) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
@@ -87,19 +81,13 @@ impl Cause {
     }
 
     pub(super) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new(
-            "FieldValueDuplicate",
-            field,
-            format!("Duplicate value: {value}"),
-        )
+        let message = format!("Duplicate value: {value}");
+        Self::new("FieldValueDuplicate", field, message)
     }
 
     pub(super) fn too_long(field: impl Into<String>, most: u64) -> Self {
-        Self::new(
-            "FieldValueTooLong",
-            field,
-            format!("Too long: may not be more than {most} bytes"),
-        )
+        let message = format!("Too long: may not be more than {most} bytes");
+        Self::new("FieldValueTooLong", field, message)
     }
 
     pub(super) fn too_many(field: impl Into<String>, found: usize, most: u64) -> Self {

@@ -23,6 +23,24 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
+impl Resource {
+    pub(super) fn new(group: &str, plural: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+impl Key {
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
 /// An object as it is stored, and the texts of it that were sent.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -175,10 +193,7 @@ impl Store {
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
         let from = match (after, namespace) {
             (Some(key), _) => Bound::Excluded(key.clone()),
-            (None, Some(namespace)) => Bound::Included(Key {
-                namespace: namespace.to_owned(),
-                name: String::new(),
-            }),
+            (None, Some(namespace)) => Bound::Included(Key::new(namespace, "")),
             (None, None) => Bound::Unbounded,
         };
         let all = self.objects.get(resource).into_iter();
@@ -238,7 +253,6 @@ impl Store {
         object
     }
 
-    /// Deletes an object.
     pub(super) fn delete(&mut self, resource: &Resource, key: &Key) {
         let Some(before) = self
             .objects
@@ -280,10 +294,7 @@ impl Store {
 }
 
 pub(super) fn key_of(object: &Value) -> Key {
-    Key {
-        namespace: meta(object, "namespace").to_owned(),
-        name: meta(object, "name").to_owned(),
-    }
+    Key::new(meta(object, "namespace"), meta(object, "name"))
 }
 
 fn versioned(mut object: Value, version: u64) -> Value {

@@ -54,8 +54,66 @@ fn owned_by(owner: &ConfigMap, blocks: bool) -> Value {
     }]})
 }
 
-async fn exists(maps: &Api<ConfigMap>, name: &str) -> bool {
-    maps.get_opt(name).await.unwrap().is_some()
+async fn patch<K>(objects: &Api<K>, name: &str, change: Value)
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let params = PatchParams::default();
+    let patched = objects.patch(name, &params, &Patch::Merge(change)).await;
+    patched.unwrap();
+}
+
+/// Takes all finalizers of an object away.
+async fn free<K>(objects: &Api<K>, name: &str)
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    patch(objects, name, json!({"metadata": {"finalizers": null}})).await;
+}
+
+async fn delete<K>(objects: &Api<K>, name: &str)
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let deleted = objects.delete(name, &DeleteParams::default()).await;
+    deleted.unwrap();
+}
+
+async fn exists<K>(objects: &Api<K>, name: &str) -> bool
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    objects.get_opt(name).await.unwrap().is_some()
+}
+
+/// Sends a request, and returns the status code, the body and the warnings of the answer. The method `APPLY` stands for
+/// a server-side apply.
+async fn send(client: &Client, method: &str, uri: &str, body: Value) -> (u16, Value, String) {
+    let (method, media_type) = match method {
+        "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+        "PATCH" => ("PATCH", "application/merge-patch+json"),
+        _ => (method, "application/json"),
+    };
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        body.to_string().into_bytes()
+    };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("content-type", media_type)
+        .header("user-agent", "hand/1.0 (linux)")
+        .body(Body::from(body))
+        .unwrap();
+    let response = client.send(request).await.unwrap();
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings: Vec<&str> = warnings.map(|value| value.to_str().unwrap()).collect();
+    let warnings = warnings.join("\n");
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
+    (code, body, warnings)
 }
 
 /// Returns the next event of a watch as text.
@@ -93,15 +151,12 @@ async fn a_watch_shows_what_enters_and_leaves_its_selection() {
         for expected in ["init", "init a", "done"] {
             assert_eq!(next(&mut events).await, expected);
         }
-        let label = |value: &str| Patch::Merge(json!({"metadata": {"labels": {"l": value}}}));
-        let params = PatchParams::default();
-        maps.patch("other", &params, &label("1")).await.unwrap();
+        let label = |value: &str| json!({"metadata": {"labels": {"l": value}}});
+        patch(&maps, "other", label("1")).await;
         assert_eq!(next(&mut events).await, "apply other");
-        maps.patch("a", &params, &label("2")).await.unwrap();
+        patch(&maps, "a", label("2")).await;
         assert_eq!(next(&mut events).await, "delete a");
-        maps.delete("other", &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&maps, "other").await;
         assert_eq!(next(&mut events).await, "delete other");
         assert_eq!(next(&mut events).await, "nothing");
         assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
@@ -228,10 +283,7 @@ async fn dependents_go_with_their_owner_before_it_or_stay() {
         assert_eq!(exists(&maps, "owner").await, waits);
         let dependent = maps.get("dependent").await.unwrap();
         assert_eq!(dependent.owner_references().is_empty(), dependent_stays);
-        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        maps.patch("dependent", &PatchParams::default(), &free)
-            .await
-            .unwrap();
+        free(&maps, "dependent").await;
         sleep(SOON).await;
         assert!(!exists(&maps, "owner").await);
         assert_eq!(exists(&maps, "dependent").await, dependent_stays);
@@ -270,10 +322,7 @@ async fn a_namespace_waits_for_what_it_holds() {
     let maps: Api<ConfigMap> = Api::namespaced(client, "n");
     create(&maps, "free", json!({})).await;
     create(&maps, "held", json!({"finalizers": ["example.com/f"]})).await;
-    namespaces
-        .delete("n", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&namespaces, "n").await;
     sleep(SOON).await;
     let namespace = namespaces.get("n").await.unwrap();
     let conditions = namespace.status.unwrap().conditions.unwrap();
@@ -291,12 +340,9 @@ async fn a_namespace_waits_for_what_it_holds() {
         .create(&PostParams::default(), &config_map("new", &json!({})))
         .await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    maps.patch("held", &PatchParams::default(), &free)
-        .await
-        .unwrap();
+    free(&maps, "held").await;
     sleep(SOON).await;
-    assert!(namespaces.get_opt("n").await.unwrap().is_none());
+    assert!(!exists(&namespaces, "n").await);
 }
 
 fn definition(scope: &str) -> CustomResourceDefinition {
@@ -358,40 +404,15 @@ async fn a_definition_is_served_later_and_goes_after_its_objects() {
     );
     assert!(events.next().await.is_some());
 
-    definitions
-        .delete("things.example.com", &DeleteParams::default())
-        .await
-        .unwrap();
+    let name = "things.example.com";
+    delete(&definitions, name).await;
     sleep(SOON).await;
-    assert!(
-        things
-            .get("t")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some()
-    );
-    assert!(
-        definitions
-            .get_opt("things.example.com")
-            .await
-            .unwrap()
-            .is_some()
-    );
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    things
-        .patch("t", &PatchParams::default(), &free)
-        .await
-        .unwrap();
+    let waiting = things.get("t").await.unwrap();
+    assert!(waiting.metadata.deletion_timestamp.is_some());
+    assert!(exists(&definitions, name).await);
+    free(&things, "t").await;
     sleep(SOON).await;
-    assert!(
-        definitions
-            .get_opt("things.example.com")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&definitions, name).await);
     assert!(things.list(&ListParams::default()).await.is_err());
     let discovery = Discovery::new(client).run().await.unwrap();
     assert!(!discovery.has_group("example.com") && discovery.has_group("apps"));

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::object::{at, copy, items, meta, remove, same_except, set, set_at, set_meta};
+use super::object::{at, copy, items, meta, remove, same_except, set, set_at, set_meta, text};
 use super::status::Cause;
 
 const KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -41,11 +41,8 @@ pub(super) fn normalize(kind: &Kind, object: &mut Value) {
             set_default(object, &["status", "phase"], json!("Active"));
             let name = meta(object, "name").to_owned();
             if !name.is_empty() {
-                set_at(
-                    object,
-                    &["metadata", "labels", "kubernetes.io/metadata.name"],
-                    name.into(),
-                );
+                let label = ["metadata", "labels", "kubernetes.io/metadata.name"];
+                set_at(object, &label, name.into());
             }
         }
         _ => {}
@@ -87,11 +84,7 @@ fn merge_texts(object: &mut Value) {
             set_at(object, &["data", &key], base64(text.as_bytes()).into());
         }
     }
-    if object
-        .get("type")
-        .and_then(Value::as_str)
-        .is_none_or(str::is_empty)
-    {
+    if text(object, "type").is_empty() {
         set(object, "type", "Opaque");
     }
 }
@@ -150,11 +143,8 @@ pub(super) fn undecodable(kind: &Kind, object: &Value) -> Option<String> {
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     match kind.kind.as_str() {
         "Namespace" => {
-            set_at(
-                object,
-                &["spec", "finalizers"],
-                namespace_finalizers(object),
-            );
+            let finalizers = namespace_finalizers(object);
+            set_at(object, &["spec", "finalizers"], finalizers);
             set(object, "status", json!({"phase": "Active"}));
         }
         "Pod" => set(object, "status", json!({"phase": "Pending"})),
@@ -262,13 +252,8 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
 
 fn validate_keys(object: &Value, maps: &[&str], causes: &mut Vec<Cause>) {
     for map in maps {
-        for key in object
-            .get(*map)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            let key = key.0;
+        let fields = object.get(*map).and_then(Value::as_object);
+        for key in fields.into_iter().flat_map(serde_json::Map::keys) {
             let fits = key
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));

@@ -30,7 +30,6 @@ const BOOKMARKS: Duration = Duration::from_mins(1);
 /// Shortest time until the server ends a watch that has no limit; the longest is twice that.
 const LONGEST: Duration = Duration::from_mins(30);
 
-/// An open watch.
 #[derive(Debug)]
 pub(super) struct Watch {
     place: Place,
@@ -48,7 +47,6 @@ pub(super) struct Watch {
     over: bool,
 }
 
-/// Opens a watch.
 pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Reply, Failure> {
     let options = |field: &str, detail: &str| {
         Failure::invalid_options("ListOptions", Cause::forbidden(field, detail))
@@ -65,11 +63,7 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
         return Err(options("resourceVersionMatch", detail));
     }
     let initial = call.flag("sendInitialEvents");
-    let selector = Selector::parse(
-        &place.kind,
-        call.parameter("labelSelector"),
-        call.parameter("fieldSelector"),
-    )?;
+    let selector = Selector::of(call, &place.kind)?;
     let version = call.parameter("resourceVersion");
     let from: u64 = match version {
         "" => 0,
@@ -136,11 +130,8 @@ impl Watch {
             "metadata": {"resourceVersion": self.seen.to_string()},
         });
         if is_initial {
-            set_meta(
-                &mut object,
-                "annotations",
-                json!({"k8s.io/initial-events-end": "true"}),
-            );
+            let end = json!({"k8s.io/initial-events-end": "true"});
+            set_meta(&mut object, "annotations", end);
         }
         let object = formed(self.form, &object);
         self.queue

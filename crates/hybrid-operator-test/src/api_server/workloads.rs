@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::controllers::{Object, Task};
-use super::object::{at, generation, is_deleting, items, meta, set_at};
+use super::object::{at, generation, is_deleting, items, meta, set_at, text};
 use super::server::Server;
 use super::store::Change;
 
@@ -19,14 +19,12 @@ const BEHAVIOUR: &str = "test.hybrid-operator/pod";
 /// Makes the tasks that follow from a change.
 pub(super) fn react(server: &mut Server, change: &Change, object: &Object) {
     let Some(after) = &change.after else { return };
-    if change.resource.group == "batch" && change.resource.plural == "jobs" {
-        let ttl = at(after, &["spec", "ttlSecondsAfterFinished"]).and_then(Value::as_u64);
-        let finished = finished_at(after).and_then(|text| server.clock.elapsed_at(text));
-        if let (Some(ttl), Some(finished)) = (ttl, finished) {
-            let due = finished + Duration::from_secs(ttl);
-            let delay = due.saturating_sub(server.time());
-            server.schedule_in(Task::Expire(object.clone()), delay);
-        }
+    if change.resource.group == "batch"
+        && change.resource.plural == "jobs"
+        && let Some(due) = expires_at(server, after)
+    {
+        let delay = due.saturating_sub(server.time());
+        server.schedule_in(Task::Expire(object.clone()), delay);
     }
     if !server.controllers.workloads || is_deleting(after) {
         return;
@@ -41,13 +39,17 @@ pub(super) fn react(server: &mut Server, change: &Change, object: &Object) {
 fn finished_at(job: &Value) -> Option<&str> {
     let mut conditions = items(at(job, &["status", "conditions"])).iter();
     let finished = conditions.find(|condition| {
-        let kind = condition
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let kind = text(condition, "type");
         matches!(kind, "Complete" | "Failed") && condition.get("status") == Some(&json!("True"))
     })?;
     finished.get("lastTransitionTime")?.as_str()
+}
+
+/// Returns the time, since the start of the server, at which a Job is deleted.
+fn expires_at(server: &Server, job: &Value) -> Option<Duration> {
+    let ttl = at(job, &["spec", "ttlSecondsAfterFinished"])?.as_u64()?;
+    let finished = server.clock.elapsed_at(finished_at(job)?)?;
+    Some(finished + Duration::from_secs(ttl))
 }
 
 /// Deletes a Job whose time after its end is over.
@@ -55,12 +57,9 @@ pub(super) fn expire(server: &mut Server, object: &Object) {
     let Some(live) = server.store.get(&object.resource, &object.key) else {
         return;
     };
-    let ttl = at(&live, &["spec", "ttlSecondsAfterFinished"]).and_then(Value::as_u64);
-    let finished = finished_at(&live).and_then(|text| server.clock.elapsed_at(text));
-    let (Some(ttl), Some(finished)) = (ttl, finished) else {
+    let Some(due) = expires_at(server, &live) else {
         return;
     };
-    let due = finished + Duration::from_secs(ttl);
     if due > server.time() {
         let delay = due.saturating_sub(server.time());
         server.schedule_in(Task::Expire(object.clone()), delay);
@@ -134,11 +133,8 @@ fn next_status(plural: &str, object: &Value, now: &str) -> Option<Value> {
                 return None;
             }
             let mut available = condition("Available", "True", "Local", now);
-            set_at(
-                &mut available,
-                &["message"],
-                "Local APIServices are always available".into(),
-            );
+            let message = "Local APIServices are always available";
+            set_at(&mut available, &["message"], message.into());
             json!({"conditions": [available]})
         }
         _ => return None,

@@ -12,10 +12,10 @@ use super::checks::{
 use super::decode::{self, Decoded, to_stored, to_version};
 use super::fields::keep_times;
 use super::kinds::Kind;
-use super::managed::{self, Writer};
+use super::managed;
 use super::object::{
     copy, copy_meta, finalizers, generation, is_deleting, meta, meta_field, remove, remove_meta,
-    same_except, set_meta,
+    same_except, set_meta, text_at,
 };
 use super::patches::{json_patch, merge};
 use super::request::{Call, Form};
@@ -46,7 +46,8 @@ impl Server {
             remove_meta(&mut object, field);
         }
         let now = self.now();
-        let mut object = managed::update(place, None, object, Writer::of(call, None, &now))?;
+        let writer = managed::writer(call, place, None, &now);
+        let mut object = managed::update(place, None, object, &writer)?;
         let reply = |object: &Stored| answer(call, 201, object);
         if !meta(&object, "name").is_empty() {
             return self
@@ -136,10 +137,7 @@ impl Server {
         };
         let kinds = self.kinds.served("", "v1", "namespaces");
         let Some(kind) = kinds else { return Ok(()) };
-        let key = Key {
-            namespace: String::new(),
-            name: namespace.clone(),
-        };
+        let key = Key::new("", namespace);
         let Some(found) = self.store.get(&kind.resource, &key) else {
             return Err(Failure::not_found(kind.named(), namespace));
         };
@@ -159,10 +157,7 @@ impl Server {
         let kind = &place.kind;
         let name = meta(object, "name");
         if kind.rules.custom && object.get("kind") != Some(&json!(kind.kind)) {
-            let found = object
-                .get("kind")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+            let found = text_at(object, "/kind");
             let named = super::status::Named {
                 group: &kind.resource.group,
                 name: found,
@@ -252,11 +247,11 @@ impl Server {
         subresource: Option<&str>,
     ) -> Result<Value, Failure> {
         let now = self.now();
-        let writer = Writer::of(call, subresource, &now);
+        let writer = managed::writer(call, place, subresource, &now);
         let decoded = match method {
             Method::Apply(applied) => {
                 let force = call.flag("force");
-                let merged = managed::apply(place, live, &applied, writer, force)?;
+                let merged = managed::apply(place, live, &applied, &writer, force)?;
                 let mut object = merged.object;
                 if merged.is_changed {
                     object = decode::applied(&place.kind, &place.version, &applied, object)?;
@@ -288,7 +283,7 @@ impl Server {
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
         check_name(&object, &place.key().name)?;
-        managed::update(place, live, object, writer)
+        managed::update(place, live, object, &writer)
     }
 
     /// Replaces a stored object, if its resource version is the expected one.
@@ -346,14 +341,11 @@ impl Server {
         if stored == ***existing {
             return Ok(to_version(kind, &place.version, existing));
         }
-        if call.is_dry_run() {
-            return Ok(to_version(
-                kind,
-                &place.version,
-                &Arc::new(Stored::new(stored)),
-            ));
-        }
-        let stored = self.store.put(&kind.resource, stored);
+        let stored = if call.is_dry_run() {
+            Arc::new(Stored::new(stored))
+        } else {
+            self.store.put(&kind.resource, stored)
+        };
         Ok(to_version(kind, &place.version, &stored))
     }
 

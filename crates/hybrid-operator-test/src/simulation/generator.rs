@@ -41,18 +41,11 @@ pub(super) fn history(seed: u64, project: &Project, made: &[Made]) -> History {
     let mut steps = Vec::new();
     if is_focused && drawing.random.u8(0..3) == 0 {
         let version = drawing.version();
-        steps.push(Step {
-            after: After::Time(0),
-            action: Action::Deploy(version),
-        });
+        steps.push(Step::new(After::Time(0), Action::Deploy(version)));
     }
     for (index, user) in drawing.users.iter().enumerate() {
         if index == drawing.main || !is_focused && drawing.random.u8(0..3) == 0 {
-            let action = Action::Apply(user.object());
-            steps.push(Step {
-                after: After::Time(0),
-                action,
-            });
+            steps.push(Step::new(After::Time(0), Action::Apply(user.object())));
         }
     }
     let count = drawing.random.usize(1..=MAX_STEPS);
@@ -238,7 +231,6 @@ impl Drawing<'_> {
         self.random.choice(targets).cloned()
     }
 
-    /// Draws a version of the program.
     fn version(&mut self) -> usize {
         self.random.usize(0..self.project.versions.len().max(1))
     }
@@ -270,26 +262,25 @@ impl Drawing<'_> {
 
     /// Returns a change of a custom resource, with what happens before, during and after it.
     fn change(&mut self) -> Vec<Step> {
-        let step = |after, action| Step { after, action };
         let user = self.user();
         let mut steps = Vec::new();
         let mut after = After::Rest;
         let mut has_fault = false;
         match self.random.u8(0..8) {
             0..=1 => {
-                steps.push(step(after, self.fault()));
+                steps.push(Step::new(after, self.fault()));
                 after = After::Time(0);
                 has_fault = true;
             }
             2 => after = self.during(),
             _ => {}
         }
-        steps.push(step(after, Action::Apply(self.wish(user, true))));
+        steps.push(Step::new(after, Action::Apply(self.wish(user, true))));
         if self.random.bool()
             && let Some(scaled) = self.autoscaled(user)
         {
             let replicas = self.random.u32(0..6);
-            steps.push(step(After::Rest, Action::Scale(scaled, replicas)));
+            steps.push(Step::new(After::Rest, Action::Scale(scaled, replicas)));
         }
         let mut is_down = false;
         while self.random.u8(0..5) < 3 {
@@ -304,10 +295,10 @@ impl Drawing<'_> {
                 Action::Kill | Action::Restart | Action::Deploy(_) => false,
                 _ => is_down,
             };
-            steps.push(step(after, event));
+            steps.push(Step::new(after, event));
         }
         if is_down && self.random.bool() {
-            steps.push(step(After::Time(1_000), Action::Kill));
+            steps.push(Step::new(After::Time(1_000), Action::Kill));
         }
         steps
     }
@@ -359,10 +350,7 @@ impl Drawing<'_> {
 
     /// Returns steps in which others use what a release has made, and then it changes or ends.
     fn use_by_others(&mut self) -> Vec<Step> {
-        let step = |action| Step {
-            after: After::Rest,
-            action,
-        };
+        let step = |action| Step::new(After::Rest, action);
         let Some(other) = self.random.choice(&self.project.others).cloned() else {
             return Vec::new();
         };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::history::{Helm, Named, Propagation};
 use super::permitted::is_kept;
-use super::snapshot::{RECORD, RECORDS};
+use super::snapshot::{RECORD, RECORDS, text};
 use super::world::World;
 
 /// Label of a record, and of an object of a hook, that names the custom resource.
@@ -243,10 +243,7 @@ fn with_status(record: &Value, status: &str) -> anyhow::Result<Value> {
 /// Returns the objects of a revision without its hooks.
 fn objects(record: &Value) -> anyhow::Result<Vec<Value>> {
     let release = decode(record).context("a record cannot be read")?;
-    let manifest = release
-        .get("manifest")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let manifest = text(&release, "/manifest");
     let mut objects: Vec<Value> = go_yaml::documents(manifest.as_bytes())?;
     objects.retain(Value::is_object);
     Ok(objects)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::snapshot::text;
 use crate::fault::Fault;
 
 /// A history. The same history leads to the same requests.
@@ -26,6 +27,12 @@ pub struct Step {
     /// The action.
     #[serde(rename = "do")]
     pub action: Action,
+}
+
+impl Step {
+    pub(super) fn new(after: After, action: Action) -> Self {
+        Self { after, action }
+    }
 }
 
 /// The time between two steps.
@@ -60,10 +67,7 @@ pub struct Named {
 impl Named {
     /// Returns the name of an object.
     pub fn of(object: &Value) -> Self {
-        let text = |pointer: &str| {
-            let text = object.pointer(pointer).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
+        let text = |pointer: &str| text(object, pointer).to_owned();
         Self {
             api_version: text("/apiVersion"),
             kind: text("/kind"),

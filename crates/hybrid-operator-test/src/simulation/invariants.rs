@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::history::Named;
 use super::people::holds;
 use super::permitted::is_kept;
-use super::snapshot::{RECORD, title, title_of};
+use super::snapshot::{RECORD, text, title, title_of};
 use super::world::World;
 use crate::api_server::ApiServer;
 use crate::request::Recorded;
@@ -144,22 +144,11 @@ fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()>
         .iter()
         .filter(|object| object.get("type") == Some(&json!(RECORD)))
     {
-        let name = object
-            .pointer("/metadata/labels/name")
-            .and_then(Value::as_str);
-        releases.insert((
-            Named::of(object).namespace,
-            name.unwrap_or_default().to_owned(),
-        ));
+        let name = text(object, "/metadata/labels/name").to_owned();
+        releases.insert((Named::of(object).namespace, name));
     }
     for object in objects {
-        let annotation = |name: &str| {
-            let path = format!("/metadata/annotations/{name}");
-            object
-                .pointer(&path)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let annotation = |name: &str| text(object, &format!("/metadata/annotations/{name}"));
         let namespace = annotation("meta.helm.sh~1release-namespace").to_owned();
         let name = annotation("meta.helm.sh~1release-name").to_owned();
         let is_excused = name.is_empty()

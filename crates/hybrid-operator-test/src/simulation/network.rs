@@ -98,7 +98,6 @@ impl Network {
         }
     }
 
-    /// Connects a process.
     pub(super) fn connect(&self, server: &ApiServer, name: &str, is_elected: bool) -> Transport {
         let faults = Faults::new();
         let network = self.clone();
@@ -114,7 +113,6 @@ impl Network {
         }
     }
 
-    /// Plans a fault.
     pub(super) fn plan(&self, of: Requests, after: u32, fault: Fault) {
         self.state.lock().planned.push(Planned { of, after, fault });
     }
@@ -249,7 +247,6 @@ impl Network {
         self.state.lock().trace.take().unwrap_or_default()
     }
 
-    /// Adds a line to the trace.
     fn trace(&self, line: impl FnOnce() -> String) {
         let at = self.started.elapsed();
         if let Some(trace) = &mut self.state.lock().trace {
@@ -275,7 +272,6 @@ impl Network {
         });
     }
 
-    /// Adds an answer to the trace.
     pub(super) fn trace_answer<T, E: Display>(&self, by: &str, answer: &Result<Response<T>, E>) {
         self.trace(|| match answer {
             Ok(answer) => format!("{by} is answered {}", answer.status().as_u16()),

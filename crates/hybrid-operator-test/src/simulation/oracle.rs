@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::history::{Action, After, Named, Propagation, Step};
 use super::people::{REPLICAS, autoscaler_of, uid};
 use super::permitted::{Case, is_of_undeployed};
-use super::project::Project;
+use super::project::{Custom, Project};
 use super::snapshot::{Difference, Places, Snapshot, title, title_of};
 use super::time::Time;
 use super::world::{Program, Scaled, World};
@@ -57,13 +57,8 @@ impl Oracle {
 
     /// Returns what there may be once there has been a custom resource.
     pub(super) fn left(&self, version: usize) -> anyhow::Result<Arc<Fresh>> {
-        let first = self
-            .project
-            .resources
-            .first()
-            .map_or(Value::Null, |custom| {
-                custom.with(&vec![0; custom.fields.len()])
-            });
+        let first = self.project.resources.first();
+        let first = first.map_or(Value::Null, Custom::first);
         self.fresh(&vec![(version, first), (version, Value::Null)])
     }
 
@@ -99,6 +94,7 @@ impl Oracle {
             let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
             let mut world = World::new(program, project, *version, 1, seed).await?;
             world.start()?;
+            let step = |after, action| Step::new(After::Time(after), action);
             for (version, object) in chain {
                 let is_deployed = *version == world.version();
                 if !is_deployed {
@@ -108,28 +104,14 @@ impl Oracle {
                     let customs = world.server.objects();
                     for object in customs.iter().filter(|object| self.is_custom(object)) {
                         let action = Action::Delete(Named::of(object), Propagation::Background);
-                        world
-                            .step(&Step {
-                                after: After::Time(0),
-                                action,
-                            })
-                            .await?;
+                        world.step(&step(0, action)).await?;
                     }
                 } else {
-                    world
-                        .step(&Step {
-                            after: After::Time(1000),
-                            action: Action::Apply(object.clone()),
-                        })
-                        .await?;
+                    let action = Action::Apply(object.clone());
+                    world.step(&step(1000, action)).await?;
                 }
                 if !is_deployed {
-                    world
-                        .step(&Step {
-                            after: After::Time(0),
-                            action: Action::Deploy(*version),
-                        })
-                        .await?;
+                    world.step(&step(0, Action::Deploy(*version))).await?;
                 }
                 if !world.rest(REST, LIMIT).await? {
                     anyhow::bail!(
@@ -170,12 +152,8 @@ impl Oracle {
             .retain(|title, _| !world.others.contains_key(title));
         for object in objects.iter().filter(|object| self.is_custom(object)) {
             if object.pointer("/metadata/deletionTimestamp").is_some() {
-                found.push(Difference::of(
-                    &title(object),
-                    "/metadata/deletionTimestamp",
-                    None,
-                    Some(&json!("is still being deleted")),
-                ));
+                let (path, why) = ("/metadata/deletionTimestamp", json!("is still being deleted"));
+                found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
             let mut best: Option<(Vec<Difference>, Arc<Fresh>)> = None;
             for chain in self.chains(world, object)? {
@@ -358,16 +336,5 @@ impl Snapshot {
     fn remove(&mut self, other: &Self) {
         self.objects
             .retain(|title, _| !other.objects.contains_key(title));
-    }
-}
-
-impl Difference {
-    fn of(object: &str, path: &str, expected: Option<&Value>, found: Option<&Value>) -> Self {
-        Self {
-            object: object.to_owned(),
-            path: path.to_owned(),
-            expected: expected.cloned(),
-            found: found.cloned(),
-        }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
-use super::snapshot::{RECORD, title, title_of};
+use super::snapshot::{RECORD, text, title, title_of};
 use super::world::{Scaled, World};
 
 /// Time within which the finalizers of a custom resource that was replaced are back.
@@ -86,10 +86,8 @@ impl World {
                 }
                 self.replace(&named, |live| {
                     let mut changed = live.clone();
-                    merge(
-                        &mut changed,
-                        &json!({"metadata": {"annotations": {RESET_AT: "now"}}}),
-                    );
+                    let annotations = json!({RESET_AT: "now"});
+                    merge(&mut changed, &json!({"metadata": {"annotations": annotations}}));
                     Some(changed)
                 })
                 .await?;
@@ -104,9 +102,7 @@ impl World {
             let named = Named::of(&object);
             for _ in 0..RESTORED_WITHIN.as_secs() {
                 self.create(&object).await?;
-                let (code, live) = self
-                    .send(Method::GET, &named, "application/json", "")
-                    .await?;
+                let (code, live) = self.send(Method::GET, &named, "").await?;
                 if code == 200 && live.pointer("/metadata/deletionTimestamp").is_none() {
                     break;
                 }
@@ -248,9 +244,7 @@ impl World {
             .await?;
         self.remember(object);
         for _ in 0..FINALIZED_WITHIN.as_secs() {
-            let (code, live) = self
-                .send(Method::GET, &named, "application/json", "")
-                .await?;
+            let (code, live) = self.send(Method::GET, &named, "").await?;
             if code == 404 || live.pointer("/metadata/finalizers").is_some() {
                 break;
             }
@@ -267,9 +261,7 @@ impl World {
         changed: impl Fn(&Value) -> Option<Value>,
     ) -> anyhow::Result<()> {
         for _ in 0..100 {
-            let (code, live) = self
-                .send(Method::GET, named, "application/json", "")
-                .await?;
+            let (code, live) = self.send(Method::GET, named, "").await?;
             let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
                 return Ok(());
             };
@@ -277,9 +269,8 @@ impl World {
             if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.insert("resourceVersion".to_owned(), version.unwrap_or_default());
             }
-            let (code, answer) = self
-                .send(Method::PUT, named, "application/json", &object.to_string())
-                .await?;
+            let object = object.to_string();
+            let (code, answer) = self.send(Method::PUT, named, &object).await?;
             match code {
                 409 => {}
                 200 | 404 => return Ok(()),
@@ -324,16 +315,13 @@ impl World {
         });
         self.others = others;
         let options = json!({"propagationPolicy": propagation}).to_string();
-        self.send(Method::DELETE, named, "application/json", &options)
-            .await?;
+        self.send(Method::DELETE, named, &options).await?;
         Ok(())
     }
 
     /// Changes one text or number below `data`, `spec`, or the labels of an object.
     async fn spoil(&mut self, named: &Named, which: u64) -> anyhow::Result<()> {
-        let (code, object) = self
-            .send(Method::GET, named, "application/json", "")
-            .await?;
+        let (code, object) = self.send(Method::GET, named, "").await?;
         // Nothing restores the content of a record that somebody overwrites, and the server models few changes
         // of definitions.
         let is_record = object.get("type") == Some(&json!(RECORD));
@@ -367,13 +355,11 @@ impl World {
             self.scaled.remove(named);
         }
         let operations = json!([{"op": "replace", "path": path, "value": changed}]).to_string();
-        self.send(
-            Method::PATCH,
-            named,
-            "application/json-patch+json",
-            &operations,
-        )
-        .await?;
+        if let Some(path) = self.path(named) {
+            let media_type = "application/json-patch+json";
+            self.call(Method::PATCH, &path, media_type, &operations)
+                .await?;
+        }
         Ok(())
     }
 }
@@ -418,10 +404,8 @@ pub(super) fn autoscaler_of<'a>(
     objects.into_iter().find(scales)
 }
 
-/// Returns the uid of an object.
 pub(super) fn uid(object: &Value) -> String {
-    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
-    uid.unwrap_or_default().to_owned()
+    text(object, "/metadata/uid").to_owned()
 }
 
 /// Returns whether an object is deleted with another one: with its namespace, or with its kind.

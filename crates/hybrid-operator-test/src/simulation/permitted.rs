@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::helm::CUSTOM;
 use super::history::Named;
 use super::people::{REPLICAS, autoscaler_of, collect_leaves, is_key};
-use super::snapshot::{Difference, Snapshot};
+use super::snapshot::{Difference, Snapshot, text};
 use super::world::World;
 
 /// A reason for which a cluster may differ from a fresh install. Two more follow from the way in which fresh
@@ -153,12 +153,7 @@ impl Permitted {
                 let mut live = case.live.objects.iter();
                 is_left
                     && live.any(|(source, object)| {
-                        let difference = Difference {
-                            object: source.clone(),
-                            path: String::new(),
-                            expected: None,
-                            found: Some(object.clone()),
-                        };
+                        let difference = Difference::of(source, "", None, Some(object));
                         makes(source, title)
                             && !case.fresh.objects.contains_key(source)
                             && case.is_permitted(&difference)
@@ -296,8 +291,7 @@ fn says_left(condition: Option<&Value>, path: &str) -> bool {
 fn custom_of(object: &Value) -> String {
     let annotation = |name: &str| {
         let path = format!("/metadata/annotations/operator-sdk~1primary-resource{name}");
-        let text = object.pointer(&path).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
+        text(object, &path).to_owned()
     };
     format!("{} {}", annotation("-type"), annotation(""))
 }
@@ -331,7 +325,6 @@ pub(super) fn is_kept(object: &Value) -> bool {
     policy == Some(&json!("keep"))
 }
 
-/// Returns whether an object is one of a hook.
 fn is_hook(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.is_some_and(|annotations| annotations.get("helm.sh/hook").is_some())

@@ -96,6 +96,11 @@ impl Custom {
         })
     }
 
+    /// Returns the object with the first values of its fields.
+    pub(super) fn first(&self) -> Value {
+        self.with(&vec![0; self.fields.len()])
+    }
+
     /// Returns the object with a choice of values for its fields.
     pub(super) fn with(&self, choice: &[usize]) -> Value {
         let mut spec = Map::new();

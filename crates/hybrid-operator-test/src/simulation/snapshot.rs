@@ -90,12 +90,7 @@ impl Snapshot {
             let mut report = |path: &str, left: Option<&Value>, right: Option<&Value>| {
                 let place = (title.clone(), path.to_owned());
                 if !except.contains(&place) {
-                    found.push(Difference {
-                        object: place.0,
-                        path: place.1,
-                        expected: left.cloned(),
-                        found: right.cloned(),
-                    });
+                    found.push(Difference::of(title, path, left, right));
                 }
             };
             compare("", left, right, &mut report);
@@ -125,6 +120,22 @@ impl Snapshot {
             let is = |name: &str| condition(name) == Some(&json!("True"));
             !is("Irreconcilable") || is("Stalled")
         })
+    }
+}
+
+impl Difference {
+    pub(super) fn of(
+        object: &str,
+        path: &str,
+        expected: Option<&Value>,
+        found: Option<&Value>,
+    ) -> Self {
+        Self {
+            object: object.to_owned(),
+            path: path.to_owned(),
+            expected: expected.cloned(),
+            found: found.cloned(),
+        }
     }
 }
 
@@ -164,22 +175,14 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, report: &mut
         (Some(Value::Object(one)), Some(Value::Object(other))) => {
             let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
             for name in names {
-                compare(
-                    &format!("{path}/{name}"),
-                    one.get(name),
-                    other.get(name),
-                    report,
-                );
+                let path = format!("{path}/{name}");
+                compare(&path, one.get(name), other.get(name), report);
             }
         }
         (Some(Value::Array(one)), Some(Value::Array(other))) if one.len() == other.len() => {
             for (index, pair) in one.iter().zip(other).enumerate() {
-                compare(
-                    &format!("{path}/{index}"),
-                    Some(pair.0),
-                    Some(pair.1),
-                    report,
-                );
+                let path = format!("{path}/{index}");
+                compare(&path, Some(pair.0), Some(pair.1), report);
             }
         }
         (left, right) if left != right => report(path, left, right),
@@ -187,11 +190,10 @@ fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, report: &mut
     }
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+/// Returns the text at a JSON pointer; the empty text if there is none.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
 }
 
 /// Returns kind, namespace and name.

@@ -183,7 +183,6 @@ impl World {
         self.started > self.replicas
     }
 
-    /// Returns whether a process of the program runs.
     pub(super) fn runs(&self) -> bool {
         !self.running.is_empty()
     }
@@ -325,21 +324,14 @@ impl World {
         self.wait(step.after).await?;
         self.network
             .note(&format!("-- {}", serde_json::to_string(&step.action)?));
-        match &step.action {
-            Action::Delete(named, _) | Action::Spoil(named, _) => {
-                self.touched.insert(title_of(named));
+        self.touched.extend(match &step.action {
+            Action::Delete(named, _) | Action::Spoil(named, _) => Some(title_of(named)),
+            Action::Recreate(object) => Some(title(object)),
+            Action::Helm(Named { namespace, name, .. }, _) => {
+                Some(format!("Release {namespace}/{name}"))
             }
-            Action::Recreate(object) => {
-                self.touched.insert(title(object));
-            }
-            Action::Helm(custom, _) => {
-                let Named {
-                    namespace, name, ..
-                } = custom;
-                self.touched.insert(format!("Release {namespace}/{name}"));
-            }
-            _ => {}
-        }
+            _ => None,
+        });
         match &step.action {
             Action::Deploy(version) => {
                 self.end().await?;
@@ -373,14 +365,12 @@ impl World {
             Action::Fault(of, after, fault) => self.network.plan(*of, *after, *fault),
             Action::Forbid(named, time) => {
                 if let Some(path) = self.path(named) {
-                    let time = Duration::from_millis(*time);
-                    self.network.forbid(&path, time);
+                    self.network.forbid(&path, Duration::from_millis(*time));
                 }
             }
             Action::Deny(named, time) => {
                 if let Some(path) = self.path(named) {
-                    let time = Duration::from_millis(*time);
-                    self.network.deny(&path, time);
+                    self.network.deny(&path, Duration::from_millis(*time));
                 }
             }
             Action::CutWatches => self.server.cut_watches(),
@@ -439,15 +429,15 @@ impl World {
         Ok(true)
     }
 
+    /// Sends a request about an object, with a body of JSON.
     pub(super) async fn send(
         &self,
         method: Method,
         named: &Named,
-        content_type: &str,
         body: &str,
     ) -> anyhow::Result<(u16, Value)> {
         match self.path(named) {
-            Some(path) => self.call(method, &path, content_type, body).await,
+            Some(path) => self.call(method, &path, "application/json", body).await,
             None => Ok((404, Value::Null)),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::managed::metadata;
 use super::set::FieldSet;
+use crate::api_server::object::at;
 
 type Paths = &'static [&'static [&'static str]];
 
@@ -121,8 +122,7 @@ impl Reset {
 
 fn restore_all(live: Option<&Value>, new: &mut Value, paths: Paths) {
     for path in paths {
-        let stored =
-            live.and_then(|live| path.iter().try_fold(live, |value, name| value.get(name)));
+        let stored = live.and_then(|live| at(live, path));
         if *path == ["metadata"] {
             let entries = metadata(new, "managedFields").cloned();
             set(new, path, stored);

@@ -70,7 +70,6 @@ pub(super) enum Relationship {
     Separable,
 }
 
-/// A list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {

@@ -96,29 +96,23 @@ impl FieldSet {
     /// Returns this set without the members of another. A field that is a member of the other does not take those
     /// below it with it.
     pub(super) fn difference(&self, other: &Self) -> Self {
-        let children = self.children.iter().filter_map(|(element, ours)| {
-            let Some(theirs) = other.children.get(element) else {
-                return Some((element.clone(), Arc::clone(ours)));
-            };
-            let rest = ours.difference(theirs);
-            (!rest.is_empty()).then(|| (element.clone(), Arc::new(rest)))
-        });
-        Self {
-            members: self.members.difference(&other.members).cloned().collect(),
-            children: children.collect(),
-        }
+        self.without(other, false)
     }
 
     /// Returns this set without the members of another, and without all that is below them.
     pub(super) fn without_subtrees(&self, other: &Self) -> Self {
+        self.without(other, true)
+    }
+
+    fn without(&self, other: &Self, subtrees: bool) -> Self {
         let children = self.children.iter().filter_map(|(element, ours)| {
-            if other.members.contains(element) {
+            if subtrees && other.members.contains(element) {
                 return None;
             }
             let Some(theirs) = other.children.get(element) else {
                 return Some((element.clone(), Arc::clone(ours)));
             };
-            let rest = ours.without_subtrees(theirs);
+            let rest = ours.without(theirs, subtrees);
             (!rest.is_empty()).then(|| (element.clone(), Arc::new(rest)))
         });
         Self {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::Writer;
 use super::managed::{ManagerId, Owned};
 use super::path::{Path, equal};
 use super::schema::Ref;
@@ -33,13 +34,24 @@ pub(super) enum Refused {
 
 /// One write of an object, in a version of its kind.
 pub(super) struct Updater<'a> {
-    pub(super) type_: &'a TypeRef,
-    pub(super) api_version: &'a str,
+    type_: &'a TypeRef,
+    api_version: &'a str,
     /// Fields that this kind of write does not change, and that are not owned therefore.
-    pub(super) reset: &'a FieldSet,
+    reset: &'a FieldSet,
     /// Whether changes of these fields leave managers in other versions alone, too. With the server this is so for
     /// the status only.
-    pub(super) resets_other_versions: bool,
+    resets_other_versions: bool,
+}
+
+impl<'a> Updater<'a> {
+    pub(super) fn new(type_: &'a TypeRef, writer: &Writer<'a>, reset: &'a FieldSet) -> Self {
+        Self {
+            type_,
+            api_version: writer.api_version,
+            reset,
+            resets_other_versions: writer.subresource == Some("status"),
+        }
+    }
 }
 
 impl Updater<'_> {

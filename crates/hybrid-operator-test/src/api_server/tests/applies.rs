@@ -1,8 +1,5 @@
 //! Server-side apply, owners of fields, and definitions that change, as kube-apiserver has been seen to treat them.
 
-use http::Method;
-use http_body_util::BodyExt;
-
 use super::*;
 
 const MAP: &str = "/api/v1/namespaces/default/configmaps/m";
@@ -13,23 +10,8 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = "/apis/example.com/v1/namespaces/default/things/t";
 
 async fn send(client: &Client, method: &str, uri: &str, body: Value) -> (u16, Value) {
-    let media_type = match method {
-        "APPLY" => "application/apply-patch+yaml",
-        "PATCH" => "application/merge-patch+json",
-        _ => "application/json",
-    };
-    let method = if method == "APPLY" { "PATCH" } else { method };
-    let request = http::Request::builder()
-        .method(Method::from_bytes(method.as_bytes()).unwrap())
-        .uri(uri)
-        .header("content-type", media_type)
-        .header("user-agent", "hand/1.0 (linux)")
-        .body(Body::from(body.to_string().into_bytes()))
-        .unwrap();
-    let response = client.send(request).await.unwrap();
-    let code = response.status().as_u16();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    (code, serde_json::from_slice(&bytes).unwrap_or_default())
+    let (code, body, _) = super::send(client, method, uri, body).await;
+    (code, body)
 }
 
 async fn apply(client: &Client, uri: &str, query: &str, object: Value) -> (u16, Value) {
@@ -64,13 +46,8 @@ fn version(object: &Value) -> &str {
 async fn an_apply_takes_fields_of_others_only_by_force() {
     let server = ApiServer::new(&Options::default());
     let client = server.client("default");
-    let (code, _) = send(
-        &client,
-        "POST",
-        &MAP.replace("/m", ""),
-        map(&json!({"a": "1"})),
-    )
-    .await;
+    let maps = MAP.replace("/m", "");
+    let (code, _) = send(&client, "POST", &maps, map(&json!({"a": "1"}))).await;
     assert_eq!(code, 201);
     let wanted = map(&json!({"a": "2", "b": "2"}));
     let (code, status) = apply(&client, MAP, "fieldManager=helm", wanted.clone()).await;
@@ -180,11 +157,8 @@ async fn define(client: &Client, versions: &Value) {
 async fn objects_of_a_changed_definition_lose_fields_and_get_defaults() {
     let client = ApiServer::new(&Options::default()).client("default");
     let text = json!({"type": "string"});
-    define(
-        &client,
-        &json!([defined("v1", true, &json!({"a": text, "b": text}))]),
-    )
-    .await;
+    let versions = json!([defined("v1", true, &json!({"a": text, "b": text}))]);
+    define(&client, &versions).await;
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t"}, "spec": {"a": "1", "b": "2"}});
     assert_eq!(send(&client, "POST", THINGS, thing).await.0, 201);
@@ -224,11 +198,8 @@ async fn fields_are_owned_in_the_version_in_which_they_were_written() {
     let text = json!({"type": "string"});
     let both = json!({"a": text, "b": text});
     let one = json!({"a": text});
-    define(
-        &client,
-        &json!([defined("v1", true, &both), defined("v2", false, &one)]),
-    )
-    .await;
+    let versions = json!([defined("v1", true, &both), defined("v2", false, &one)]);
+    define(&client, &versions).await;
     let query = "fieldManager=helm";
     let thing = |version: &str, spec: Value| {
         json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing",
@@ -237,13 +208,8 @@ async fn fields_are_owned_in_the_version_in_which_they_were_written() {
     let (code, _) = apply(&client, THING, query, thing("v1", json!({"a": "1"}))).await;
     assert_eq!(code, 201);
     let other = THING.replace("/v1/", "/v2/");
-    let (code, status) = apply(
-        &client,
-        &other,
-        "fieldManager=m",
-        thing("v2", json!({"a": "2"})),
-    )
-    .await;
+    let changed = thing("v2", json!({"a": "2"}));
+    let (code, status) = apply(&client, &other, "fieldManager=m", changed).await;
     let message = status["message"].as_str().unwrap();
     assert!(
         code == 409 && message.contains("conflict with \"helm\": .spec.a"),

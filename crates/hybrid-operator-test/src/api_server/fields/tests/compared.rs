@@ -330,10 +330,12 @@ fn decoded(sample: &Sample, live: Option<&Value>, write: &Write, server: &Value)
         }
     }
     if let ("Widget", Some(live)) = (sample.kind, live) {
-        new = match write.method {
-            Method::PATCH => merged(live, &write.body),
-            _ => write.body.clone(),
-        };
+        if write.method == Method::PATCH {
+            new = live.clone();
+            json_patch::merge(&mut new, &write.body);
+        } else {
+            new = write.body.clone();
+        }
         // What is not declared is pruned.
         let declared = ["apiVersion", "kind", "metadata", "spec", "status"];
         let fields = new.as_object_mut().unwrap();
@@ -351,23 +353,6 @@ fn decoded(sample: &Sample, live: Option<&Value>, write: &Write, server: &Value)
     };
     new["metadata"]["managedFields"] = entries.unwrap_or_default();
     new
-}
-
-/// Returns the result of a merge patch.
-fn merged(object: &Value, patch: &Value) -> Value {
-    let Value::Object(fields) = patch else {
-        return patch.clone();
-    };
-    let mut merged = object.as_object().cloned().unwrap_or_default();
-    for (name, value) in fields {
-        if value.is_null() {
-            merged.remove(name);
-        } else {
-            let before = merged.get(name).unwrap_or(&Value::Null);
-            merged.insert(name.clone(), self::merged(before, value));
-        }
-    }
-    Value::Object(merged)
 }
 
 fn generate(random: &mut Random, sample: &Sample, live: Option<&Value>, is_crowded: bool) -> Write {
@@ -523,14 +508,14 @@ async fn writes_have_the_effect_that_they_have_on_the_api_server() -> TestResult
             break;
         }
         let mut random = Random(fastrand::Rng::with_seed(seed));
-        let total: usize = SAMPLES.iter().map(|(weight, _)| weight).sum();
+        let total: usize = SAMPLES.iter().map(|sample| sample.weight).sum();
         let mut drawn = random.0.usize(..total);
-        let sample = SAMPLES.iter().find(|(weight, _)| {
-            let found = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
+        let sample = SAMPLES.iter().find(|sample| {
+            let found = drawn < sample.weight;
+            drawn = drawn.saturating_sub(sample.weight);
             found
         });
-        let (_, sample) = sample.unwrap();
+        let sample = sample.unwrap();
         let type_ = match sample.kind {
             "Widget" => {
                 let schema = widget_schema();

@@ -69,19 +69,20 @@ fn applied_widget(spec: impl Into<Value>) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec})
 }
 
+/// Applies a widget of this specification, without force.
+fn apply_widget(live: Option<&Value>, spec: Value, manager: &str) -> Result<Value, ApplyError> {
+    let applied = applied_widget(spec);
+    apply(live, &applied, &widget(), &widgets(manager), false)
+}
+
 /// Returns the fields of each manager.
 fn owned(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array();
-    entries
-        .into_iter()
-        .flatten()
-        .map(|entry| {
-            (
-                entry["manager"].as_str().unwrap().to_owned(),
-                entry["fieldsV1"].clone(),
-            )
-        })
-        .collect()
+    let entries = entries.into_iter().flatten().map(|entry| {
+        let manager = entry["manager"].as_str().unwrap();
+        (manager.to_owned(), entry["fieldsV1"].clone())
+    });
+    entries.collect()
 }
 
 #[test]
@@ -128,27 +129,13 @@ fn keys_of_lists_have_their_defaults() {
 
 #[test]
 fn what_nobody_applies_any_more_goes_and_what_others_own_stays() {
-    let spec = |spec| applied_widget(spec);
-    let first = spec(
-        json!({"text": "a", "map": {"k1": "x", "k2": "y"}, "set": [1, 2],
-        "items": [{"name": "a", "value": "1"}, {"name": "b"}]}),
-    );
-    let object = apply(None, &first, &widget(), &widgets("one"), false).unwrap();
-    let second =
-        spec(json!({"map": {"k2": "y"}, "set": [2], "items": [{"name": "b", "value": "2"}]}));
-    let object = apply(Some(&object), &second, &widget(), &widgets("two"), false).unwrap();
-    let object = apply(
-        Some(&object),
-        &spec(json!({})),
-        &widget(),
-        &widgets("one"),
-        false,
-    )
-    .unwrap();
-    assert_eq!(
-        object["spec"],
-        json!({"map": {"k2": "y"}, "set": [2], "items": [{"name": "b", "value": "2"}]})
-    );
+    let first = json!({"text": "a", "map": {"k1": "x", "k2": "y"}, "set": [1, 2],
+        "items": [{"name": "a", "value": "1"}, {"name": "b"}]});
+    let object = apply_widget(None, first, "one").unwrap();
+    let second = json!({"map": {"k2": "y"}, "set": [2], "items": [{"name": "b", "value": "2"}]});
+    let object = apply_widget(Some(&object), second.clone(), "two").unwrap();
+    let object = apply_widget(Some(&object), json!({}), "one").unwrap();
+    assert_eq!(object["spec"], second);
     let names: Vec<_> = owned(&object).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!(owned(&object)[0].1, json!({"f:spec": {}}));
@@ -156,14 +143,8 @@ fn what_nobody_applies_any_more_goes_and_what_others_own_stays() {
 
 #[test]
 fn fields_of_an_update_are_not_removed_when_an_applier_leaves_them() {
-    let object = apply(
-        None,
-        &applied_widget(json!({"text": "a", "map": {"k1": "x"}})),
-        &widget(),
-        &widgets("one"),
-        false,
-    )
-    .unwrap();
+    let spec = json!({"text": "a", "map": {"k1": "x"}});
+    let object = apply_widget(None, spec, "one").unwrap();
     let mut edited = object.clone();
     edited["metadata"]["uid"] = json!("1");
     edited["spec"]["text"] = json!("b");
@@ -174,14 +155,7 @@ fn fields_of_an_update_are_not_removed_when_an_applier_leaves_them() {
         json!({"f:spec": {"f:map": {"f:k1": {}}}})
     );
     assert_eq!(owned(&object)[1].1, json!({"f:spec": {"f:text": {}}}));
-    let object = apply(
-        Some(&object),
-        &applied_widget(json!({"map": {"k1": "x"}})),
-        &widget(),
-        &widgets("one"),
-        false,
-    )
-    .unwrap();
+    let object = apply_widget(Some(&object), json!({"map": {"k1": "x"}}), "one").unwrap();
     assert_eq!(object["spec"], json!({"text": "b", "map": {"k1": "x"}}));
 }
 
@@ -227,8 +201,7 @@ fn conflicts_name_the_fields_and_their_managers() {
 fn equal_values_are_owned_by_several_and_have_no_time_without_a_change() {
     let live = widget_with(json!({"spec": {"text": "a"}}));
     let object = update(None, live, &widget(), &widgets("hand")).unwrap();
-    let applied = applied_widget(json!({"text": "a"}));
-    let object = apply(Some(&object), &applied, &widget(), &widgets("one"), false).unwrap();
+    let object = apply_widget(Some(&object), json!({"text": "a"}), "one").unwrap();
     let entries = &object["metadata"]["managedFields"];
     assert_eq!(entries[0]["manager"], "one");
     assert_eq!(entries[0]["fieldsV1"], json!({"f:spec": {"f:text": {}}}));
@@ -238,8 +211,7 @@ fn equal_values_are_owned_by_several_and_have_no_time_without_a_change() {
 
 #[test]
 fn an_apply_without_effect_keeps_the_times() {
-    let applied = applied_widget(json!({"map": {}}));
-    let live = apply(None, &applied, &widget(), &widgets("one"), false).unwrap();
+    let live = apply_widget(None, json!({"map": {}}), "one").unwrap();
     let later = Writer {
         now: "2026-01-02T03:05:05Z",
         ..widgets("one")
@@ -274,14 +246,8 @@ fn fields_of_an_object_without_managers_belong_to_before_first_apply() {
 #[test]
 fn an_applied_object_of_another_type_is_refused_with_500() {
     let refused = |spec: Value| {
-        let error = apply(
-            None,
-            &applied_widget(spec),
-            &widget(),
-            &widgets("one"),
-            true,
-        );
-        let error = error.unwrap_err();
+        let applied = applied_widget(spec);
+        let error = apply(None, &applied, &widget(), &widgets("one"), true).unwrap_err();
         assert_eq!(status(&error)["code"], 500);
         assert_eq!(status(&error).get("reason"), None);
         let prefix = "failed to create typed patch object (/w; example.com/v1, Kind=Widget): ";
@@ -438,13 +404,8 @@ fn a_write_that_mentions_the_status_takes_it_from_managers_in_other_versions() {
     };
     let mut of_version = live.clone();
     of_version["apiVersion"] = json!("example.com/v2");
-    let mut live = update(
-        Some(&widget_with(json!({}))),
-        of_version,
-        &widget(),
-        &status,
-    )
-    .unwrap();
+    let untracked = widget_with(json!({}));
+    let mut live = update(Some(&untracked), of_version, &widget(), &status).unwrap();
     assert_eq!(owned(&live).len(), 0, "an update of an untracked object");
     live["metadata"]["managedFields"] = json!([{"apiVersion": "example.com/v2", "fieldsType": "FieldsV1",
         "fieldsV1": {"f:status": {"f:phase": {}}}, "manager": "controller", "operation": "Update",
@@ -494,14 +455,8 @@ fn fields_of_a_map_that_became_atomic_become_one() {
         json!({"f:spec": {".": {}, "f:map": map}})
     );
     let applied = applied_widget(json!({"map": {"k1": "x", "k2": "y"}}));
-    let object = apply(
-        Some(&live),
-        &applied,
-        &type_of("atomic"),
-        &widgets("one"),
-        false,
-    )
-    .unwrap();
+    let atomic = type_of("atomic");
+    let object = apply(Some(&live), &applied, &atomic, &widgets("one"), false).unwrap();
     assert_eq!(owned(&object)[0].1, json!({"f:spec": {"f:map": {}}}));
     assert_eq!(
         owned(&object)[1].1,
@@ -535,14 +490,9 @@ fn what_is_not_known_is_refused_by_name() {
     );
     live["metadata"]["managedFields"] = json!([{"apiVersion": "v1beta1", "fieldsType": "FieldsV1",
         "fieldsV1": {}, "manager": "a", "operation": "Update"}]);
+    let other = writer("b", "v1");
     assert_eq!(
-        not_modelled(apply(
-            Some(&live),
-            &applied,
-            &config_map(),
-            &writer("b", "v1"),
-            true
-        )),
+        not_modelled(apply(Some(&live), &applied, &config_map(), &other, true)),
         "fields that are managed in v1beta1 of /a; /v1, Kind=ConfigMap, which is written in v1"
     );
 }

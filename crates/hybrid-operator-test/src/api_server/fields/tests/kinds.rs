@@ -5,23 +5,12 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::server::send;
+use super::server::{path, root, send};
 use crate::TestNamespace;
 use crate::api_server::fields::types::File;
 use crate::api_server::fields::{Types, Writer, keep_times, update};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
-
-/// A kind with its plural, whether it has namespaces, an object without its name, and what the server sets after it
-/// noted the owners of the fields, by JSON pointers.
-struct Sample(
-    &'static str,
-    &'static str,
-    &'static str,
-    bool,
-    Value,
-    &'static [&'static str],
-);
 
 fn pod() -> Value {
     json!({
@@ -43,383 +32,238 @@ fn job_template() -> Value {
     template
 }
 
-#[expect(clippy::too_many_lines, reason = "it is a table")]
-fn samples() -> Vec<Sample> {
-    let selector = || json!({"matchLabels": {"app": "x"}});
-    let claim =
-        || json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    let rules = || json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+fn rules() -> Value {
+    json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
+}
+
+fn binding() -> Value {
+    json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "b"}]})
+}
+
+/// Returns objects of the cluster without their names, each with its API version, kind and plural.
+fn of_cluster() -> Vec<(&'static str, Value)> {
     let webhooks = || {
         json!([{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": "https://127.0.0.1:1/"},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}])
     };
-    let role = "rbac.authorization.k8s.io/v1";
-    let admission = "admissionregistration.k8s.io/v1";
-    let binding = || {
-        json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-            "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "b"}]})
-    };
     vec![
-        Sample(
-            admission,
-            "MutatingWebhookConfiguration",
-            "mutatingwebhookconfigurations",
-            false,
+        (
+            "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration mutatingwebhookconfigurations",
             json!({"webhooks": webhooks()}),
-            &[],
         ),
-        Sample(
-            admission,
-            "ValidatingWebhookConfiguration",
-            "validatingwebhookconfigurations",
-            false,
+        (
+            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration validatingwebhookconfigurations",
             json!({"webhooks": webhooks()}),
-            &[],
         ),
-        Sample(
-            admission,
-            "ValidatingAdmissionPolicy",
-            "validatingadmissionpolicies",
-            false,
+        (
+            "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy validatingadmissionpolicies",
             json!({"spec": {"validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": [
                 {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}}}),
-            &[],
         ),
-        Sample(
-            admission,
-            "ValidatingAdmissionPolicyBinding",
-            "validatingadmissionpolicybindings",
-            false,
+        (
+            "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings",
             json!({"spec": {"policyName": "a", "validationActions": ["Deny", "Audit"]}}),
-            &[],
         ),
-        Sample(
-            "apiextensions.k8s.io/v1",
-            "CustomResourceDefinition",
-            "customresourcedefinitions",
-            false,
+        (
+            "apiextensions.k8s.io/v1 CustomResourceDefinition customresourcedefinitions",
             json!({"spec": {"group": "kinds.example.com", "scope": "Namespaced",
                 "names": {"plural": "things", "kind": "Thing"},
                 "versions": [{"name": "v1", "served": true, "storage": true,
                     "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
-            &["/status"],
         ),
-        Sample(
-            "apiregistration.k8s.io/v1",
-            "APIService",
-            "apiservices",
-            false,
+        (
+            "apiregistration.k8s.io/v1 APIService apiservices",
             json!({"spec": {"group": "kinds.example.com", "version": "v1", "groupPriorityMinimum": 1000,
                 "versionPriority": 15, "insecureSkipTLSVerify": true,
                 "service": {"name": "a", "namespace": "b"}}}),
-            &["/status"],
         ),
-        Sample(
-            "apps/v1",
-            "ControllerRevision",
-            "controllerrevisions",
-            true,
+        (
+            "networking.k8s.io/v1 IngressClass ingressclasses",
+            json!({"spec": {"controller": "a.b/c"}}),
+        ),
+        (
+            "rbac.authorization.k8s.io/v1 ClusterRole clusterroles",
+            json!({"rules": rules()}),
+        ),
+        (
+            "rbac.authorization.k8s.io/v1 ClusterRoleBinding clusterrolebindings",
+            binding(),
+        ),
+        (
+            "scheduling.k8s.io/v1 PriorityClass priorityclasses",
+            json!({"value": 5}),
+        ),
+        (
+            "storage.k8s.io/v1 StorageClass storageclasses",
+            json!({"provisioner": "a.b/c", "parameters": {"a": "b"}}),
+        ),
+        ("v1 Namespace namespaces", json!({})),
+        ("v1 Node nodes", json!({"spec": {"podCIDR": "10.0.0.0/24"}})),
+        (
+            "v1 PersistentVolume persistentvolumes",
+            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": "/a"}}}),
+        ),
+    ]
+}
+
+/// Returns the same of a namespace.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
+fn of_namespace() -> Vec<(&'static str, Value)> {
+    let selector = || json!({"matchLabels": {"app": "x"}});
+    let claim =
+        || json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    vec![
+        (
+            "apps/v1 ControllerRevision controllerrevisions",
             json!({"revision": 1, "data": {"a": {"b": [1]}}}),
-            &[],
         ),
-        Sample(
-            "apps/v1",
-            "DaemonSet",
-            "daemonsets",
-            true,
+        (
+            "apps/v1 DaemonSet daemonsets",
             json!({"spec": {"selector": selector(), "template": template()}}),
-            &[],
         ),
-        Sample(
-            "apps/v1",
-            "Deployment",
-            "deployments",
-            true,
+        (
+            "apps/v1 Deployment deployments",
             json!({"spec": {"selector": selector(), "template": template()}}),
-            &[],
         ),
-        Sample(
-            "apps/v1",
-            "ReplicaSet",
-            "replicasets",
-            true,
+        (
+            "apps/v1 ReplicaSet replicasets",
             json!({"spec": {"selector": selector(), "template": template()}}),
-            &[],
         ),
-        Sample(
-            "apps/v1",
-            "StatefulSet",
-            "statefulsets",
-            true,
+        (
+            "apps/v1 StatefulSet statefulsets",
             json!({"spec": {"selector": selector(), "template": template(), "serviceName": "a",
                 "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": claim()}]}}),
-            &[],
         ),
-        Sample(
-            "autoscaling/v2",
-            "HorizontalPodAutoscaler",
-            "horizontalpodautoscalers",
-            true,
+        (
+            "autoscaling/v2 HorizontalPodAutoscaler horizontalpodautoscalers",
             json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
                 "metrics": [{"type": "Resource", "resource": {"name": "cpu",
                     "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
-            &[],
         ),
-        Sample(
-            "batch/v1",
-            "CronJob",
-            "cronjobs",
-            true,
+        (
+            "batch/v1 CronJob cronjobs",
             json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_template()}}}}),
-            &[],
         ),
-        Sample(
-            "batch/v1",
-            "Job",
-            "jobs",
-            true,
+        (
+            "batch/v1 Job jobs",
             json!({"spec": {"template": job_template()}}),
-            &[
-                "/spec/selector",
-                "/spec/template/metadata/labels/controller-uid",
-                "/spec/template/metadata/labels/job-name",
-                "/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid",
-                "/spec/template/metadata/labels/batch.kubernetes.io~1job-name",
-            ],
         ),
-        Sample(
-            "coordination.k8s.io/v1",
-            "Lease",
-            "leases",
-            true,
+        (
+            "coordination.k8s.io/v1 Lease leases",
             json!({"spec": {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}}),
-            &[],
         ),
-        Sample(
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            "endpointslices",
-            true,
+        (
+            "discovery.k8s.io/v1 EndpointSlice endpointslices",
             json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}],
                 "ports": [{"name": "a", "port": 80}]}),
-            &[],
         ),
-        Sample(
-            "events.k8s.io/v1",
-            "Event",
-            "events",
-            true,
+        (
+            "events.k8s.io/v1 Event events",
             json!({"eventTime": "2026-01-01T00:00:00.000000Z", "reason": "a", "action": "b", "type": "Normal",
                 "regarding": {"kind": "Pod", "name": "a"}, "reportingController": "a.b/c",
                 "reportingInstance": "d"}),
-            &[],
         ),
-        Sample(
-            "networking.k8s.io/v1",
-            "Ingress",
-            "ingresses",
-            true,
+        (
+            "networking.k8s.io/v1 Ingress ingresses",
             json!({"spec": {"rules": [{"host": "a.b", "http": {"paths": [{"path": "/", "pathType": "Prefix",
                 "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]}}),
-            &[],
         ),
-        Sample(
-            "networking.k8s.io/v1",
-            "IngressClass",
-            "ingressclasses",
-            false,
-            json!({"spec": {"controller": "a.b/c"}}),
-            &[],
-        ),
-        Sample(
-            "networking.k8s.io/v1",
-            "NetworkPolicy",
-            "networkpolicies",
-            true,
+        (
+            "networking.k8s.io/v1 NetworkPolicy networkpolicies",
             json!({"spec": {"podSelector": selector(), "ingress": [{"from": [{"podSelector": {}}]}]}}),
-            &[],
         ),
-        Sample(
-            "policy/v1",
-            "PodDisruptionBudget",
-            "poddisruptionbudgets",
-            true,
+        (
+            "policy/v1 PodDisruptionBudget poddisruptionbudgets",
             json!({"spec": {"minAvailable": 1, "selector": selector()}}),
-            &[],
         ),
-        Sample(
-            role,
-            "ClusterRole",
-            "clusterroles",
-            false,
+        (
+            "rbac.authorization.k8s.io/v1 Role roles",
             json!({"rules": rules()}),
-            &[],
         ),
-        Sample(
-            role,
-            "ClusterRoleBinding",
-            "clusterrolebindings",
-            false,
+        (
+            "rbac.authorization.k8s.io/v1 RoleBinding rolebindings",
             binding(),
-            &[],
         ),
-        Sample(role, "Role", "roles", true, json!({"rules": rules()}), &[]),
-        Sample(role, "RoleBinding", "rolebindings", true, binding(), &[]),
-        Sample(
-            "scheduling.k8s.io/v1",
-            "PriorityClass",
-            "priorityclasses",
-            false,
-            json!({"value": 5}),
-            &[],
-        ),
-        Sample(
-            "storage.k8s.io/v1",
-            "StorageClass",
-            "storageclasses",
-            false,
-            json!({"provisioner": "a.b/c", "parameters": {"a": "b"}}),
-            &[],
-        ),
-        Sample(
-            "v1",
-            "ConfigMap",
-            "configmaps",
-            true,
-            json!({"data": {"a": "b"}}),
-            &[],
-        ),
-        Sample(
-            "v1",
-            "Endpoints",
-            "endpoints",
-            true,
+        ("v1 ConfigMap configmaps", json!({"data": {"a": "b"}})),
+        (
+            "v1 Endpoints endpoints",
             json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "Event",
-            "events",
-            true,
+        (
+            "v1 Event events",
             json!({"involvedObject": {"kind": "Pod", "name": "a"}, "reason": "b", "source": {"component": "c"},
                 "firstTimestamp": "2026-01-01T00:00:00Z", "count": 1}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "LimitRange",
-            "limitranges",
-            true,
+        (
+            "v1 LimitRange limitranges",
             json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "Namespace",
-            "namespaces",
-            false,
-            json!({}),
-            &["/spec", "/status"],
-        ),
-        Sample(
-            "v1",
-            "Node",
-            "nodes",
-            false,
-            json!({"spec": {"podCIDR": "10.0.0.0/24"}}),
-            &["/spec/taints"],
-        ),
-        Sample(
-            "v1",
-            "PersistentVolume",
-            "persistentvolumes",
-            false,
-            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-                "hostPath": {"path": "/a"}}}),
-            &["/metadata/finalizers", "/status"],
-        ),
-        Sample(
-            "v1",
-            "PersistentVolumeClaim",
-            "persistentvolumeclaims",
-            true,
+        (
+            "v1 PersistentVolumeClaim persistentvolumeclaims",
             json!({"spec": claim()}),
-            &["/metadata/finalizers", "/spec/storageClassName", "/status"],
         ),
-        Sample(
-            "v1",
-            "Pod",
-            "pods",
-            true,
-            json!({"spec": pod()}),
-            &[
-                "/status",
-                "/spec/serviceAccount",
-                "/spec/serviceAccountName",
-                "/spec/tolerations",
-                "/spec/preemptionPolicy",
-                "/spec/priority",
-                "/spec/volumes/1",
-                "/spec/containers/0/volumeMounts/1",
-                "/spec/initContainers/0/volumeMounts",
-            ],
-        ),
-        Sample(
-            "v1",
-            "PodTemplate",
-            "podtemplates",
-            true,
+        ("v1 Pod pods", json!({"spec": pod()})),
+        (
+            "v1 PodTemplate podtemplates",
             json!({"template": template()}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "ReplicationController",
-            "replicationcontrollers",
-            true,
+        (
+            "v1 ReplicationController replicationcontrollers",
             json!({"spec": {"selector": {"app": "x"}, "template": template()}}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "ResourceQuota",
-            "resourcequotas",
-            true,
+        (
+            "v1 ResourceQuota resourcequotas",
             json!({"spec": {"hard": {"pods": "1"}}}),
-            &[],
         ),
-        Sample(
-            "v1",
-            "Secret",
-            "secrets",
-            true,
-            json!({"data": {"a": "Yg=="}}),
-            &[],
-        ),
-        Sample(
-            "v1",
-            "Service",
-            "services",
-            true,
+        ("v1 Secret secrets", json!({"data": {"a": "Yg=="}})),
+        (
+            "v1 Service services",
             json!({"spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}}),
-            &[
-                "/spec/clusterIP",
-                "/spec/clusterIPs",
-                "/spec/ipFamilies",
-                "/spec/ipFamilyPolicy",
-            ],
         ),
-        Sample(
-            "v1",
-            "ServiceAccount",
-            "serviceaccounts",
-            true,
+        (
+            "v1 ServiceAccount serviceaccounts",
             json!({"imagePullSecrets": [{"name": "a"}]}),
-            &[],
         ),
     ]
+}
+
+/// Returns what the server sets after it noted the owners of the fields, by JSON pointers.
+fn set_later(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "APIService" | "CustomResourceDefinition" => &["/status"],
+        "Job" => &[
+            "/spec/selector",
+            "/spec/template/metadata/labels/controller-uid",
+            "/spec/template/metadata/labels/job-name",
+            "/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid",
+            "/spec/template/metadata/labels/batch.kubernetes.io~1job-name",
+        ],
+        "Namespace" => &["/spec", "/status"],
+        "Node" => &["/spec/taints"],
+        "PersistentVolume" => &["/metadata/finalizers", "/status"],
+        "PersistentVolumeClaim" => &["/metadata/finalizers", "/spec/storageClassName", "/status"],
+        "Pod" => &[
+            "/status",
+            "/spec/serviceAccount",
+            "/spec/serviceAccountName",
+            "/spec/tolerations",
+            "/spec/preemptionPolicy",
+            "/spec/priority",
+            "/spec/volumes/1",
+            "/spec/containers/0/volumeMounts/1",
+            "/spec/initContainers/0/volumeMounts",
+        ],
+        "Service" => &[
+            "/spec/clusterIP",
+            "/spec/clusterIPs",
+            "/spec/ipFamilies",
+            "/spec/ipFamilyPolicy",
+        ],
+        _ => &[],
+    }
 }
 
 fn remove(object: &mut Value, pointer: &str) {
@@ -444,8 +288,12 @@ async fn created_objects_of_built_in_kinds_have_the_entries_of_the_api_server() 
     let client = plane.client().await?;
     let mut tried = BTreeSet::new();
     let mut findings = Vec::new();
-    for Sample(api_version, kind, plural, has_namespace, mut object, set_later) in samples() {
-        tried.insert(format!("{api_version} {kind}"));
+    let of_namespace = of_namespace().into_iter().map(|sample| (sample, true));
+    let of_cluster = of_cluster().into_iter().map(|sample| (sample, false));
+    for ((type_, mut object), has_namespace) in of_namespace.chain(of_cluster) {
+        let (type_, plural) = type_.rsplit_once(' ').unwrap();
+        let (api_version, kind) = type_.split_once(' ').unwrap();
+        tried.insert(type_.to_owned());
         let name = if kind == "CustomResourceDefinition" {
             "things.kinds.example.com"
         } else if kind == "APIService" {
@@ -461,26 +309,14 @@ async fn created_objects_of_built_in_kinds_have_the_entries_of_the_api_server() 
                 object[involved]["namespace"] = json!(namespace.name());
             }
         }
-        let root = if api_version.contains('/') {
-            "apis"
+        let all = if has_namespace {
+            path(api_version, namespace.name(), plural)
         } else {
-            "api"
+            format!("/{}/{api_version}/{plural}", root(api_version))
         };
-        let of_namespace = if has_namespace {
-            format!("namespaces/{}/", namespace.name())
-        } else {
-            String::new()
-        };
-        let path =
-            format!("/{root}/{api_version}/{of_namespace}{plural}?dryRun=All&fieldManager=tester");
-        let answer = send(
-            &client,
-            Method::POST,
-            &path,
-            "application/json",
-            Some(&object),
-        )
-        .await;
+        let uri = format!("{all}?dryRun=All&fieldManager=tester");
+        let json = "application/json";
+        let answer = send(&client, Method::POST, &uri, json, Some(&object)).await;
         if !answer.is_success() {
             findings.push(format!("{kind}: {}", answer.body));
             continue;
@@ -488,7 +324,7 @@ async fn created_objects_of_built_in_kinds_have_the_entries_of_the_api_server() 
         let server = answer.body;
         let mut new = server.clone();
         new["metadata"]["managedFields"] = Value::Null;
-        for pointer in set_later {
+        for pointer in set_later(kind) {
             remove(&mut new, pointer);
         }
         let writer = Writer {

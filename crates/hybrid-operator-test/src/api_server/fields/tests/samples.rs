@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 /// A kind of which objects are written.
 pub(super) struct Sample {
+    /// How often the kind is drawn.
+    pub(super) weight: usize,
     pub(super) api_versions: &'static [&'static str],
     pub(super) kind: &'static str,
     pub(super) plural: &'static str,
@@ -13,58 +15,48 @@ pub(super) struct Sample {
     pub(super) status: Option<fn(&mut Random) -> Value>,
 }
 
-/// The kinds, with how often they are drawn.
-pub(super) const SAMPLES: &[(usize, Sample)] = &[
-    (
-        2,
-        Sample {
-            api_versions: &["v1"],
-            kind: "ConfigMap",
-            plural: "configmaps",
-            generate: config_map,
-            status: None,
-        },
-    ),
-    (
-        2,
-        Sample {
-            api_versions: &["v1"],
-            kind: "Service",
-            plural: "services",
-            generate: service,
-            status: Some(service_status),
-        },
-    ),
-    (
-        2,
-        Sample {
-            api_versions: &["apps/v1"],
-            kind: "Deployment",
-            plural: "deployments",
-            generate: deployment,
-            status: Some(deployment_status),
-        },
-    ),
-    (
-        3,
-        Sample {
-            api_versions: &["v1"],
-            kind: "PodTemplate",
-            plural: "podtemplates",
-            generate: pod_template,
-            status: None,
-        },
-    ),
-    (
-        5,
-        Sample {
-            api_versions: &["fields.example.com/v1", "fields.example.com/v2"],
-            kind: "Widget",
-            plural: "widgets",
-            generate: widget,
-            status: Some(widget_status),
-        },
-    ),
+/// The kinds that are drawn.
+pub(super) const SAMPLES: &[Sample] = &[
+    Sample {
+        weight: 2,
+        api_versions: &["v1"],
+        kind: "ConfigMap",
+        plural: "configmaps",
+        generate: config_map,
+        status: None,
+    },
+    Sample {
+        weight: 2,
+        api_versions: &["v1"],
+        kind: "Service",
+        plural: "services",
+        generate: service,
+        status: Some(service_status),
+    },
+    Sample {
+        weight: 2,
+        api_versions: &["apps/v1"],
+        kind: "Deployment",
+        plural: "deployments",
+        generate: deployment,
+        status: Some(deployment_status),
+    },
+    Sample {
+        weight: 3,
+        api_versions: &["v1"],
+        kind: "PodTemplate",
+        plural: "podtemplates",
+        generate: pod_template,
+        status: None,
+    },
+    Sample {
+        weight: 5,
+        api_versions: &["fields.example.com/v1", "fields.example.com/v2"],
+        kind: "Widget",
+        plural: "widgets",
+        generate: widget,
+        status: Some(widget_status),
+    },
 ];
 
 type Generate = fn(&mut Random) -> Value;

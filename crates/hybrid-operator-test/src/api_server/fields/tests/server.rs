@@ -43,12 +43,17 @@ pub(super) async fn send(
     }
 }
 
-/// Returns the path of a kind's objects in a namespace.
-pub(super) fn path(api_version: &str, namespace: &str, plural: &str) -> String {
-    let root = if api_version.contains('/') {
+/// Returns the first part of the paths of a version.
+pub(super) fn root(api_version: &str) -> &'static str {
+    if api_version.contains('/') {
         "apis"
     } else {
         "api"
-    };
+    }
+}
+
+/// Returns the path of a kind's objects in a namespace.
+pub(super) fn path(api_version: &str, namespace: &str, plural: &str) -> String {
+    let root = root(api_version);
     format!("/{root}/{api_version}/namespaces/{namespace}/{plural}")
 }

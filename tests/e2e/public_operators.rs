@@ -331,7 +331,9 @@ impl Project {
 
     /// Returns the places of objects, or the kinds that are not served.
     async fn locate(&self, client: &Client, objects: &[Value]) -> Vec<Result<Located, String>> {
-        let discovery = Discovery::new(client.clone()).run().await.unwrap();
+        // A group that another project has just defined has no document of its own yet.
+        let discovery = Discovery::new(client.clone()).run_aggregated();
+        let discovery = discovery.await.unwrap();
         let locate = |object: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));

@@ -152,7 +152,10 @@ impl Oracle {
             .retain(|title, _| !world.others.contains_key(title));
         for object in objects.iter().filter(|object| self.is_custom(object)) {
             if object.pointer("/metadata/deletionTimestamp").is_some() {
-                let (path, why) = ("/metadata/deletionTimestamp", json!("is still being deleted"));
+                let (path, why) = (
+                    "/metadata/deletionTimestamp",
+                    json!("is still being deleted"),
+                );
                 found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
             let mut best: Option<(Vec<Difference>, Arc<Fresh>)> = None;

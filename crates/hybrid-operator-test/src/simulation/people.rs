@@ -87,7 +87,10 @@ impl World {
                 self.replace(&named, |live| {
                     let mut changed = live.clone();
                     let annotations = json!({RESET_AT: "now"});
-                    merge(&mut changed, &json!({"metadata": {"annotations": annotations}}));
+                    merge(
+                        &mut changed,
+                        &json!({"metadata": {"annotations": annotations}}),
+                    );
                     Some(changed)
                 })
                 .await?;

@@ -327,9 +327,12 @@ impl World {
         self.touched.extend(match &step.action {
             Action::Delete(named, _) | Action::Spoil(named, _) => Some(title_of(named)),
             Action::Recreate(object) => Some(title(object)),
-            Action::Helm(Named { namespace, name, .. }, _) => {
-                Some(format!("Release {namespace}/{name}"))
-            }
+            Action::Helm(
+                Named {
+                    namespace, name, ..
+                },
+                _,
+            ) => Some(format!("Release {namespace}/{name}")),
             _ => None,
         });
         match &step.action {

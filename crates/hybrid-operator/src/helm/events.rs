@@ -76,12 +76,7 @@ impl Notices {
     }
 
     /// Adds an event about the custom resource.
-    pub(super) fn tell(
-        &self,
-        reason: EventReason,
-        action: &'static str,
-        note: impl Into<String>,
-    ) {
+    pub(super) fn tell(&self, reason: EventReason, action: &'static str, note: impl Into<String>) {
         self.add(Notice::new(reason, action, note));
     }
 

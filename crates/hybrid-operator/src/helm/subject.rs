@@ -55,10 +55,7 @@ pub(super) enum SubjectError {
     #[error(
         "the releases of cluster-scoped custom resources are in namespace {namespace}, which is not in $WATCH_NAMESPACE ({watched}); set releaseNamespace in watches.yaml to one of these, or add {namespace} to $WATCH_NAMESPACE"
     )]
-    NotWatched {
-        namespace: String,
-        watched: String,
-    },
+    NotWatched { namespace: String, watched: String },
     #[error(
         "releaseNamespace in watches.yaml is for cluster-scoped kinds, but {0} is namespaced, and its releases are in the namespaces of its custom resources; remove it"
     )]

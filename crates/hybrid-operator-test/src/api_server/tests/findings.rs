@@ -9,8 +9,8 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 async fn define(client: &Client, definition: Value) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let created = definitions.create(&PostParams::default(), &parsed(definition));
-    created.await.unwrap();
+    let (params, definition) = (PostParams::default(), parsed(definition));
+    definitions.create(&params, &definition).await.unwrap();
     sleep(SOON).await;
 }
 
@@ -174,8 +174,18 @@ async fn requests_to_custom_resources_fail_in_their_own_way() {
     for (method, uri, body, expected) in [
         ("PUT", "", json!({}), (400, "name must be provided")),
         ("POST", "/x", json!({}), (400, "the object provided is")),
-        ("GET", "/x/none", Value::Null, (404, "things.example.com \"x\"")),
-        ("GET", "?fieldSelector=a=b", Value::Null, (400, "field label not")),
+        (
+            "GET",
+            "/x/none",
+            Value::Null,
+            (404, "things.example.com \"x\""),
+        ),
+        (
+            "GET",
+            "?fieldSelector=a=b",
+            Value::Null,
+            (400, "field label not"),
+        ),
     ] {
         let uri = format!("{things}{uri}");
         let (code, answer, _) = send(&client, method, &uri, body).await;

@@ -51,10 +51,7 @@ pub(in crate::helm) enum CrdError {
         source: Option<Box<ManifestError>>,
     },
     #[error("the {kind} in {path} has no name")]
-    Nameless {
-        path: String,
-        kind: String,
-    },
+    Nameless { path: String, kind: String },
     /// The kinds that the cluster serves are not known.
     #[error("cannot install {path}")]
     Discovery {
@@ -62,10 +59,7 @@ pub(in crate::helm) enum CrdError {
         source: DiscoveryError,
     },
     #[error("cannot install {path}")]
-    Api {
-        path: String,
-        source: ApiError,
-    },
+    Api { path: String, source: ApiError },
     /// A CRD was not served before the timeout.
     #[error("{what} is not served after {timeout:?}")]
     Late {

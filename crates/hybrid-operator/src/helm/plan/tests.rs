@@ -90,12 +90,11 @@ fn history(text: &str) -> Vec<RecordFacts> {
         let digest = Some(*digest).filter(|digest| *digest != "none");
         let mut facts = record(revision.parse().unwrap(), status, digest);
         for mark in marks {
-            match mark.strip_prefix('x') {
-                Some(attempts) => facts.attempts = attempts.parse().unwrap(),
-                None => {
-                    assert_eq!(*mark, "forged");
-                    facts.proven = false;
-                }
+            if let Some(attempts) = mark.strip_prefix('x') {
+                facts.attempts = attempts.parse().unwrap();
+            } else {
+                assert_eq!(*mark, "forged");
+                facts.proven = false;
             }
         }
         facts

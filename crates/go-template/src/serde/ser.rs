@@ -305,7 +305,7 @@ macro_rules! scalar_keys {
     };
 }
 
-/// What is no key: a list or a map.
+/// Values that cannot be keys: lists and maps.
 type NoKey = Impossible<Str, ConvertError>;
 
 macro_rules! no_keys {

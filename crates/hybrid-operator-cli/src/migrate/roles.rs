@@ -33,7 +33,7 @@ struct Need {
     why: String,
 }
 
-/// What the operator needs regardless of its charts: resource and group, verbs, and why.
+/// Permissions of the operator regardless of its charts: resource and group, verbs, and why.
 const FIXED: &str = "
     events.events.k8s.io create,patch publishes events; the Go operators use the older API
     leases.coordination.k8s.io create,get,patch,update elects the leader

@@ -1,4 +1,4 @@
-//! What the tests of the program share.
+//! Fixtures of the tests of the program.
 
 #![allow(
     dead_code,

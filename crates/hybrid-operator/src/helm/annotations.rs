@@ -315,7 +315,7 @@ mod tests {
     /// A row of the table of annotations.
     struct Row {
         name: &'static str,
-        /// What the reference says of the value, of its default and of the meaning.
+        /// Columns of the reference: value, default and meaning.
         value: &'static str,
         default: &'static str,
         meaning: &'static str,

@@ -8,7 +8,7 @@ use super::super::desired::Content;
 use super::super::kind::ActionKind;
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
-use super::{ActContext, ActError, deployment};
+use super::{ActContext, ActError, deployment, unplanned};
 use crate::reasons::EventReason;
 
 pub(super) async fn run(
@@ -17,7 +17,7 @@ pub(super) async fn run(
     kind: ActionKind,
 ) -> Result<Report, ActError> {
     let (Some(desired), Some(rendered)) = (context.desired(), context.content) else {
-        return Ok(Report::replan());
+        return Ok(unplanned());
     };
     if !context.add_finalizer().await? {
         return Ok(Report::gone());

@@ -28,7 +28,7 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::{Setup, timeout};
-use super::{ActContext, ActError};
+use super::{ActContext, ActError, unplanned};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
 use crate::release::InputsDigest;
 use crate::telemetry::traces;
@@ -215,7 +215,7 @@ pub(super) async fn run(
     let rendered = memory.rendered.clone();
     let coalesced = desired.map(|desired| &desired.inputs.coalesced);
     let Some(coalesced) = coalesced.or(rendered.as_ref()) else {
-        return Ok(Report::replan());
+        return Ok(unplanned());
     };
     let files = coalesced.chart().crds();
     // A chart that does not render replaces nothing.

@@ -6,7 +6,7 @@ use helm_core::release::Revision;
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError};
+use super::{ActContext, ActError, unplanned};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -14,7 +14,7 @@ pub(super) async fn run(
     revision: Revision,
 ) -> Result<Report, ActError> {
     let (Some(desired), meta) = (context.desired(), context.record(revision)?) else {
-        return Ok(Report::replan());
+        return Ok(unplanned());
     };
     let wanted = desired.inputs.digest.clone();
     if let Some(deployed) = &meta.digest {

@@ -68,6 +68,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest one: it is an eighth of the time waited.
 const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Returns the report of a step that is never planned without what it lacks. It is planned again after a pause, so
+/// that a defect of the plan keeps no processor busy.
+fn unplanned() -> Report {
+    Report::wait("another plan", POLL_INTERVAL)
+}
+
 /// Returns a report that an action waits for something.
 fn waiting(
     context: &ActContext<'_>,
@@ -241,7 +247,7 @@ async fn execute(
         Step::Leave => Ok(leave::run(context, memory)),
         Step::Hold => hold::run(context).await,
         // Another plan follows a render in the same reconcile.
-        Step::Render { .. } => Ok(Report::replan()),
+        Step::Render { .. } => Ok(unplanned()),
         Step::Install => begin::run(context, memory, ActionKind::Install).await,
         Step::Upgrade => begin::run(context, memory, ActionKind::Upgrade).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,

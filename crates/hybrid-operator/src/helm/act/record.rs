@@ -41,9 +41,14 @@ impl ActContext<'_> {
     pub(super) fn record(&self, revision: Revision) -> Result<&RecordMeta, StoreError> {
         let mut history = self.observation.history.iter();
         let record = history.find(|meta| meta.revision == revision);
-        record.ok_or_else(|| StoreError::Gone {
+        record.ok_or_else(|| self.gone(revision))
+    }
+
+    /// Returns the error for a revision without a record.
+    pub(super) fn gone(&self, revision: Revision) -> StoreError {
+        StoreError::Gone {
             secret: name::secret_name(&self.target.name, revision),
-        })
+        }
     }
 
     /// Reads the record of a revision of the observed history.

@@ -13,7 +13,7 @@ use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason};
 use super::super::report::{Failure, Next, Report, StepOutcome};
 use super::report::failure_of;
-use super::{ActContext, ActError};
+use super::{ActContext, ActError, unplanned};
 use crate::cluster::{FIELD_MANAGER, read};
 use crate::reasons::Reason;
 
@@ -105,7 +105,7 @@ fn stalled(reason: StallReason) -> String {
 /// Reports that the inputs cannot be computed. The release is left unchanged.
 fn no_inputs(context: &ActContext<'_>, memory: &KnownRelease) -> Report {
     let Some(Err(error)) = context.desired else {
-        return Report::replan();
+        return unplanned();
     };
     let installed = context
         .observation

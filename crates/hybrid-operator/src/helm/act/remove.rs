@@ -49,7 +49,7 @@ pub(super) async fn run(
         .cloned()
         .collect();
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
-        return Ok(Report::replan());
+        return Err(context.gone(revision).into());
     };
     let mut action = context.action(ActionKind::Uninstall, &[]);
     if !may_run_hooks(context, memory, &mut stored).await? {

@@ -144,12 +144,12 @@ pub(crate) struct DesiredFacts {
     pub(crate) test: bool,
 }
 
-/// What the content of the next revision is like.
+/// Content of the next revision, compared with that of the deployed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// It may be deployed.
+    /// Deployable content.
     Due,
-    /// It has no objects although the release has some, and `allowEmpty` is not set.
+    /// No objects, although the release has some and `allowEmpty` is not set.
     Empty,
     /// Values, chart and objects are those of the deployed revision, and only lookups differ.
     Unchanged,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// A kind of which objects are written.
 pub(super) struct Sample {
-    /// How often the kind is drawn.
+    /// Relative frequency with which the kind is drawn.
     pub(super) weight: usize,
     pub(super) api_versions: &'static [&'static str],
     pub(super) kind: &'static str,

@@ -46,6 +46,8 @@ const LIMIT: Duration = Duration::from_mins(45);
 const SILENCE: Duration = Duration::from_mins(3);
 /// Time after which a watch without answers has ended.
 const WATCHED: Duration = Duration::from_mins(6);
+/// Time after which a process has continued what one that was killed had begun.
+const RESUMED: Duration = Duration::from_mins(6);
 
 /// A program, and what happens to it.
 pub struct Simulation {
@@ -362,7 +364,7 @@ async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
     let is_job = |title: &String| title.starts_with("Job.batch ");
     let has_lost = !world.lost.is_empty() || world.touched.iter().any(is_job);
     if has_held || has_lost || world.network.has_forbidden() || world.network.has_denied() {
-        world.rest(REST, LIMIT).await?;
+        world.rest(RESUMED, LIMIT).await?;
         world.reset().await?;
     }
     Ok(())

@@ -103,28 +103,35 @@ impl World {
         if propagation == Propagation::Foreground && objects.iter().any(is_deleted) {
             self.hurried.insert(custom.namespace.clone());
         }
-        let is_of = |namespace: &str, name: &str| {
-            name == custom.name && (custom.namespace.is_empty() || namespace == custom.namespace)
-        };
-        let mut records = objects.iter().filter(|object| {
-            object.get("type") == Some(&json!(RECORD))
-                && is_of(&Named::of(object).namespace, label(object, "name"))
-        });
+        let records = self.records_of(custom);
         let is_first = |record: &Value| revision(record) == 1;
-        match records.clone().next() {
-            Some(record) if !records.any(is_first) => {
-                self.lost_hooks.insert(label(record, CUSTOM).to_owned());
-            }
-            Some(_) => {}
-            None => {
-                let mut lost = self.lost.iter_mut();
-                if let Some((_, is_replaced)) =
-                    lost.find(|((namespace, name), _)| is_of(namespace, name))
-                {
-                    *is_replaced = true;
-                }
+        if let Some(record) = records.first().filter(|_| !records.iter().any(is_first)) {
+            self.lost_hooks.insert(label(record, CUSTOM).to_owned());
+        }
+        self.note_change(custom);
+    }
+
+    /// Remembers that the release of a custom resource that changes cannot be deployed as before if people have
+    /// deleted its records.
+    pub(super) fn note_change(&mut self, custom: &Named) {
+        if self.records_of(custom).is_empty() {
+            let mut lost = self.lost.iter_mut();
+            let of_custom = lost.find(|((namespace, name), _)| is_release(custom, namespace, name));
+            if let Some((_, is_replaced)) = of_custom {
+                *is_replaced = true;
             }
         }
+    }
+
+    /// Returns the records of the release of a custom resource, in any order.
+    fn records_of(&self, custom: &Named) -> Vec<Value> {
+        let mut records = self.server.objects();
+        records.retain(|object| {
+            let namespace = Named::of(object).namespace;
+            object.get("type") == Some(&json!(RECORD))
+                && is_release(custom, &namespace, label(object, "name"))
+        });
+        records
     }
 
     /// Returns the records of a release by their revisions.
@@ -189,6 +196,9 @@ impl World {
             }
         }
         let done = next(last, former, "deployed")?;
+        for record in [last, &done] {
+            self.held.remove(&Named::of(record));
+        }
         self.replace(&Named::of(&done), |_| Some(done.clone()))
             .await?;
         let superseded = with_status(last, "superseded")?;
@@ -283,4 +293,9 @@ fn encode(release: &Value) -> anyhow::Result<String> {
     let mut zipped = GzEncoder::new(Vec::new(), Compression::fast());
     zipped.write_all(release.to_string().as_bytes())?;
     Ok(BASE64.encode(BASE64.encode(&zipped.finish()?).as_bytes()))
+}
+
+/// Returns whether a custom resource has a release of this name.
+fn is_release(custom: &Named, namespace: &str, name: &str) -> bool {
+    name == custom.name && (custom.namespace.is_empty() || namespace == custom.namespace)
 }

@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use super::history::Named;
-use super::people::holds;
+use super::people::{holds, is_held};
 use super::permitted::is_kept;
 use super::snapshot::{RECORD, text, title, title_of};
 use super::world::World;
@@ -21,6 +21,7 @@ const GUESSED: usize = 8;
 pub(super) fn check(world: &World) -> anyhow::Result<()> {
     let objects = world.server.objects();
     others_are_left_alone(world, &objects)?;
+    finalizers_stay(world, &objects)?;
     objects_have_a_record(world, &objects)?;
     secrets_are_not_shown(&objects)?;
     hooks_run_once(world)
@@ -131,6 +132,17 @@ fn others_are_left_alone(world: &World, objects: &[Value]) -> anyhow::Result<()>
         }
         if live.is_none() || !same("spec") || !same("data") {
             bail!("{title}, which belongs to others, was changed or deleted");
+        }
+    }
+    Ok(())
+}
+
+/// A finalizer of others stays until they take it away.
+fn finalizers_stay(world: &World, objects: &[Value]) -> anyhow::Result<()> {
+    let is_live = |object: &&Value| world.held.contains(&Named::of(object));
+    for object in objects.iter().filter(is_live) {
+        if !is_held(object) {
+            bail!("{} has lost a finalizer of others", title(object));
         }
     }
     Ok(())

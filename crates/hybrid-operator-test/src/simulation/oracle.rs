@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::history::{Action, After, Named, Propagation, Step};
-use super::people::{REPLICAS, autoscaler_of, uid};
+use super::people::{REPLICAS, autoscaler_of, state_of, uid};
 use super::permitted::{Case, is_of_undeployed};
 use super::project::{Custom, Project};
 use super::snapshot::{Difference, Places, Snapshot, title, title_of};
@@ -162,9 +162,18 @@ impl Oracle {
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
                 let random = self.random(&fresh, &chain)?;
-                let differences = fresh
+                let mut differences = fresh
                     .snapshot
                     .differences(&live.only(&fresh.snapshot), &random);
+                let deployed = self.fresh(&chain.iter().take(1).cloned().collect())?;
+                let case = Case {
+                    world,
+                    live: &live,
+                    fresh: &fresh.snapshot,
+                    deployed: deployed.is_deployed().then_some(&deployed.snapshot),
+                    is_custom_left: true,
+                };
+                differences.retain(|difference| !case.is_permitted(difference));
                 if best
                     .as_ref()
                     .is_none_or(|(least, _)| differences.len() < least.len())
@@ -172,14 +181,7 @@ impl Oracle {
                     best = Some((differences, fresh));
                 }
             }
-            if let Some((mut differences, fresh)) = best {
-                let case = Case {
-                    world,
-                    live: &live,
-                    fresh: &fresh.snapshot,
-                    is_custom_left: true,
-                };
-                differences.retain(|difference| !case.is_permitted(difference));
+            if let Some((differences, fresh)) = best {
                 found.extend(differences);
                 rest.remove(&fresh.snapshot);
             }
@@ -188,6 +190,7 @@ impl Oracle {
             world,
             live: &live,
             fresh: &Snapshot::default(),
+            deployed: None,
             is_custom_left: objects.iter().any(|object| self.is_custom(object)),
         };
         for (title, object) in &rest.objects {
@@ -203,21 +206,7 @@ impl Oracle {
     /// alone, or, if that cannot be deployed, after any one that can.
     fn chains(&self, world: &World, object: &Value) -> anyhow::Result<Vec<Chain>> {
         let version = world.version();
-        let with = |spec: &Value| {
-            let mut metadata = object.get("metadata").cloned().unwrap_or_default();
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.retain(|field, _| {
-                    matches!(
-                        field.as_str(),
-                        "name" | "namespace" | "annotations" | "labels"
-                    )
-                });
-            }
-            json!({
-                "apiVersion": object.get("apiVersion"), "kind": object.get("kind"),
-                "metadata": metadata, "spec": spec,
-            })
-        };
+        let with = |spec: &Value| state_of(object, spec);
         let last = (version, with(object.get("spec").unwrap_or(&Value::Null)));
         let alone = vec![last.clone()];
         let mut chains = vec![alone.clone()];

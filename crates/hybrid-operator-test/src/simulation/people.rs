@@ -118,7 +118,6 @@ impl World {
 
     /// Adds a finalizer of people to an object.
     async fn hold(&mut self, named: &Named) -> anyhow::Result<()> {
-        self.held.insert(named.clone());
         self.replace(named, |live| {
             let metadata = live.get("metadata")?;
             if metadata.get("deletionTimestamp").is_some() {
@@ -132,7 +131,12 @@ impl World {
             metadata.insert("finalizers".to_owned(), finalizers.into());
             Some(changed)
         })
-        .await
+        .await?;
+        let (_, live) = self.send(Method::GET, named, "").await?;
+        if is_held(&live) {
+            self.held.insert(named.clone());
+        }
+        Ok(())
     }
 
     async fn recreate(&mut self, object: &Value) -> anyhow::Result<()> {
@@ -180,7 +184,7 @@ impl World {
                 uids: [uid(&answer), uid(autoscaler)],
                 replicas,
                 charted: objects.first().and_then(charted),
-                later: Vec::new(),
+                later: self.present(),
             };
             self.scaled.insert(named.clone(), scaled);
         }
@@ -243,6 +247,7 @@ impl World {
         if !self.runs() || objects.iter().any(goes) {
             return Ok(());
         }
+        self.held.remove(&named);
         self.replace(&named, |live| (!is_deleted(live)).then(|| object.clone()))
             .await?;
         self.remember(object);
@@ -288,6 +293,7 @@ impl World {
         if !self.customs().contains(&Named::of(object).kind) {
             return;
         }
+        self.note_change(&Named::of(object));
         let spec = object.get("spec").cloned().unwrap_or_default();
         let version = self.version();
         let past = self.past.entry(title(object)).or_default();
@@ -295,6 +301,18 @@ impl World {
         for scaled in self.scaled.values_mut() {
             scaled.later.push((version, object.clone()));
         }
+    }
+
+    /// Returns the present states of the custom resources, with the version of the program.
+    fn present(&self) -> Vec<(usize, Value)> {
+        let customs = self.customs();
+        let mut objects = self.server.objects();
+        objects.retain(|object| customs.contains(&Named::of(object).kind));
+        let states = objects.iter().map(|object| {
+            let spec = object.get("spec").unwrap_or(&Value::Null);
+            (self.version(), state_of(object, spec))
+        });
+        states.collect()
     }
 
     pub(super) async fn delete(
@@ -307,18 +325,20 @@ impl World {
         } else if self.customs().contains(&named.kind) {
             self.note_deletion(named, propagation);
         }
-        let mut others = std::mem::take(&mut self.others);
-        others.retain(|_, (object, _)| {
-            let other = Named::of(object);
-            let goes = other == *named || holds(named, &other);
-            if goes {
-                self.former_others.push(other);
-            }
-            !goes
-        });
-        self.others = others;
         let options = json!({"propagationPolicy": propagation}).to_string();
-        self.send(Method::DELETE, named, &options).await?;
+        let (code, _) = self.send(Method::DELETE, named, &options).await?;
+        if code == 200 {
+            let mut others = std::mem::take(&mut self.others);
+            others.retain(|_, (object, _)| {
+                let other = Named::of(object);
+                let goes = other == *named || holds(named, &other);
+                if goes {
+                    self.former_others.push(other);
+                }
+                !goes
+            });
+            self.others = others;
+        }
         Ok(())
     }
 
@@ -367,6 +387,13 @@ impl World {
     }
 }
 
+/// Returns whether an object has a finalizer of people.
+pub(super) fn is_held(object: &Value) -> bool {
+    let finalizers = object.pointer("/metadata/finalizers");
+    let mut finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
+    finalizers.any(|finalizer| finalizer == HOLD)
+}
+
 /// Returns whether a chart has set the number of replicas of an object; `None` if an autoscaler owns it.
 fn charted(object: &Value) -> Option<bool> {
     let entries = object
@@ -376,6 +403,23 @@ fn charted(object: &Value) -> Option<bool> {
     let owner = entries.find(|entry| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some());
     let subresource = owner.and_then(|owner| owner.get("subresource"));
     (subresource != Some(&json!("scale"))).then_some(owner.is_some())
+}
+
+/// Returns a custom resource with this specification, as people apply it.
+pub(super) fn state_of(custom: &Value, spec: &Value) -> Value {
+    let mut metadata = custom.get("metadata").cloned().unwrap_or_default();
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.retain(|field, _| {
+            matches!(
+                field.as_str(),
+                "name" | "namespace" | "annotations" | "labels"
+            )
+        });
+    }
+    json!({
+        "apiVersion": custom.get("apiVersion"), "kind": custom.get("kind"),
+        "metadata": metadata, "spec": spec,
+    })
 }
 
 /// Returns the Job that a message asks to delete.

@@ -43,6 +43,8 @@ pub(super) struct Case<'a> {
     pub(super) live: &'a Snapshot,
     /// The fresh install.
     pub(super) fresh: &'a Snapshot,
+    /// The fresh install of the state that was deployed, if one was.
+    pub(super) deployed: Option<&'a Snapshot>,
     /// Whether there is a custom resource.
     pub(super) is_custom_left: bool,
 }
@@ -50,6 +52,12 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     pub(super) fn is_permitted(&self, difference: &Difference) -> bool {
         ALL.iter().any(|reason| reason.covers(self, difference))
+    }
+
+    /// Returns whether an object belongs to a state that fails, and to none that is deployed.
+    fn is_of_failed(&self, title: &str) -> bool {
+        self.deployed
+            .is_none_or(|deployed| !deployed.objects.contains_key(title))
     }
 }
 
@@ -65,7 +73,7 @@ impl Permitted {
                 "A namespace or a definition with objects of others in it, or with objects that may not be listed, outlives its release, and a condition says so."
             }
             Self::Kept => {
-                "An object with `helm.sh/resource-policy: keep` outlives its release, and is not made again for a state that fails."
+                "An object with `helm.sh/resource-policy: keep` outlives its release, and is neither made again nor repaired for a state that fails."
             }
             Self::LeftAndDeleted => {
                 "A condition that names an object that was left stays until the next revision, also if people delete the object. For a state that fails it is not there if people deleted the object before, or the state has failed before."
@@ -122,8 +130,11 @@ impl Permitted {
                     .map(custom_of);
                 custom.is_some_and(|custom| {
                     is_back(case, &custom)
-                        || world.touched.contains(title) && is_stalled(case, &custom)
+                        || world.touched.contains(title) && case.is_of_failed(title)
                 })
+            }
+            Self::Kept if case.fresh.objects.get(title).is_some_and(is_kept) => {
+                world.touched.contains(title) && case.is_of_failed(title)
             }
             Self::Kept => {
                 let mut live = case.live.objects.iter();

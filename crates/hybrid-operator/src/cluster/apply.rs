@@ -29,7 +29,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::conflict::{
-    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
+    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_finalizers, keep_replicas, leave_out,
+    migration,
 };
 use super::failure::{Conflict, classify, conflict};
 use super::nulls;
@@ -344,15 +345,15 @@ impl ApplyOperation<'_> {
         }
     }
 
-    /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields. Fields
-    /// that are left to others keep their values. An object that cannot be replaced is applied.
+    /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields. Finalizers, and
+    /// fields that are left to others, stay. An object that cannot be replaced is applied.
     async fn replace(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         if live.deletion_timestamp.is_some() {
             return Err(self.terminating());
         }
         let mut body = self.object.clone();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let mut version = text(&live.resource_version);
+        let (mut version, mut finalizers) = (text(&live.resource_version), live.finalizers.clone());
         let (rules, unscaled) = (self.rules(), self.policy.unscaled);
         let scaled_by_others = self.kind.scalable && body.pointer(REPLICAS).is_none();
         if !rules.is_empty() || scaled_by_others || !unscaled && is_autoscaled(live) {
@@ -369,12 +370,17 @@ impl ApplyOperation<'_> {
             if metadata.uid != live.uid {
                 return Err(self.contended());
             }
+            if metadata.deletion_timestamp.is_some() {
+                return Err(self.terminating());
+            }
             keep(&mut body, &whole, &metadata, &rules, unscaled);
             if scaled_by_others {
                 keep_replicas(&mut body, &whole);
             }
             version = text(&metadata.resource_version);
+            finalizers = metadata.finalizers;
         }
+        keep_finalizers(&mut body, finalizers.unwrap_or_default());
         set_metadata(&mut body, "uid", &text(&live.uid));
         set_metadata(&mut body, "resourceVersion", &version);
         let answer = self.send(Write::Replace, &body).await;

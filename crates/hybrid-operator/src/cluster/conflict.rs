@@ -100,6 +100,27 @@ pub(super) fn keep_replicas(object: &mut Value, whole: &Value) {
     }
 }
 
+/// Adds the finalizers of an existing object: their controllers have work to do before it may go.
+pub(super) fn keep_finalizers(object: &mut Value, finalizers: Vec<String>) {
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+        return;
+    };
+    if finalizers.is_empty() {
+        return;
+    }
+    let own = metadata.entry("finalizers").or_insert_with(|| json!([]));
+    if own.is_null() {
+        *own = json!([]);
+    }
+    if let Value::Array(own) = own {
+        for finalizer in finalizers {
+            if !own.iter().any(|known| *known == finalizer) {
+                own.push(finalizer.into());
+            }
+        }
+    }
+}
+
 fn leave(
     object: &mut Value,
     whole: Option<&Value>,

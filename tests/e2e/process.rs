@@ -1,16 +1,20 @@
 //! Operator processes that start and stop: hand-over of leadership, a kill during an install.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, control_plane, eventually, is_true, operator, ready_at,
-    until, until_by,
+    LIMIT, Project, World, api, apply, control_plane, eventually, is_true, operator, program,
+    ready_at, until, until_by,
 };
 
 #[tokio::test]
@@ -233,4 +237,41 @@ async fn restart_neither_writes_nor_upgrades() {
         before.metadata.resource_version,
         after.metadata.resource_version
     );
+}
+
+/// A log that fails must not end the task that writes it.
+#[tokio::test]
+async fn operator_whose_log_nobody_reads_any_more_ends_on_sigterm() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let unreachable = json!({
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    });
+    std::fs::write(&kubeconfig, unreachable.to_string()).unwrap();
+    let mut operator = Command::new(program())
+        .args([
+            "run",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=127.0.0.1:0",
+        ])
+        .env("KUBECONFIG", &kubeconfig)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(operator.stderr.take().unwrap()).lines();
+    while let Some(line) = log.next_line().await.unwrap() {
+        if line.contains("cannot reach the API server") {
+            break;
+        }
+    }
+    drop(log);
+    let pid = operator.id().unwrap().to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid]).status().await;
+    assert!(sent.unwrap().success());
+    let ended = timeout(LIMIT, operator.wait()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
 }

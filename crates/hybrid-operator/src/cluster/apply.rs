@@ -29,8 +29,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::conflict::{
-    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_finalizers, keep_replicas, leave_out,
-    migration,
+    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
 };
 use super::failure::{Conflict, classify, conflict};
 use super::nulls;
@@ -43,7 +42,7 @@ use super::{
     ownership,
 };
 
-pub(crate) use super::conflict::{LeaveOut, injected_fields};
+pub(crate) use super::conflict::{LeaveOut, injected_fields, keep_finalizers};
 pub(crate) use super::failure::ApplyError;
 pub(crate) use super::generated::{create_generated, is_generated, list_generated};
 pub(crate) use super::prepare::{Merged, merged_lists};
@@ -380,7 +379,7 @@ impl ApplyOperation<'_> {
             version = text(&metadata.resource_version);
             finalizers = metadata.finalizers;
         }
-        keep_finalizers(&mut body, finalizers.unwrap_or_default());
+        keep_finalizers(&mut body, &finalizers.unwrap_or_default());
         set_metadata(&mut body, "uid", &text(&live.uid));
         set_metadata(&mut body, "resourceVersion", &version);
         let answer = self.send(Write::Replace, &body).await;

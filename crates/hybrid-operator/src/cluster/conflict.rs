@@ -101,23 +101,19 @@ pub(super) fn keep_replicas(object: &mut Value, whole: &Value) {
 }
 
 /// Adds the finalizers of an existing object: their controllers have work to do before it may go.
-pub(super) fn keep_finalizers(object: &mut Value, finalizers: Vec<String>) {
+pub(crate) fn keep_finalizers(object: &mut Value, finalizers: &[String]) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         return;
     };
-    if finalizers.is_empty() {
-        return;
-    }
-    let own = metadata.entry("finalizers").or_insert_with(|| json!([]));
-    if own.is_null() {
-        *own = json!([]);
-    }
-    if let Value::Array(own) = own {
-        for finalizer in finalizers {
-            if !own.iter().any(|known| *known == finalizer) {
-                own.push(finalizer.into());
-            }
+    let own = metadata.get("finalizers").and_then(Value::as_array);
+    let mut all = own.cloned().unwrap_or_default();
+    for finalizer in finalizers {
+        if !all.iter().any(|known| known == finalizer) {
+            all.push(finalizer.as_str().into());
         }
+    }
+    if !all.is_empty() {
+        metadata.insert("finalizers".to_owned(), all.into());
     }
 }
 

@@ -146,6 +146,8 @@ pub(crate) struct RecordMeta {
     pub modified_at: Option<Timestamp>,
     /// Storage format.
     pub format: Format,
+    /// Finalizers of others, which an update keeps.
+    pub finalizers: Vec<String>,
     /// Uids of the owner references. Garbage collection may delete the record.
     pub owners: Vec<String>,
     pub(super) parts: Option<Parts>,
@@ -188,6 +190,7 @@ impl RecordMeta {
             stored_at: metadata.creation_timestamp.as_ref().map(|time| time.0),
             modified_at: seconds("modifiedAt"),
             format,
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
             owners: metadata
                 .owner_references
                 .iter()

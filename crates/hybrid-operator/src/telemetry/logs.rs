@@ -223,6 +223,8 @@ where
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
+        // They would be printed to standard error, and end the task with a panic if nobody reads it any more.
+        .log_internal_errors(false)
         .fmt_fields(ZapFields { encoder })
         .event_format(ZapLines { options })
         .finish()

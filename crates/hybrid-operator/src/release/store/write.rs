@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ObjectMetadata, RecordStore, on_blocking_thread};
 use crate::cluster::ApiError;
+use crate::cluster::apply::keep_finalizers;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
 use crate::machine;
@@ -119,6 +120,7 @@ impl RecordStore {
             &stored.record,
         );
         fence(&mut body, meta);
+        keep_finalizers(&mut body, &meta.finalizers);
         let uri = with_manager(&self.path(&meta.namespace, Some(&meta.secret))?);
         let call = write_call(Method::PUT, uri, &body);
         let own = self

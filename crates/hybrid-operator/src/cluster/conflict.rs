@@ -100,18 +100,17 @@ pub(super) fn keep_replicas(object: &mut Value, whole: &Value) {
     }
 }
 
-/// Adds the finalizers of an existing object: their controllers have work to do before it may go.
+/// Adds the finalizers of an existing object: their controllers have work to do before it may go. They stay as they
+/// are, as who changes a list owns its items.
 pub(crate) fn keep_finalizers(object: &mut Value, finalizers: &[String]) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         return;
     };
+    let mut all: Vec<Value> = finalizers.iter().map(|name| json!(name)).collect();
     let own = metadata.get("finalizers").and_then(Value::as_array);
-    let mut all = own.cloned().unwrap_or_default();
-    for finalizer in finalizers {
-        if !all.iter().any(|known| known == finalizer) {
-            all.push(finalizer.as_str().into());
-        }
-    }
+    let missing = own.into_iter().flatten().filter(|name| !all.contains(name));
+    let missing: Vec<Value> = missing.cloned().collect();
+    all.extend(missing);
     if !all.is_empty() {
         metadata.insert("finalizers".to_owned(), all.into());
     }

@@ -19,12 +19,13 @@ enum Permitted {
     MadeByCluster,
     Addition,
     Autoscaler,
+    Untested,
     LostRecord,
     LateRecord,
     Undeployed,
 }
 
-const ALL: [Permitted; 10] = [
+const ALL: [Permitted; 11] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
@@ -32,6 +33,7 @@ const ALL: [Permitted; 10] = [
     Permitted::MadeByCluster,
     Permitted::Addition,
     Permitted::Autoscaler,
+    Permitted::Untested,
     Permitted::LostRecord,
     Permitted::LateRecord,
     Permitted::Undeployed,
@@ -86,6 +88,9 @@ impl Permitted {
             }
             Self::Autoscaler => {
                 "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart does not begin or cease to set, or change, a number that the autoscaler does not own."
+            }
+            Self::Untested => {
+                "The tests of a revision run only while its values are wanted, so not any more once others followed that fail."
             }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
@@ -186,6 +191,16 @@ impl Permitted {
                         .all(|leaf| is_written(leaf) || is_key(&leaf.0))
             }
             Self::Autoscaler => path == REPLICAS && is_autoscaled(case.live, title),
+            Self::Untested => match expected {
+                Some(job) if path.is_empty() && found.is_none() => {
+                    is_test(job) && fails(case, &custom_of(job))
+                }
+                _ => {
+                    path == "/status/conditions/TestSuccess"
+                        && found.is_none()
+                        && fails(case, title)
+                }
+            },
             Self::LateRecord => {
                 let statuses = found
                     .as_ref()
@@ -314,7 +329,14 @@ fn is_back(case: &Case<'_>, custom: &str) -> bool {
     is_stalled(case, custom) && last.is_some_and(|(last, before)| before.contains(last))
 }
 
-/// Returns whether the last state of a custom resource fails.
+/// Returns whether the last state of a custom resource cannot be deployed.
+fn fails(case: &Case<'_>, custom: &str) -> bool {
+    let fresh = case.fresh.objects.get(custom);
+    let status = fresh.and_then(|fresh| fresh.pointer("/status/conditions/Irreconcilable/status"));
+    status == Some(&json!("True"))
+}
+
+/// Returns whether the last state of a custom resource fails for good.
 fn is_stalled(case: &Case<'_>, custom: &str) -> bool {
     let fresh = case.fresh.objects.get(custom);
     fresh.is_some_and(|fresh| fresh.pointer("/status/conditions/Stalled").is_some())
@@ -334,6 +356,12 @@ fn release_of(object: Option<&Value>) -> Option<(String, String)> {
 pub(super) fn is_kept(object: &Value) -> bool {
     let policy = object.pointer("/metadata/annotations/helm.sh~1resource-policy");
     policy == Some(&json!("keep"))
+}
+
+/// Returns whether an object is a test of its release.
+fn is_test(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|annotations| annotations.get("helm.sh/hook")) == Some(&json!("test"))
 }
 
 fn is_hook(object: &Value) -> bool {

@@ -307,6 +307,7 @@ impl Status {
                 ConditionType::Initialized,
                 ConditionType::Deployed,
                 ConditionType::ReleaseFailed,
+                ConditionType::TestSuccess,
             ];
             if about_release.iter().any(|type_| condition.type_ == *type_) {
                 condition.observed_generation = self.generation;

@@ -211,7 +211,7 @@ impl ReleaseIndex {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Starts writing or deleting records. Drop the guard after the responses are indexed.
+    /// Starts writing, deleting or reading records. Drop the guard after the responses are indexed.
     pub(super) fn writing(&self, namespace: &str, secrets: Vec<String>) -> OwnWrite {
         let ids: Vec<Id> = secrets
             .into_iter()

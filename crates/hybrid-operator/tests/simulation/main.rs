@@ -78,6 +78,7 @@ fn fields() -> Vec<Field> {
                 json!("once"),
                 json!("after"),
                 json!("delete"),
+                json!("test"),
             ],
         ),
         Field::new("kept", [Value::Null, json!(true)]),

@@ -154,10 +154,15 @@ impl Inner {
 
     /// Applies the deletion of a record reported by a watch.
     fn delete(&mut self, meta: &RecordMeta) -> Option<RecordChange> {
+        let id = id_of(meta);
         if self.deleted.remove(&meta.uid).is_some() {
+            // Others had held it. An answer that shows it may still arrive.
+            if let Some(held_back) = self.in_progress.get_mut(&id) {
+                let record = meta.clone();
+                *held_back = Some(RecordChange { record, gone: true });
+            }
             return None;
         }
-        let id = id_of(meta);
         if self.entries.get(&id)?.meta.uid != meta.uid {
             return None;
         }

@@ -250,6 +250,18 @@ fn deletion_by_others_before_the_answer_of_an_own_write_counts() {
 }
 
 #[test]
+fn record_that_was_read_before_others_let_it_go_is_gone() {
+    let (index, _) = index();
+    list(&index, &[record(1, "deployed", 5)]);
+    index.removed(&meta(1, "deployed", 5));
+    let read = index.writing("prod", vec!["sh.helm.release.v1.web.v1".to_owned()]);
+    index.apply(None, Event::Delete(record(1, "deployed", 7)));
+    index.written(meta(1, "deployed", 6));
+    drop(read);
+    assert_eq!(statuses(&index), []);
+}
+
+#[test]
 fn change_by_others_during_an_own_write_is_notified_after_it() {
     let (index, changes) = index();
     list(&index, &[record(1, "deployed", 5)]);

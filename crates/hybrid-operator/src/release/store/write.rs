@@ -56,6 +56,7 @@ impl RecordStore {
         let written = match answer {
             Ok(answer) => self.index_written(&answer, stored)?,
             Err(ApiError::Conflict { .. }) => {
+                drop(own);
                 self.refresh(&release.namespace, &name).await?;
                 let (name, revision) = (release.name.clone(), release.revision);
                 return Err(StoreError::Exists { name, revision });
@@ -76,6 +77,7 @@ impl RecordStore {
         secret: &str,
     ) -> Result<Option<RecordMeta>, StoreError> {
         let call = Call::get(self.path(namespace, Some(secret))?, request::METADATA_ONLY);
+        let _own = self.index.writing(namespace, vec![secret.to_owned()]);
         match self.call("get", namespace, Some(secret), call).await {
             Ok(answer) => {
                 let ObjectMetadata { metadata } = answer.decode()?;

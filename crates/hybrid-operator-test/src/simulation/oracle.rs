@@ -158,7 +158,7 @@ impl Oracle {
                 );
                 found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
-            let mut best: Option<(Vec<Difference>, Arc<Fresh>)> = None;
+            let mut best: Option<((usize, usize), Vec<Difference>, Arc<Fresh>)> = None;
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
                 let random = self.random(&fresh, &chain)?;
@@ -174,14 +174,14 @@ impl Oracle {
                     is_custom_left: true,
                 };
                 differences.retain(|difference| !case.is_permitted(difference));
-                if best
-                    .as_ref()
-                    .is_none_or(|(least, _)| differences.len() < least.len())
-                {
-                    best = Some((differences, fresh));
+                let titles = rest.objects.keys();
+                let left = titles.filter(|title| !fresh.snapshot.objects.contains_key(*title));
+                let distance = (differences.len(), left.count());
+                if best.as_ref().is_none_or(|(least, ..)| distance < *least) {
+                    best = Some((distance, differences, fresh));
                 }
             }
-            if let Some((differences, fresh)) = best {
+            if let Some((_, differences, fresh)) = best {
                 found.extend(differences);
                 rest.remove(&fresh.snapshot);
             }

@@ -90,7 +90,7 @@ impl Permitted {
                 "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart does not begin or cease to set, or change, a number that the autoscaler does not own."
             }
             Self::Untested => {
-                "The tests of a revision run only while its values are wanted, so not any more once others followed that fail."
+                "The tests of a revision run only while its values are wanted, so not any more once others followed that fail. Their result stays if these have failed before, and are not tried."
             }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
@@ -195,11 +195,8 @@ impl Permitted {
                 Some(job) if path.is_empty() && found.is_none() => {
                     is_test(job) && fails(case, &custom_of(job))
                 }
-                _ => {
-                    path == "/status/conditions/TestSuccess"
-                        && found.is_none()
-                        && fails(case, title)
-                }
+                Some(_) => path == TESTED && found.is_none() && fails(case, title),
+                None => path == TESTED && is_back(case, title),
             },
             Self::LateRecord => {
                 let statuses = found
@@ -216,6 +213,9 @@ impl Permitted {
         }
     }
 }
+
+/// JSON pointer to the condition about the tests of a release, in a snapshot.
+const TESTED: &str = "/status/conditions/TestSuccess";
 
 /// Returns whether a difference is a finalizer that the fresh install does not have.
 fn is_finalizer(difference: &Difference) -> bool {

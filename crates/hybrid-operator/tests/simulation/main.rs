@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, and says what it found"
 )]
 
+mod components;
 mod replay;
 
 use std::ops::Range;
@@ -16,7 +17,7 @@ use std::time::Instant;
 use clap::Parser;
 use hybrid_operator::helm::Charts;
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
+use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
 use kube::Client;
 use mimalloc::MiMalloc;
@@ -26,8 +27,8 @@ use tower::BoxError;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Runs the operator as a process.
-async fn operator(process: Process) -> Result<(), BoxError> {
+/// Returns the options of a process.
+fn options(process: &Process) -> Result<Options, BoxError> {
     let mut arguments = vec![
         "run",
         "--metrics-bind-address=0",
@@ -36,11 +37,18 @@ async fn operator(process: Process) -> Result<(), BoxError> {
     if process.is_elected {
         arguments.push("--leader-elect");
     }
-    let options = RunArgs::try_parse_from(arguments)?.options(|name| match name {
-        "POD_NAMESPACE" => Some("operator".to_owned()),
-        "POD_NAME" => Some(process.name.clone()),
-        _ => None,
-    });
+    Ok(
+        RunArgs::try_parse_from(arguments)?.options(|name| match name {
+            "POD_NAMESPACE" => Some("operator".to_owned()),
+            "POD_NAME" => Some(process.name.clone()),
+            _ => None,
+        }),
+    )
+}
+
+/// Runs the operator as a process.
+async fn operator(process: Process) -> Result<(), BoxError> {
+    let options = options(&process)?;
     let charts = Charts::load(&process.directory.join("watches.yaml"), |chart| chart)?;
     let client = Client::new(process.transport, "operator");
     let manager = charts
@@ -87,31 +95,31 @@ fn fields() -> Vec<Field> {
     ]
 }
 
-fn project() -> Project {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation");
-    let definition = |kind: &str, scope: &str| {
-        let name = kind.to_lowercase();
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{name}s.demo.example.com")},
-            "spec": {
-                "group": "demo.example.com", "scope": scope,
-                "names": {
-                    "plural": format!("{name}s"), "singular": name,
-                    "kind": kind, "listKind": format!("{kind}List"),
-                },
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }},
-                }],
+/// Returns the definition of a kind.
+fn definition(kind: &str, scope: &str) -> Value {
+    let name = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{name}s.demo.example.com")},
+        "spec": {
+            "group": "demo.example.com", "scope": scope,
+            "names": {
+                "plural": format!("{name}s"), "singular": name,
+                "kind": kind, "listKind": format!("{kind}List"),
             },
-        })
-    };
-    let namespace =
-        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let custom = |kind: &str, namespace: &str, name: &str| Custom {
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Returns a custom resource.
+fn custom(kind: &str, namespace: &str, name: &str) -> Custom {
+    Custom {
         fields: fields(),
         annotations: [("upgrade-force", "true"), ("reconcile-period", "0s")]
             .map(|(name, value)| {
@@ -120,7 +128,13 @@ fn project() -> Project {
             })
             .to_vec(),
         ..Custom::new("demo.example.com/v1", kind, namespace, name)
-    };
+    }
+}
+
+fn project() -> Project {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulation");
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     Project {
         versions: ["one", "two", "three"]
             .map(|version| directory.join(version))
@@ -183,7 +197,12 @@ fn seeds(variable: &str) -> Option<Range<u64>> {
 /// Runs the histories of the seeds `SEEDS=FROM..TO`, and prints the shortest ones that fail as they are found.
 #[test]
 fn histories_end_like_a_fresh_install() {
-    let seeds = seeds("SEEDS").unwrap_or(0..HISTORIES);
+    search(&SIMULATION, "SEEDS", HISTORIES);
+}
+
+/// Runs the histories of the seeds that a variable of the environment has, or else those below a number.
+fn search(simulation: &Simulation, variable: &str, below: u64) {
+    let seeds = seeds(variable).unwrap_or(0..below);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let begin = Instant::now();
     let mut found = Vec::new();
@@ -191,7 +210,7 @@ fn histories_end_like_a_fresh_install() {
     while next < seeds.end {
         let part = next..seeds.end.min(next + BETWEEN_REPORTS);
         next = part.end;
-        for finding in SIMULATION.search(part, threads).unwrap() {
+        for finding in simulation.search(part, threads).unwrap() {
             println!("{finding}");
             found.push(finding.history.seed);
         }

@@ -331,9 +331,12 @@ impl Drawing<'_> {
                 break;
             };
             let which = self.random.u64(..);
-            let action = match self.random.u8(0..4) {
+            let action = match self.random.u8(0..5) {
                 0 => Action::Hold(target),
                 1 => Action::Delete(target, self.propagation()),
+                2 if self.project.suspends.is_some() => {
+                    Action::Suspend(Named::of(&self.wish(user, false)))
+                }
                 _ => Action::Spoil(target, which),
             };
             let after = if steps.is_empty() {
@@ -428,7 +431,14 @@ impl Drawing<'_> {
             (97..=98, _) => Action::Compact,
             (99..=102, _) if !self.project.replaced.is_empty() => self.replacement(),
             (103..=106, Some(target)) if self.random.bool() => Action::Hold(target),
-            (103..=106, _) => Action::Hold(Named::of(&self.wish(user, false))),
+            (103..=106, _) => {
+                let named = Named::of(&self.wish(user, false));
+                if self.project.suspends.is_some() && self.random.bool() {
+                    Action::Suspend(named)
+                } else {
+                    Action::Hold(named)
+                }
+            }
             (107..=110, _) => {
                 let commands = [Helm::Uninstall, Helm::Rollback, Helm::Interrupted];
                 let command = commands.get(self.random.usize(0..commands.len()));

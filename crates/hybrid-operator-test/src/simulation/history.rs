@@ -130,6 +130,8 @@ pub enum Action {
     Scale(Named, u32),
     /// Somebody adds a finalizer of their own to an object. It is taken away at the end.
     Hold(Named),
+    /// Somebody has the program leave a custom resource alone, until they change it or the end.
+    Suspend(Named),
     /// Somebody uses the command `helm` on the release of a custom resource.
     Helm(Named, Helm),
     /// Another version of the program is deployed. The former one ends before.

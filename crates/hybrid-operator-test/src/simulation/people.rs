@@ -45,14 +45,24 @@ impl World {
             Action::Spoil(named, which) => self.spoil(named, *which).await?,
             Action::Scale(named, replicas) => self.scale(named, *replicas).await?,
             Action::Hold(named) => self.hold(named).await?,
+            Action::Suspend(named) => self.suspend(named).await?,
             Action::Helm(custom, command) => self.helm(custom, *command).await?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Takes all finalizers of people away.
+    /// Takes all finalizers of people away, and has the program attend to all custom resources.
     pub(super) async fn free(&mut self) -> anyhow::Result<()> {
+        if let Some((name, _)) = self.project.suspends.clone() {
+            for (_, mut state) in self.present() {
+                let annotations = state.pointer_mut("/metadata/annotations");
+                let annotations = annotations.and_then(Value::as_object_mut);
+                if annotations.is_some_and(|all| all.remove(&name).is_some()) {
+                    self.apply(&state).await?;
+                }
+            }
+        }
         for named in std::mem::take(&mut self.held) {
             self.replace(&named, |live| {
                 let mut changed = live.clone();
@@ -137,6 +147,22 @@ impl World {
             self.held.insert(named.clone());
         }
         Ok(())
+    }
+
+    async fn suspend(&self, named: &Named) -> anyhow::Result<()> {
+        let Some((name, value)) = self.project.suspends.clone() else {
+            return Ok(());
+        };
+        self.replace(named, |live| {
+            let mut changed = live.clone();
+            let annotations = json!({&name: value});
+            merge(
+                &mut changed,
+                &json!({"metadata": {"annotations": annotations}}),
+            );
+            Some(changed)
+        })
+        .await
     }
 
     async fn recreate(&mut self, object: &Value) -> anyhow::Result<()> {

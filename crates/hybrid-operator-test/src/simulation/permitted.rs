@@ -20,12 +20,13 @@ enum Permitted {
     Addition,
     Autoscaler,
     Untested,
+    Suspended,
     LostRecord,
     LateRecord,
     Undeployed,
 }
 
-const ALL: [Permitted; 11] = [
+const ALL: [Permitted; 12] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
@@ -34,6 +35,7 @@ const ALL: [Permitted; 11] = [
     Permitted::Addition,
     Permitted::Autoscaler,
     Permitted::Untested,
+    Permitted::Suspended,
     Permitted::LostRecord,
     Permitted::LateRecord,
     Permitted::Undeployed,
@@ -91,6 +93,9 @@ impl Permitted {
             }
             Self::Untested => {
                 "The tests of a revision run only while its values are wanted, so not any more once others followed that fail. Their result stays if these have failed before, and are not tried."
+            }
+            Self::Suspended => {
+                "The condition `Paused` of a custom resource that was paused stays, and is False."
             }
             Self::LateRecord => {
                 "A pending record that `helm` writes during the uninstall of its release stays."
@@ -198,6 +203,12 @@ impl Permitted {
                 Some(_) => path == TESTED && found.is_none() && fails(case, title),
                 None => path == TESTED && is_back(case, title),
             },
+            Self::Suspended => {
+                let status = found.as_ref().and_then(|found| found.get("status"));
+                path == "/status/conditions/Paused"
+                    && expected.is_none()
+                    && status == Some(&json!("False"))
+            }
             Self::LateRecord => {
                 let statuses = found
                     .as_ref()

@@ -15,6 +15,8 @@ pub struct Project {
     pub replaced: Vec<Value>,
     /// Custom resources that people create, change and delete.
     pub resources: Vec<Custom>,
+    /// Annotation by which people have the program leave a custom resource alone for a while.
+    pub suspends: Option<(String, String)>,
     /// Further objects that people create and delete.
     pub others: Vec<Value>,
     /// Number of requests that a history may have for each of its steps, and for its end.
@@ -31,6 +33,7 @@ impl Default for Project {
             objects: Vec::new(),
             replaced: Vec::new(),
             resources: Vec::new(),
+            suspends: None,
             others: Vec::new(),
             requests: 10_000,
             elects: false,

@@ -80,6 +80,9 @@ pub(super) async fn publish(
             memory.told.managing_operator != own && memory.told.managing_operator.is_some(),
         );
     }
+    if !observation.facts.paused {
+        status.unpaused();
+    }
     memory.told.managing_operator = if observation.facts.contested {
         managing_operator
     } else {

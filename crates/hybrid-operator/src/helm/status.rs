@@ -313,13 +313,6 @@ impl Status {
                 condition.observed_generation = self.generation;
             }
         }
-        if self
-            .conditions
-            .iter()
-            .any(|c| c.type_ == ConditionType::Paused)
-        {
-            self.set_false(ConditionType::Paused, Reason::NotPaused, "");
-        }
         self.remove(ConditionType::Stalled);
     }
 
@@ -400,11 +393,13 @@ impl Status {
     }
 
     /// Returns the generation that the conditions apply to. The newest generation is not observed
-    /// until `Ready` or `Paused` was set for it, so that conditions of an older one are not
+    /// until `Ready` was set for it, or `Paused` to `True`, so that conditions of an older one are not
     /// mistaken for its result.
     fn observed_generation(&self) -> Option<i64> {
         let is_current = |condition: &&Condition| {
-            (condition.type_ == ConditionType::Ready || condition.type_ == ConditionType::Paused)
+            let is_paused = condition.type_ == ConditionType::Paused
+                && condition.status == ConditionStatus::True;
+            (condition.type_ == ConditionType::Ready || is_paused)
                 && condition.observed_generation == self.generation
         };
         match self.conditions.iter().find(is_current) {
@@ -461,6 +456,14 @@ impl Status {
             condition.type_ == ConditionType::Contested
                 && condition.observed_generation == self.generation
         })
+    }
+
+    /// Reports that the custom resource is not paused any more.
+    pub(crate) fn unpaused(&mut self) {
+        let mut conditions = self.conditions.iter();
+        if conditions.any(|condition| condition.type_ == ConditionType::Paused) {
+            self.set_false(ConditionType::Paused, Reason::NotPaused, "");
+        }
     }
 
     /// Reports that the custom resource is paused.

@@ -75,6 +75,7 @@ fn shops() -> Project {
         resources: vec![custom("Shop", "team", "a"), custom("Shop", "team", "b")],
         objects,
         replaced: vec![definition("Shop", "Namespaced")],
+        suspends: None,
         elects: project.elects,
         requests: project.requests,
         others: project.others,

@@ -163,6 +163,10 @@ fn project() -> Project {
                 "data": {"values.yaml": "setting: of-the-cluster"},
             }),
         ],
+        suspends: Some((
+            "helm.sdk.operatorframework.io/paused".to_owned(),
+            "true".to_owned(),
+        )),
         elects: true,
         requests: 100,
         resources: vec![

@@ -58,10 +58,13 @@ impl<'b> AliasBudget<'b> {
         value
     }
 
+    fn step(&self, node: &Node) -> Result<(), Error> {
+        let step = self.limits.step(1);
+        step.map_err(|error| Error::from(error).located(node.mark))
+    }
+
     fn spend(&self, node: &Node) -> Result<(), Error> {
-        self.limits
-            .step(1)
-            .map_err(|error| Error::from(error).located(node.mark))?;
+        self.step(node)?;
         self.decoded.set(self.decoded.get() + 1);
         if self.alias_depth.get() > 0 {
             self.aliased.set(self.aliased.get() + 1);
@@ -130,10 +133,8 @@ impl<'n> NodeReader<'n> {
 
     /// Reports the errors of decoding a value that is not converted.
     fn check(self) -> Result<(), Error> {
+        self.budget.step(self.node)?;
         let limits = self.budget.limits;
-        limits
-            .step(1)
-            .map_err(|error| Error::from(error).located(self.node.mark))?;
         match &self.node.kind {
             // Its target is decoded where it stands.
             NodeKind::Alias(_) => Ok(()),
@@ -216,9 +217,7 @@ impl<'n> NodeReader<'n> {
 
     /// Returns a key of a map as in JSON: as text.
     fn key_text(self, key: &'n Node, entries: &[(Node, Node)]) -> Result<Cow<'n, str>, Error> {
-        let Some(scalar) = key.scalar() else {
-            return Err(self.invalid_key(key));
-        };
+        let scalar = key.scalar().ok_or_else(|| self.invalid_key(key))?;
         let shown = match scalar? {
             Scalar::Str(text) => return Ok(text),
             Scalar::Bool(value) => return Ok(if value { "true" } else { "false" }.into()),
@@ -496,10 +495,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                     } else {
                         "-Inf"
                     };
-                    Err(Error::conversion(
-                        format!("json: unsupported value: {shown}"),
-                        self.node.mark,
-                    ))
+                    let message = format!("json: unsupported value: {shown}");
+                    Err(Error::conversion(message, self.node.mark))
                 }
                 Some(Ok(Scalar::Float(value))) => visitor.visit_f64(value),
                 Some(Ok(Scalar::Str(Cow::Borrowed(text)))) => visitor.visit_borrowed_str(text),

@@ -111,35 +111,38 @@ fn session(set: &TemplateSet) -> Session {
     session.remembering(set)
 }
 
+fn remembering(session: Session, set: &TemplateSet, remembers: bool) -> Session {
+    if remembers {
+        session.remembering(set)
+    } else {
+        session
+    }
+}
+
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let set = set_of(text);
-    assert_eq!(
-        render_in(&mut session(&set), &set, &data()).unwrap(),
-        expected,
-        "{text}"
-    );
+    let rendered = render_in(&mut session(&set), &set, &data()).unwrap();
+    assert_eq!(rendered, expected, "{text}");
 }
 
 #[test]
 fn a_template_is_executed_once_for_the_same_data() {
-    check(
-        r#"{{define "t"}}{{count}}{{end}}{{include "t" .}}{{include "t" $}}{{template "t" .}}"#,
+    let counted = |uses: &str, expected: &str| {
+        let count = r#"{{define "t"}}{{count}}{{end}}"#;
+        check(&[count, uses].concat(), expected);
+    };
+    counted(
+        r#"{{include "t" .}}{{include "t" $}}{{template "t" .}}"#,
         "111",
     );
-    check(
-        r#"{{define "t"}}{{count}}{{end}}{{include "t" 1}}{{include "t" 1}}{{include "t" 2}}"#,
+    counted(
+        r#"{{include "t" 1}}{{include "t" 1}}{{include "t" 2}}"#,
         "112",
     );
-    let data = r#"(dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 1.5))"#;
-    let other = r#"(dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 2.5))"#;
-    let text = r#"{{define "t"}}{{count}}{{end}}"#;
-    check(
-        &format!(
-            r#"{text}{{{{include "t" {data}}}}}{{{{include "t" {data}}}}}{{{{include "t" {other}}}}}"#
-        ),
-        "112",
-    );
+    let data = r#"{{include "t" (dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 1.5))}}"#;
+    let other = r#"{{include "t" (dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 2.5))}}"#;
+    counted(&[data, data, other].concat(), "112");
 }
 
 #[test]
@@ -260,12 +263,12 @@ fn templates_of_another_set_are_executed() {
 fn failures_are_not_remembered_and_have_the_same_error() {
     let set = set_of(r#"{{define "t"}}{{index .l 5}}{{end}}{{include "t" .}}"#);
     let mut session = session(&set);
-    let first = render_in(&mut session, &set, &data())
-        .unwrap_err()
-        .to_string();
-    let second = render_in(&mut session, &set, &data())
-        .unwrap_err()
-        .to_string();
+    let mut error = || {
+        render_in(&mut session, &set, &data())
+            .unwrap_err()
+            .to_string()
+    };
+    let (first, second) = (error(), error());
     assert!(first.contains("index out of range: 5"), "{first}");
     assert_eq!(first, second);
 }
@@ -294,10 +297,7 @@ fn a_text_that_is_used_again_takes_as_many_steps_and_writes_as_much() {
     };
     let steps = |times: usize, remembers: bool| {
         let set = text(times);
-        let mut session = Session::new(Limits::default());
-        if remembers {
-            session = session.remembering(&set);
-        }
+        let mut session = remembering(Session::new(Limits::default()), &set, remembers);
         render_in(&mut session, &set, &data()).unwrap();
         (session.budget().steps(), session.budget().written())
     };
@@ -317,13 +317,11 @@ fn deep_recursion_ends_as_without_a_memo() {
         .into_iter()
         .collect();
     let result = |depth: usize, remembers: bool| {
-        let mut session = Session::new(Limits {
+        let limits = Limits {
             depth,
             ..Limits::default()
-        });
-        if remembers {
-            session = session.remembering(&set);
-        }
+        };
+        let mut session = remembering(Session::new(limits), &set, remembers);
         render_in(&mut session, &set, &root).map_err(|error| error.budget().cloned())
     };
     for depth in [40, 61, 62, 63, 80] {

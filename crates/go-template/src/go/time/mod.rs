@@ -174,17 +174,14 @@ impl Time {
     /// Returns the date this many years, months and days later, normalized as in Go.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
-        let (date, [hour, minute, second]) = (self.civil(), self.clock());
+        let (date, clock) = (self.civil(), self.clock());
         let offset = i64::from(self.location.offset());
-        let mut time = Self::date(
-            [
-                date.year.wrapping_add(years),
-                i64::from(date.month).saturating_add(months),
-                i64::from(date.day).wrapping_add(days),
-            ],
-            [hour, minute, second],
-            self.nanoseconds,
-        );
+        let date = [
+            date.year.wrapping_add(years),
+            i64::from(date.month).saturating_add(months),
+            i64::from(date.day).wrapping_add(days),
+        ];
+        let mut time = Self::date(date, clock, self.nanoseconds);
         time.seconds = time.seconds.wrapping_sub(offset);
         time.with_location(self.location.clone())
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use go_template::{
-    Args, BudgetError, Buffer, Call, Frame, Func, FuncError, Funcs, Limits, List, Map, MissingKey,
+    Args, BudgetError, Buffer, Call, Func, FuncError, Funcs, Limits, List, Map, MissingKey,
     RenderError, Session, TemplateSet, Type, Value,
 };
 
@@ -143,14 +143,10 @@ fn error_names_every_template_between_the_file_and_the_failure() {
     );
     let message = "can't evaluate field nope in type interface {}";
     assert_eq!(error.message(), message);
-    let frames = error.frames();
-    let place = |frame: &Frame| {
-        (
-            frame.template.clone(),
-            frame.location.as_ref().unwrap().line,
-        )
-    };
-    let places: Vec<_> = frames.iter().map(place).collect();
+    let frames = error.frames().into_iter();
+    let places: Vec<_> = frames
+        .map(|frame| (frame.template, frame.location.unwrap().line))
+        .collect();
     let wanted = [("main", 2), ("gotpl", 1), ("t", 3)];
     assert_eq!(
         places,

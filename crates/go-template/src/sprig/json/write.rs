@@ -125,11 +125,12 @@ impl JsonWriter<'_> {
         self.out.push(b'"');
     }
 
-    /// Enters a container, unless it encloses itself or is nested too deeply.
+    /// Writes a container in its brackets, unless it encloses itself or is nested too deeply.
     fn nested(
         &mut self,
         address: usize,
         name: &'static str,
+        [open, close]: [u8; 2],
         body: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
         // Shared parts can turn a small value into a long text.
@@ -143,13 +144,17 @@ impl JsonWriter<'_> {
             return Err(EncodeError::Cycle(name));
         }
         self.depth += 1;
+        self.out.push(open);
         let budget = self.budget;
         let result = budget.descend(|| body(self));
         self.depth -= 1;
         if watched {
             self.enclosing.remove(&address);
         }
-        result
+        result?;
+        self.new_line();
+        self.out.push(close);
+        Ok(())
     }
 
     /// Begins a member of a container: writes the comma and, if pretty, a new line.
@@ -182,8 +187,7 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"[]");
             return Ok(());
         }
-        self.nested(list.address(), ty.name(), |writer| {
-            writer.out.push(b'[');
+        self.nested(list.address(), ty.name(), *b"[]", |writer| {
             for (index, item) in list.iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.budget.step(1)?;
@@ -191,10 +195,7 @@ impl JsonWriter<'_> {
                 writer.value(&item)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b']');
-        Ok(())
+        })
     }
 
     fn map(&mut self, map: &Map) -> Result<(), EncodeError> {
@@ -202,8 +203,7 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
-        self.nested(map.address(), map.go_type().name(), |writer| {
-            writer.out.push(b'{');
+        self.nested(map.address(), map.go_type().name(), *b"{}", |writer| {
             for (index, (key, value)) in map.iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.budget.step(1)?;
@@ -212,10 +212,7 @@ impl JsonWriter<'_> {
                 writer.value(&value)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b'}');
-        Ok(())
+        })
     }
 
     fn key(&mut self, key: &[u8]) {
@@ -246,18 +243,14 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
-        self.nested(object.address(), ty.name(), |writer| {
-            writer.out.push(b'{');
+        self.nested(object.address(), ty.name(), *b"{}", |writer| {
             for (index, (key, value)) in members.into_iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.key(key.as_bytes());
                 writer.value(value)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b'}');
-        Ok(())
+        })
     }
 }
 

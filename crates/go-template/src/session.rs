@@ -203,14 +203,10 @@ impl Session {
         if let Some(template) = set.get(name) {
             return self.execute_template(set, template, data, out);
         }
-        let cause = Cause::NotAssociated {
-            set: set.name().to_string(),
-        };
-        Err(RenderError(Box::new(Failure::new(
-            String::from_utf8_lossy(name).into_owned(),
-            None,
-            cause,
-        ))))
+        let set = set.name().to_string();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let failure = Failure::new(name, None, Cause::NotAssociated { set });
+        Err(RenderError(Box::new(failure)))
     }
 
     /// Executes a template with `data` as dot, appending to `out`. Template names are looked up in

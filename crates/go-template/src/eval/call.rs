@@ -25,13 +25,8 @@ impl<'r> Eval<'r> {
                 }),
                 _ => run_checked(&mut context, func, args),
             };
-            match result {
-                Ok(value) => {
-                    to.put(value);
-                    Ok(())
-                }
-                Err(error) => Err(eval.failed_call(call.node, func.name, error)),
-            }
+            to.put(result.map_err(|error| eval.failed_call(call.node, func.name, error))?);
+            Ok(())
         })
     }
 
@@ -122,13 +117,9 @@ impl<'r> Eval<'r> {
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
-                match literal.typed(ty()) {
-                    Ok(value) => {
-                        value.write(to);
-                        Ok(())
-                    }
-                    Err(message) => Err(self.fail(message)),
-                }
+                let value = literal.typed(ty());
+                value.map_err(|message| self.fail(message))?.write(to);
+                Ok(())
             }
             Arg::Fail { at, message } => {
                 self.at = *at;
@@ -154,13 +145,9 @@ impl<'r> Eval<'r> {
         if let (Value::Str(_), true) = (&*value, ty == Type::STRING) {
             return Ok(());
         }
-        match assign(std::mem::take(value), ty) {
-            Ok(assigned) => {
-                *value = assigned;
-                Ok(())
-            }
-            Err(message) => Err(self.fail(message)),
-        }
+        let assigned = assign(std::mem::take(value), ty);
+        *value = assigned.map_err(|message| self.fail(message))?;
+        Ok(())
     }
 
     pub(super) fn method(
@@ -208,13 +195,10 @@ fn assign(value: Value, ty: Type) -> Result<Value, String> {
         Value::Invalid if ty.kind().can_be_nil() => Ok(Value::zero(ty)),
         Value::Invalid => Err(format!("invalid value; expected {ty}")),
         Value::Nil if ty.kind() == Kind::Interface => Ok(value),
-        Value::Nil => Err(format!(
-            "wrong type for value; expected {ty}; got interface {{}}"
-        )),
         _ => match value.go_type() {
             Some(own) if own.assignable_to(ty) => Ok(converted(value, own, ty)),
-            _ => {
-                let own = value.type_name();
+            own => {
+                let own = own.map_or("interface {}", Type::name);
                 Err(format!("wrong type for value; expected {ty}; got {own}"))
             }
         },
@@ -308,10 +292,8 @@ fn invoke_as(
         _ => None,
     };
     if let Some(message) = message {
-        let name = name();
-        return Err(FuncError::new(format!(
-            "wrong number of args for {name}: {message}"
-        )));
+        let message = format!("wrong number of args for {}: {message}", name());
+        return Err(FuncError::new(message));
     }
     for (index, arg) in args.iter_mut().enumerate() {
         let value = std::mem::take(arg);

@@ -456,7 +456,7 @@ fn push_date(call: &Call<'_>, out: &mut Buffer, layout: &[u8], value: &Value, zo
         None => {
             return Err(FuncError::new(format!(
                 "the time zone {} needs the feature time-zones of the crate go-template",
-                String::from_utf8_lossy(&strconv::quote(zone))
+                strconv::quoted(zone)
             )));
         }
     }

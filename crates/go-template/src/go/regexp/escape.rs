@@ -1,6 +1,5 @@
 //! Escapes of single characters, and iteration over the runes of a pattern.
 
-use super::class::consumed;
 use super::error::{Error, ErrorCode};
 use crate::go::utf8::{RUNE_ERROR, decode_rune, runes};
 

@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
-use super::class::{consumed, parse_class, parse_class_escape};
+use super::class::{parse_class, parse_class_escape};
 use super::error::{Error, ErrorCode};
 use super::escape::{check_utf8, next_rune, parse_escape};
 use super::rune_set::RuneSet;

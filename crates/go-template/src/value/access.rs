@@ -76,12 +76,8 @@ impl Value {
         match self {
             Self::List(list) => Some(list.clone()),
             Self::Bytes(bytes) => {
-                let items = bytes
-                    .as_bytes()
-                    .iter()
-                    .map(|byte| Self::byte(*byte))
-                    .collect();
-                Some(List::new(Type::BYTES, items))
+                let items = bytes.as_bytes().iter().copied().map(Self::byte);
+                Some(List::new(Type::BYTES, items.collect()))
             }
             Self::NilOf(ty) if ty.kind() == Kind::Slice => Some(List::new(*ty, Vec::new())),
             _ => None,

@@ -3,10 +3,9 @@
 
 use std::collections::HashSet;
 
-use data_encoding::BASE64;
-
 use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
+use crate::sprig::encoding::push_base64;
 use crate::value::{Kind, List, Map, Object, Type, Value};
 use bounded::{Budget, BudgetError, Buffer};
 
@@ -117,11 +116,7 @@ impl JsonWriter<'_> {
 
     fn bytes(&mut self, bytes: &[u8]) {
         self.out.push(b'"');
-        let start = self.out.len();
-        self.out.resize(start + BASE64.encode_len(bytes.len()), 0);
-        if let Some(room) = self.out.get_mut(start..) {
-            BASE64.encode_mut(bytes, room);
-        }
+        push_base64(self.out, bytes);
         self.out.push(b'"');
     }
 

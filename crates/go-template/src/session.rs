@@ -242,7 +242,8 @@ impl Session {
         let size = compiled_size(text);
         self.budget.memory(size)?;
         let mut layer = set.layer();
-        let template = layer.parse_given(name.clone(), text.clone())?;
+        let parsed = layer.parse_text(name.clone(), text.clone(), true)?;
+        let template = layer.add(&parsed);
         // A text that defines nothing and does not name itself needs no separate layer.
         let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
         if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {

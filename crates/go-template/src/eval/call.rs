@@ -21,7 +21,7 @@ impl<'r> Eval<'r> {
             let result = match &func.run {
                 Run::Value(run) => run(&mut context, &mut Args::new(args)),
                 Run::Call => call_value(&mut context, args, || {
-                    Some(template.describe(code.args(call.args).first()?.at()))
+                    Some(template.describe(call.args.of(&code.args).first()?.at()))
                 }),
                 _ => run_checked(&mut context, func, args),
             };
@@ -79,7 +79,7 @@ impl<'r> Eval<'r> {
         values: &mut [Value],
     ) -> Result<()> {
         let mut values = values.iter_mut();
-        let args = self.code.args(call.args);
+        let args = call.args.of(&self.code.args);
         for (index, (arg, value)) in args.iter().zip(values.by_ref()).enumerate() {
             self.arg(arg, || func.param(index), dot, value)?;
         }

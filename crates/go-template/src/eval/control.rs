@@ -29,7 +29,7 @@ enum Items {
 
 impl Eval<'_> {
     pub(super) fn list(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
-        for op in self.code.ops(ops) {
+        for op in ops.of(&self.code.ops) {
             let flow = match op {
                 Op::Text { start, end } => {
                     let text = self.template.source.text.as_bytes();
@@ -92,7 +92,7 @@ impl Eval<'_> {
     fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Buffer) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        let Some((last, before)) = self.code.exprs(pipe.commands).split_last() else {
+        let Some((last, before)) = pipe.commands.of(&self.code.exprs).split_last() else {
             return Ok(());
         };
         let mut piped = self.piped(before, dot)?;
@@ -205,7 +205,7 @@ impl Eval<'_> {
         if out.len() > limit {
             return Err(self.over(BudgetError::Output { limit }));
         }
-        match self.code.slots(range.pipe.sets) {
+        match range.pipe.sets.of(&self.code.slots) {
             [] => {}
             [only] => self.set_slot(*only, item),
             [first, second, ..] => {

@@ -16,7 +16,7 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.at = fields.at;
-        let names = self.code.names(fields.names);
+        let names = fields.names.of(&self.code.names);
         let Some((first, rest)) = names.split_first() else {
             return Ok(());
         };
@@ -58,7 +58,7 @@ impl Eval<'_> {
     }
 
     fn base(&mut self, base: Span, dot: &Value, to: &mut Value) -> Result<()> {
-        match self.code.exprs(base) {
+        match base.of(&self.code.exprs) {
             [base, ..] => self.command(base, dot, None, to),
             [] => Ok(()),
         }
@@ -92,7 +92,7 @@ impl Eval<'_> {
                 std::mem::take(to)
             }
         };
-        let Some((last, before)) = self.code.names(fields.names).split_last() else {
+        let Some((last, before)) = fields.names.of(&self.code.names).split_last() else {
             return Ok(());
         };
         for (index, name) in before.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Eval<'_> {
         }
         let boxed = fields.is_element || !before.is_empty();
         if let Some(method) = method_of(&receiver, last) {
-            let args = self.code.args(fields.args);
+            let args = fields.args.of(&self.code.args);
             *to = self.method(method, &receiver, fields.at, args, dot, piped)?;
             return Ok(());
         }

@@ -16,7 +16,7 @@ mod zone;
 use std::sync::Arc;
 
 pub use parse::ParseTimeError;
-pub use zone::{Zone, ZoneAt};
+pub use zone::Zone;
 
 use super::duration::{Duration, SECOND};
 use civil::CivilDate;
@@ -61,6 +61,15 @@ impl Location {
             Self::Fixed { name, .. } => name,
         }
     }
+}
+
+/// The local time settings of a zone at an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneAt {
+    /// The abbreviation, such as `CEST`; empty if there is none.
+    pub name: String,
+    /// Seconds east of UTC.
+    pub offset: i32,
 }
 
 /// An instant in nanoseconds, and its display zone.

@@ -126,6 +126,15 @@ fn check(text: &str, expected: &str) {
     assert_eq!(rendered, expected, "{text}");
 }
 
+/// Checks lines with the expected text and the template.
+#[track_caller]
+fn check_all(cases: &str) {
+    for case in cases.trim_start().lines() {
+        let (expected, text) = case.split_once(' ').unwrap();
+        check(text, expected);
+    }
+}
+
 #[test]
 fn a_template_is_executed_once_for_the_same_data() {
     let counted = |uses: &str, expected: &str| {
@@ -182,57 +191,33 @@ fn a_write_to_what_a_template_read_executes_it_again() {
 #[test]
 fn a_map_of_a_template_that_is_part_of_the_data_is_watched() {
     // As the data itself, in a list, in a dictionary, and put into the values later.
-    check(
-        r#"{{define "t"}}{{.a}}{{end}}{{$d := dict "a" 1}}{{include "t" $d}}{{set $d "a" 2}}{{include "t" $d}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{(index . 0).a}}{{end}}{{$d := dict "a" 1}}{{include "t" (list $d)}}{{set $d "a" 2}}{{include "t" (list $d)}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{.d.e.a}}{{end}}{{$e := dict "a" 1}}{{$d := dict "e" $e}}{{include "t" (dict "d" $d)}}{{set $e "a" 2}}{{include "t" (dict "d" $d)}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{.Values.d.a}}{{end}}{{$d := dict "a" 1}}{{set .Values "d" $d}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{(index .Values.d 0).a}}{{end}}{{include "t" (dict "Values" (dict "d" (list (dict "a" 0))))}}{{$d := dict "a" 1}}{{set .Values "d" (list $d)}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
-        "012",
+    check_all(
+        r#"
+12 {{define "t"}}{{.a}}{{end}}{{$d := dict "a" 1}}{{include "t" $d}}{{set $d "a" 2}}{{include "t" $d}}
+12 {{define "t"}}{{(index . 0).a}}{{end}}{{$d := dict "a" 1}}{{include "t" (list $d)}}{{set $d "a" 2}}{{include "t" (list $d)}}
+12 {{define "t"}}{{.d.e.a}}{{end}}{{$e := dict "a" 1}}{{$d := dict "e" $e}}{{include "t" (dict "d" $d)}}{{set $e "a" 2}}{{include "t" (dict "d" $d)}}
+12 {{define "t"}}{{.Values.d.a}}{{end}}{{$d := dict "a" 1}}{{set .Values "d" $d}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}
+012 {{define "t"}}{{(index .Values.d 0).a}}{{end}}{{include "t" (dict "Values" (dict "d" (list (dict "a" 0))))}}{{$d := dict "a" 1}}{{set .Values "d" (list $d)}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
     );
 }
 
 #[test]
 fn a_template_that_writes_is_executed_each_time() {
-    check(
-        r#"{{define "t"}}{{set . "n" (print .n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" $d}}{{include "t" $d}}{{$d.n}}"#,
-        "xx",
-    );
-    check(
-        r#"{{define "t"}}{{set .acc "n" (print .acc.n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" (dict "acc" $d)}}{{include "t" (dict "acc" $d)}}{{$d.n}}"#,
-        "xx",
-    );
-    check(
-        r#"{{define "t"}}{{set .Values "n" (print .Values.n "x")}}{{end}}{{include "t" .}}{{include "t" .}}{{.Values.n}}"#,
-        "<nil>xx",
-    );
-    check(
-        r#"{{define "t"}}{{range .}}{{set . "n" (print .n "x")}}{{end}}{{end}}{{$d := dict "n" ""}}{{$l := list $d}}{{include "t" $l}}{{include "t" $l}}{{$d.n}}"#,
-        "xx",
+    check_all(
+        r#"
+xx {{define "t"}}{{set . "n" (print .n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" $d}}{{include "t" $d}}{{$d.n}}
+xx {{define "t"}}{{set .acc "n" (print .acc.n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" (dict "acc" $d)}}{{include "t" (dict "acc" $d)}}{{$d.n}}
+<nil>xx {{define "t"}}{{set .Values "n" (print .Values.n "x")}}{{end}}{{include "t" .}}{{include "t" .}}{{.Values.n}}
+xx {{define "t"}}{{range .}}{{set . "n" (print .n "x")}}{{end}}{{end}}{{$d := dict "n" ""}}{{$l := list $d}}{{include "t" $l}}{{include "t" $l}}{{$d.n}}"#,
     );
 }
 
 #[test]
 fn what_varies_is_executed_each_time() {
-    check(
-        r#"{{define "t"}}{{varying}}{{end}}{{include "t" .}}{{include "t" .}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "in"}}{{varying}}{{end}}{{define "t"}}{{template "in"}}{{end}}{{include "t" .}}{{include "t" .}}"#,
-        "12",
+    check_all(
+        r#"
+12 {{define "t"}}{{varying}}{{end}}{{include "t" .}}{{include "t" .}}
+12 {{define "in"}}{{varying}}{{end}}{{define "t"}}{{template "in"}}{{end}}{{include "t" .}}{{include "t" .}}"#,
     );
 }
 

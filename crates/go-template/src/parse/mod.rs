@@ -305,47 +305,34 @@ mod tests {
 
     #[test]
     fn errors_match_go() {
-        for (text, message) in [
-            ("{{else}}", "1: unexpected {{else}}"),
-            ("\n{{end}}", "2: unexpected {{end}}"),
-            ("{{if 1}}", "1: unexpected EOF"),
-            ("{{if}}{{end}}", "1: missing value for if"),
-            ("{{nope}}", "1: function \"nope\" not defined"),
-            ("{{$x}}", "1: undefined variable \"$x\""),
-            ("{{1 | 2}}", "1: non executable command in pipeline stage 2"),
-            ("{{1.x}}", "1: bad number syntax: \"1.x\""),
-            ("{{true.x}}", "1: unexpected . after term \"true\""),
-            ("{{break}}", "1: {{break}} outside {{range}}"),
-            (
-                "{{range 1}}{{break 2}}{{end}}",
-                "1: unexpected \"2\" in {{break}}",
-            ),
-            ("{{template 1}}", "1: unexpected \"1\" in template clause"),
-            (
-                "{{define `a`}}1{{end}}{{define `a`}}2{{end}}",
-                "1: template: multiple definition of template \"a\"",
-            ),
-            (
-                "{{if 1}}{{else}}{{else}}{{end}}",
-                "1: expected end; found {{else}}",
-            ),
-            ("{{$x := 1, 2}}", "1: unexpected \",\" in operand"),
-            ("{{$x, $y := 1}}", "1: too many declarations in command"),
-            (
-                "{{range $x, 1}}{{end}}",
-                "1: range can only initialize variables",
-            ),
-            ("{{\n1\n", "3: unclosed action started at t:1"),
-            ("{{0x}}", "1: illegal number syntax: \"0x\""),
-            (
-                "{{999999999999999999999}}",
-                "1: integer overflow: \"999999999999999999999\"",
-            ),
-            ("{{(1))}}", "1: unexpected right paren"),
-            ("{{block}}", "1: unexpected \"}}\" in block clause"),
-        ] {
+        let cases = r#"
+{{else}} => 1: unexpected {{else}}
+{{if 1}} => 1: unexpected EOF
+{{if}}{{end}} => 1: missing value for if
+{{nope}} => 1: function "nope" not defined
+{{$x}} => 1: undefined variable "$x"
+{{1 | 2}} => 1: non executable command in pipeline stage 2
+{{1.x}} => 1: bad number syntax: "1.x"
+{{true.x}} => 1: unexpected . after term "true"
+{{break}} => 1: {{break}} outside {{range}}
+{{range 1}}{{break 2}}{{end}} => 1: unexpected "2" in {{break}}
+{{template 1}} => 1: unexpected "1" in template clause
+{{define `a`}}1{{end}}{{define `a`}}2{{end}} => 1: template: multiple definition of template "a"
+{{if 1}}{{else}}{{else}}{{end}} => 1: expected end; found {{else}}
+{{$x := 1, 2}} => 1: unexpected "," in operand
+{{$x, $y := 1}} => 1: too many declarations in command
+{{range $x, 1}}{{end}} => 1: range can only initialize variables
+{{0x}} => 1: illegal number syntax: "0x"
+{{999999999999999999999}} => 1: integer overflow: "999999999999999999999"
+{{(1))}} => 1: unexpected right paren
+{{block}} => 1: unexpected "}}" in block clause"#;
+        for case in cases.trim_start().lines() {
+            let (text, message) = case.split_once(" => ").unwrap();
             assert_eq!(error(text), format!("template: t:{message}"), "{text}");
         }
+        assert_eq!(error("\n{{end}}"), "template: t:2: unexpected {{end}}");
+        let unclosed = "template: t:3: unclosed action started at t:1";
+        assert_eq!(error("{{\n1\n"), unclosed);
     }
 
     #[test]

@@ -229,9 +229,9 @@ impl<'n> NodeReader<'n> {
         // Of equal keys, the last one counts.
         let is_equal = |other: &Node| matches!((other.scalar(), key.scalar()), (Some(Ok(a)), Some(Ok(b))) if a == b);
         let mut equal = entries.iter().filter(|(other, _)| is_equal(other));
-        let value = equal
-            .next_back()
-            .map_or_else(|| "<nil>".to_owned(), |(_, value)| go_value(value));
+        // Unlike a nested value, a null is not shown with its type.
+        let value = equal.next_back().filter(|(_, value)| !value.is_null());
+        let value = value.map_or_else(|| "<nil>".to_owned(), |(_, value)| go_syntax(value));
         let message = format!("unsupported map key of type: {shown}, value: {value}");
         Err(Error::conversion(message, key.mark))
     }
@@ -239,7 +239,7 @@ impl<'n> NodeReader<'n> {
     /// Returns the error of a key that is no scalar. Go decodes the key first, and reports an error in it.
     fn invalid_key(self, key: &'n Node) -> Error {
         let invalid = || {
-            let message = format!("invalid map key: {}", go_syntax(key, 0));
+            let message = format!("invalid map key: {}", go_syntax(key));
             Error::at(message, key.mark)
         };
         self.child(key).check().err().unwrap_or_else(invalid)
@@ -312,18 +312,10 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// Formats a top-level value like Go's `%#v`.
-fn go_value(node: &Node) -> String {
-    if node.is_null() {
-        return "<nil>".to_owned();
-    }
-    go_syntax(node, 0)
-}
-
 /// Formats a nested node like Go's `%#v`, for messages.
-fn go_syntax(node: &Node, depth: usize) -> String {
+fn go_syntax(node: &Node) -> String {
     let mut text = String::new();
-    push_go_syntax(node, depth, &mut text);
+    push_go_syntax(node, 0, &mut text);
     text
 }
 

@@ -67,11 +67,7 @@ impl Eval<'_> {
 
     /// Executes a body inside a control structure.
     fn body(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
-        if self.template.body.is_deep {
-            bounded::grow(|| self.list(ops, dot, out))
-        } else {
-            self.list(ops, dot, out)
-        }
+        self.nested(|eval| eval.list(ops, dot, out))
     }
 
     fn branch(

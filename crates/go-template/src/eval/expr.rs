@@ -76,7 +76,7 @@ impl Eval<'_> {
                 to.put_copy(dot);
             }
             Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
-            Expr::Pipe(pipe) => return self.nested(pipe, dot, to),
+            Expr::Pipe(pipe) => return self.nested(|eval| eval.pipe(pipe, dot, to)),
             Expr::NotCallable { operand } => {
                 if operand.kind != NodeKind::Pipe {
                     self.at = *operand;
@@ -90,14 +90,6 @@ impl Eval<'_> {
             }
         }
         Ok(())
-    }
-
-    fn nested(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
-        if self.template.body.is_deep {
-            bounded::grow(|| self.pipe(pipe, dot, to))
-        } else {
-            self.pipe(pipe, dot, to)
-        }
     }
 
     /// `and` and `or`: returns the first argument that decides, or the last one.

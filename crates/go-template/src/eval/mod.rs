@@ -136,6 +136,15 @@ impl<'r> Eval<'r> {
         }
     }
 
+    /// Runs what is nested in the template, with enough stack.
+    fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        if self.template.body.is_deep {
+            bounded::grow(|| run(self))
+        } else {
+            run(self)
+        }
+    }
+
     #[inline]
     fn func(&self, call: &CallCode) -> &'r Func {
         self.template.funcs.at(call.func)

@@ -133,8 +133,6 @@ impl Emitter<'_> {
             }
         }
         self.indicator("'", false, false, false);
-        self.whitespace = false;
-        self.indention = false;
     }
 
     fn write_double_quoted(&mut self, text: &str, allow_breaks: bool) {
@@ -174,8 +172,6 @@ impl Emitter<'_> {
             }
         }
         self.indicator("\"", false, false, false);
-        self.whitespace = false;
-        self.indention = false;
     }
 
     fn write_escape(&mut self, c: char) {

@@ -17,6 +17,12 @@ pub(crate) struct At {
     pub(crate) kind: NodeKind,
 }
 
+impl At {
+    pub(crate) fn new(pos: Pos, kind: NodeKind) -> Self {
+        Self { pos, kind }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     Action,
@@ -154,52 +160,49 @@ impl Operand {
             Term::String(_) => NodeKind::String,
             Term::Variable { .. } => NodeKind::Variable,
         };
-        At {
-            pos: self.pos,
-            kind,
-        }
+        At::new(self.pos, kind)
     }
 
     /// Writes the operand as Go prints it.
     pub(crate) fn write(&self, text: &[u8], out: &mut Buffer) {
-        let mut dotted = |fields: &[Str]| {
-            for field in fields {
-                out.push(b'.');
-                out.extend_from_slice(field.as_bytes());
-            }
-        };
         match &self.term {
             Term::Bool(true) => out.extend_from_slice(b"true"),
             Term::Bool(false) => out.extend_from_slice(b"false"),
             Term::Dot => out.push(b'.'),
             Term::Nil => out.extend_from_slice(b"nil"),
-            Term::Field(fields) => dotted(fields),
+            Term::Field(fields) => write_fields(fields, out),
             Term::Identifier(name) => out.extend_from_slice(name.as_bytes()),
             Term::Number(number) => out.extend_from_slice(number.as_bytes()),
             Term::Pipe(pipe) => bounded::grow(|| pipe.write(text, out)),
             Term::String(quoted) => out.extend_from_slice(part(text, quoted)),
             Term::Variable { name, fields } => {
                 out.extend_from_slice(name.as_bytes());
-                for field in fields {
-                    out.push(b'.');
-                    out.extend_from_slice(field.as_bytes());
-                }
+                write_fields(fields, out);
             }
             Term::Chain { inner, fields } => {
-                let is_pipe = matches!(inner.term, Term::Pipe(_));
-                if is_pipe {
-                    out.push(b'(');
-                }
-                inner.write(text, out);
-                if is_pipe {
-                    out.push(b')');
-                }
-                for field in fields {
-                    out.push(b'.');
-                    out.extend_from_slice(field.as_bytes());
-                }
+                inner.write_in_parentheses(text, out);
+                write_fields(fields, out);
             }
         }
+    }
+
+    /// Writes the operand; a pipeline needs parentheses.
+    fn write_in_parentheses(&self, text: &[u8], out: &mut Buffer) {
+        let is_pipe = matches!(self.term, Term::Pipe(_));
+        if is_pipe {
+            out.push(b'(');
+        }
+        self.write(text, out);
+        if is_pipe {
+            out.push(b')');
+        }
+    }
+}
+
+fn write_fields(fields: &[Str], out: &mut Buffer) {
+    for field in fields {
+        out.push(b'.');
+        out.extend_from_slice(field.as_bytes());
     }
 }
 
@@ -210,14 +213,7 @@ impl Command {
             if index > 0 {
                 out.push(b' ');
             }
-            let is_pipe = matches!(arg.term, Term::Pipe(_));
-            if is_pipe {
-                out.push(b'(');
-            }
-            arg.write(text, out);
-            if is_pipe {
-                out.push(b')');
-            }
+            arg.write_in_parentheses(text, out);
         }
     }
 }
@@ -247,12 +243,7 @@ impl Pipe {
 pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
     list.nodes.iter().find_map(|node| match node {
         Node::Action { pos, pipe } => {
-            if at
-                == (At {
-                    pos: *pos,
-                    kind: NodeKind::Action,
-                })
-            {
+            if at == At::new(*pos, NodeKind::Action) {
                 let mut out = Buffer::from(&b"{{"[..]);
                 pipe.write(text, &mut out);
                 out.extend_from_slice(b"}}");
@@ -261,12 +252,7 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
             describe_pipe(pipe, text, at)
         }
         Node::Template { pos, name, pipe } => {
-            if at
-                == (At {
-                    pos: *pos,
-                    kind: NodeKind::Template,
-                })
-            {
+            if at == At::new(*pos, NodeKind::Template) {
                 let mut out = Buffer::from(&b"{{template "[..]);
                 out.extend_from_slice(&strconv::quote(name.as_bytes()));
                 if let Some(pipe) = pipe {
@@ -288,30 +274,18 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
 
 fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Buffer> {
     let mut out = Buffer::new();
-    if at
-        == (At {
-            pos: pipe.pos,
-            kind: NodeKind::Pipe,
-        })
-    {
+    if at == At::new(pipe.pos, NodeKind::Pipe) {
         pipe.write(text, &mut out);
         return Some(out);
     }
     pipe.commands.iter().find_map(|command| {
-        if at
-            == (At {
-                pos: command.pos,
-                kind: NodeKind::Command,
-            })
-        {
+        if at == At::new(command.pos, NodeKind::Command) {
             let mut out = Buffer::new();
             command.write(text, &mut out);
             return Some(out);
         }
-        command
-            .args
-            .iter()
-            .find_map(|arg| describe_operand(arg, text, at))
+        let mut args = command.args.iter();
+        args.find_map(|arg| describe_operand(arg, text, at))
     })
 }
 

@@ -45,8 +45,9 @@ impl Span {
         (self.end - self.start) as usize
     }
 
+    /// Returns the parts in the list of their kind.
     #[inline]
-    fn of<T>(self, list: &[T]) -> &[T] {
+    pub(crate) fn of<T>(self, list: &[T]) -> &[T] {
         list.get(self.start as usize..self.end as usize)
             .unwrap_or_default()
     }
@@ -65,33 +66,6 @@ impl Span {
             start: from,
             end: position(list),
         }
-    }
-}
-
-impl Code {
-    #[inline]
-    pub(crate) fn ops(&self, span: Span) -> &[Op] {
-        span.of(&self.ops)
-    }
-
-    #[inline]
-    pub(crate) fn exprs(&self, span: Span) -> &[Expr] {
-        span.of(&self.exprs)
-    }
-
-    #[inline]
-    pub(crate) fn args(&self, span: Span) -> &[Arg] {
-        span.of(&self.args)
-    }
-
-    #[inline]
-    pub(crate) fn names(&self, span: Span) -> &[Name] {
-        span.of(&self.names)
-    }
-
-    #[inline]
-    pub(crate) fn slots(&self, span: Span) -> &[u32] {
-        span.of(&self.slots)
     }
 }
 

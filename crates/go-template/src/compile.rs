@@ -149,11 +149,8 @@ impl<'t> Compiler<'t> {
     /// Compiles a command; `piped` means that it receives another result.
     fn call(&mut self, command: Command<'t>, piped: bool) -> Expr {
         let Some(first) = command.first else {
-            let kind = NodeKind::Command;
-            let pos = command.pos;
-            return Expr::Dot {
-                at: At { pos, kind },
-            };
+            let at = At::new(command.pos, NodeKind::Command);
+            return Expr::Dot { at };
         };
         let at = first.at();
         let has_args = piped || self.args.len() > command.args;
@@ -164,9 +161,8 @@ impl<'t> Compiler<'t> {
         let args = Span::take(&mut self.args, command.args, &mut self.done.args);
         match first.term {
             Term::Function(id, func) => {
-                let kind = NodeKind::Command;
-                let pos = command.pos;
-                let mut call = function(id, func, (at, At { pos, kind }), args, piped);
+                let node = At::new(command.pos, NodeKind::Command);
+                let mut call = function(id, func, (at, node), args, piped);
                 if is_logic(func) {
                     self.logic = self.logic.saturating_sub(1);
                     // The outermost call sets the slots before it evaluates anything.
@@ -191,17 +187,18 @@ impl<'t> Compiler<'t> {
         let base = match operand.term {
             Term::Field => Base::Dot,
             Term::Chain(base) => Base::Expr(base),
-            Term::Variable { slot, name } => {
+            Term::Variable { slot: None, name } => {
+                self.names.truncate(operand.names);
+                return fail(at, undefined(name));
+            }
+            Term::Variable {
+                slot: Some(slot), ..
+            } => {
                 let has_fields = self.names.len() > operand.names;
-                match slot {
-                    None => {
-                        self.names.truncate(operand.names);
-                        let name = String::from_utf8_lossy(name);
-                        return fail(at, format!("undefined variable: {name}"));
-                    }
-                    Some(slot) if !has_fields => return Expr::Slot { at, slot },
-                    Some(slot) => Base::Slot(slot),
+                if !has_fields {
+                    return Expr::Slot { at, slot };
                 }
+                Base::Slot(slot)
             }
             Term::Dot => return Expr::Dot { at },
             Term::Pipe(pipe) => return Expr::Pipe(pipe),
@@ -215,10 +212,10 @@ impl<'t> Compiler<'t> {
         };
         let is_element = match base {
             Base::Dot => self.dot_is_element,
-            Base::Slot(slot) => self
-                .variables
-                .get(self.first + slot as usize)
-                .is_some_and(|variable| variable.is_element),
+            Base::Slot(slot) => {
+                let variable = self.variables.get(self.first + slot as usize);
+                variable.is_some_and(|variable| variable.is_element)
+            }
             Base::Expr(_) => false,
         };
         Expr::Fields(Fields {
@@ -301,8 +298,7 @@ impl Operand<'_> {
             Term::Pipe(_) => NodeKind::Pipe,
             Term::Chain(_) => NodeKind::Chain,
         };
-        let pos = self.pos;
-        At { pos, kind }
+        At::new(self.pos, kind)
     }
 
     /// Returns whether the operand may have arguments, given the number of names on the stack.
@@ -452,15 +448,11 @@ impl<'t> Build<'t> for Compiler<'t> {
             } else if let Some(slot) = self.slot(name) {
                 self.sets.push(slot);
             } else {
-                let name = String::from_utf8_lossy(name);
-                let message = format!("undefined variable: {name}");
-                self.commands.push(fail(None, message));
+                self.commands.push(fail(None, undefined(name)));
             }
         }
-        let kind = NodeKind::Pipe;
-        let pos = pipe.pos;
         PipeCode {
-            at: At { pos, kind },
+            at: At::new(pipe.pos, NodeKind::Pipe),
             commands: Span::take(&mut self.commands, pipe.commands, &mut self.done.exprs),
             sets: Span::take(&mut self.sets, sets, &mut self.done.slots),
         }
@@ -477,8 +469,7 @@ impl<'t> Build<'t> for Compiler<'t> {
                 end: range.end,
             },
             Part::Action { pos, pipe } if pipe.sets.is_empty() => {
-                let kind = NodeKind::Action;
-                let at = At { pos, kind };
+                let at = At::new(pos, NodeKind::Action);
                 Op::Print { at, pipe }
             }
             Part::Action { pipe, .. } => Op::Run(pipe),
@@ -502,14 +493,11 @@ impl<'t> Build<'t> for Compiler<'t> {
                     Control::Range => Op::Range(branch),
                 }
             }
-            Part::Template { pos, name, pipe } => {
-                let kind = NodeKind::Template;
-                Op::Template(Box::new(Invoke {
-                    at: At { pos, kind },
-                    name: Name::new(name),
-                    data: pipe,
-                }))
-            }
+            Part::Template { pos, name, pipe } => Op::Template(Box::new(Invoke {
+                at: At::new(pos, NodeKind::Template),
+                name: Name::new(name),
+                data: pipe,
+            })),
             Part::Break => Op::Break,
             Part::Continue => Op::Continue,
         };
@@ -584,6 +572,10 @@ fn is_logic(func: &Func) -> bool {
     matches!(func.run, Run::And | Run::Or)
 }
 
+fn undefined(name: &[u8]) -> String {
+    format!("undefined variable: {}", String::from_utf8_lossy(name))
+}
+
 /// Compiles to a failure with `message` at execution.
 fn fail(at: impl Into<Option<At>>, message: impl Into<Box<str>>) -> Expr {
     Expr::Fail {
@@ -595,14 +587,12 @@ fn fail(at: impl Into<Option<At>>, message: impl Into<Box<str>>) -> Expr {
 /// Returns Go's error about the number of arguments.
 pub(crate) fn arity_error(func: &Func, args: usize, piped: bool) -> Option<String> {
     let given = args + usize::from(piped);
-    let (name, wanted) = (func.name, func.params.len());
-    match func.variadic {
-        Some(_) if given < wanted => Some(format!(
-            "wrong number of args for {name}: want at least {wanted} got {args}"
-        )),
-        None if given != wanted => Some(format!(
-            "wrong number of args for {name}: want {wanted} got {given}"
-        )),
-        _ => None,
-    }
+    let wanted = func.params.len();
+    let counts = match func.variadic {
+        Some(_) if given < wanted => format!("at least {wanted} got {args}"),
+        None if given != wanted => format!("{wanted} got {given}"),
+        _ => return None,
+    };
+    let name = func.name;
+    Some(format!("wrong number of args for {name}: want {counts}"))
 }

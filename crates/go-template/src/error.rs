@@ -24,22 +24,15 @@ impl Location {
     pub(crate) fn new(file: &str, text: &[u8], offset: usize) -> Self {
         let offset = offset.min(text.len());
         let (before, after) = text.split_at(offset);
-        let start = before
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let rest = after
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .unwrap_or(after.len());
+        let start = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+        let rest = memchr::memchr(b'\n', after).unwrap_or(after.len());
         let line = text.get(start..offset + rest).unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
         Self {
             file: file.to_owned(),
             line: 1 + memchr::memchr_iter(b'\n', before).count(),
             column: offset - start,
-            source_line: String::from_utf8_lossy(line)
-                .trim_end_matches('\r')
-                .to_owned(),
+            source_line: line.trim_end_matches('\r').to_owned(),
         }
     }
 
@@ -48,11 +41,8 @@ impl Location {
         let number = self.line.to_string();
         let shown: String = self.source_line.chars().take(200).collect();
         writeln!(f, "  {number} | {shown}")?;
-        let before = self
-            .source_line
-            .as_bytes()
-            .get(..self.column)
-            .unwrap_or_default();
+        let before = self.source_line.as_bytes().get(..self.column);
+        let before = before.unwrap_or_default();
         // Keep tabs, so that the caret is aligned.
         let indent: String = String::from_utf8_lossy(before)
             .chars()
@@ -360,7 +350,7 @@ impl Cause {
 }
 
 fn go_quote(text: &str) -> String {
-    String::from_utf8_lossy(&crate::go::strconv::quote(text.as_bytes())).into_owned()
+    crate::go::strconv::quoted(text.as_bytes())
 }
 
 impl Failure {
@@ -428,8 +418,7 @@ impl RenderError {
                 node: failure
                     .at
                     .as_ref()
-                    .map(|(_, node)| node.clone())
-                    .unwrap_or_default(),
+                    .map_or_else(String::new, |(_, node)| node.clone()),
                 given: failure.given,
             })
             .collect()
@@ -490,10 +479,8 @@ impl RenderError {
 
     fn failures(&self) -> impl Iterator<Item = &Failure> {
         std::iter::successors(Some(&*self.0), |failure| {
-            failure
-                .inner()
-                .and_then(FuncError::render)
-                .map(|error| &*error.0)
+            let error = failure.inner().and_then(FuncError::render);
+            error.map(|error| &*error.0)
         })
     }
 
@@ -541,11 +528,8 @@ fn report(message: String, frames: Vec<Frame>) -> impl fmt::Display + use<> {
             let what = if depth == 0 { "in" } else { "called from" };
             match &frame.location {
                 Some(location) => {
-                    writeln!(
-                        f,
-                        "  {what} {} at {location}: {}",
-                        frame.template, frame.node
-                    )?;
+                    let Frame { template, node, .. } = frame;
+                    writeln!(f, "  {what} {template} at {location}: {node}")?;
                     if depth == 0 && !location.source_line.is_empty() {
                         location.excerpt(f)?;
                     }

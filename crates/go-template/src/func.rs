@@ -32,7 +32,7 @@ use crate::eval;
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::table::Table;
-use crate::value::{Map, Str, Type, Value, vary};
+use crate::value::{Map, Number, Str, Type, Value, vary};
 use bounded::{Budget, Buffer};
 
 /// A function that returns a value.
@@ -67,39 +67,28 @@ pub struct Func {
 impl Func {
     /// Creates a function with fixed parameters that returns a value.
     pub const fn value(name: &'static str, params: &'static [Type], run: ValueFn) -> Self {
-        Self {
-            name,
-            params,
-            variadic: None,
-            run: Run::Value(run),
-        }
+        Self::new(name, params, Run::Value(run))
     }
 
     /// Creates a function with fixed parameters that returns a string.
     pub const fn text(name: &'static str, params: &'static [Type], run: TextFn) -> Self {
-        Self {
-            name,
-            params,
-            variadic: None,
-            run: Run::Text(run),
-        }
+        Self::new(name, params, Run::Text(run))
     }
 
     /// Creates a function with fixed parameters that captures data.
     pub fn closure(name: &'static str, params: &'static [Type], run: Arc<Closure>) -> Self {
+        Self::new(name, params, Run::Closure(run))
+    }
+
+    pub(crate) const fn special(name: &'static str, params: &'static [Type], run: Run) -> Self {
+        Self::new(name, params, run).variadic(Type::REFLECT)
+    }
+
+    const fn new(name: &'static str, params: &'static [Type], run: Run) -> Self {
         Self {
             name,
             params,
             variadic: None,
-            run: Run::Closure(run),
-        }
-    }
-
-    pub(crate) const fn special(name: &'static str, params: &'static [Type], run: Run) -> Self {
-        Self {
-            name,
-            params,
-            variadic: Some(Type::REFLECT),
             run,
         }
     }
@@ -125,11 +114,8 @@ impl Func {
 
 impl fmt::Debug for Func {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "func {}({:?}, {:?})",
-            self.name, self.params, self.variadic
-        )
+        let (name, params, variadic) = (self.name, self.params, self.variadic);
+        write!(f, "func {name}({params:?}, {variadic:?})")
     }
 }
 
@@ -246,10 +232,8 @@ impl<'a> Args<'a> {
 
     /// Takes argument `index` without copying it.
     pub fn take(&mut self, index: usize) -> Value {
-        self.values
-            .get_mut(index)
-            .map(std::mem::take)
-            .unwrap_or_default()
+        let value = self.values.get_mut(index);
+        value.map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns argument `index`, declared as a string.
@@ -261,10 +245,8 @@ impl<'a> Args<'a> {
 
     /// Returns argument `index`, declared as an integer.
     pub fn int(&self, index: usize) -> i64 {
-        self.get(index)
-            .number()
-            .and_then(super::value::Number::to_i64)
-            .unwrap_or(0)
+        let number = self.get(index).number();
+        number.and_then(Number::to_i64).unwrap_or(0)
     }
 
     /// Returns argument `index`, declared as a bool.
@@ -353,13 +335,8 @@ impl<'a> Call<'a> {
         let Some(template) = self.set.get(name) else {
             return Ok(self.session.execute(self.set, name, data, out)?);
         };
-        Ok(eval::execute_or_recall(
-            self.session,
-            self.set,
-            template,
-            data,
-            out,
-        )?)
+        let executed = eval::execute_or_recall(self.session, self.set, template, data, out);
+        Ok(executed?)
     }
 
     /// Executes a template of another set, appending to `out`.

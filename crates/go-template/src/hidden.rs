@@ -73,10 +73,8 @@ mod tests {
         for (message, want) in cases {
             assert_eq!(quoted(message), want, "{message}");
         }
-        assert_eq!(
-            token("bad character U+002B '+'"),
-            "bad character a character"
-        );
+        let character = token("bad character U+002B '+'");
+        assert_eq!(character, "bad character a character");
         let token = token(r#"function "x" not defined"#);
         assert_eq!(token, "function a string of 1 byte not defined");
     }

@@ -6,7 +6,7 @@
 
 use crate::ast::Pos;
 use crate::delimiters::Delimiters;
-use crate::go::strconv;
+use crate::go::strconv::quoted;
 use crate::go::unicode::{is_digit, is_letter, is_print};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
 
@@ -202,12 +202,12 @@ impl<'t> Lexer<'t> {
         loop {
             let Some(found) = find(self.rest(), self.left) else {
                 self.pos = self.text.len();
-                let kind = if self.pos > self.start {
+                let is_text = self.pos > self.start;
+                return self.token(if is_text {
                     TokenKind::Text
                 } else {
                     TokenKind::Eof
-                };
-                return self.token(kind);
+                });
             };
             let delimiter = self.pos + found;
             if found > 0 {
@@ -222,12 +222,9 @@ impl<'t> Lexer<'t> {
                     return text;
                 }
             }
-            let marker = if has_left_trim(&self.text[delimiter + self.left.len()..]) {
-                TRIM
-            } else {
-                0
-            };
             self.pos = delimiter + self.left.len();
+            let trims = has_left_trim(self.rest());
+            let marker = if trims { TRIM } else { 0 };
             if !self.text[self.pos + marker..].starts_with(LEFT_COMMENT) {
                 let token = self.token(TokenKind::LeftDelim);
                 self.pos += marker;
@@ -271,12 +268,7 @@ impl<'t> Lexer<'t> {
     fn skip_right_delim(&mut self, trims: bool) {
         self.pos += self.right.len();
         if trims {
-            self.pos += TRIM;
-            self.pos += self
-                .rest()
-                .iter()
-                .take_while(|byte| is_space(**byte))
-                .count();
+            self.pos += TRIM + spaces(&self.rest()[TRIM..]);
         }
     }
 
@@ -288,11 +280,7 @@ impl<'t> Lexer<'t> {
         self.pos += self.right.len();
         let token = self.token(TokenKind::RightDelim);
         if trims {
-            self.pos += self
-                .rest()
-                .iter()
-                .take_while(|byte| is_space(**byte))
-                .count();
+            self.pos += spaces(self.rest());
             self.ignore();
         }
         self.inside_action = false;
@@ -385,8 +373,7 @@ impl<'t> Lexer<'t> {
 
     /// Skips white space inside an action, except for the last if it belongs to a right delimiter.
     fn skip_space(&mut self) {
-        let rest = self.rest();
-        let spaces = rest.iter().take_while(|byte| is_space(**byte)).count();
+        let spaces = spaces(self.rest());
         let last = self.pos + spaces - 1;
         let trims = spaces > 1
             && has_right_trim(&self.text[last..])
@@ -441,11 +428,8 @@ impl<'t> Lexer<'t> {
     /// Scans a field or variable after its first character.
     fn field_or_variable(&mut self, kind: TokenKind) -> Token {
         if self.at_terminator() {
-            return self.token(if kind == TokenKind::Variable {
-                kind
-            } else {
-                TokenKind::Dot
-            });
+            let is_variable = kind == TokenKind::Variable;
+            return self.token(if is_variable { kind } else { TokenKind::Dot });
         }
         self.skip_alphanumeric();
         if !self.at_terminator() {
@@ -499,11 +483,8 @@ impl<'t> Lexer<'t> {
     }
 
     fn bad_number(&mut self) -> Token {
-        let text = strconv::quote(&self.text[self.start..self.pos]);
-        self.fail(format!(
-            "bad number syntax: {}",
-            String::from_utf8_lossy(&text)
-        ))
+        let text = quoted(&self.text[self.start..self.pos]);
+        self.fail(format!("bad number syntax: {text}"))
     }
 
     /// Accepts everything that could be a number; the parser rejects invalid ones.
@@ -586,6 +567,11 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
+/// Returns the number of white space characters that a text begins with.
+fn spaces(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| is_space(**byte)).count()
+}
+
 fn is_alphanumeric(rune: char) -> bool {
     rune == '_' || is_letter(rune) || is_digit(rune)
 }
@@ -600,9 +586,8 @@ fn has_right_trim(text: &[u8]) -> bool {
 
 /// Returns the length without trailing white space.
 fn trim_end(text: &[u8]) -> usize {
-    text.iter()
-        .rposition(|byte| !is_space(*byte))
-        .map_or(0, |last| last + 1)
+    let last = text.iter().rposition(|byte| !is_space(*byte));
+    last.map_or(0, |last| last + 1)
 }
 
 /// Formats like `%#U`: the code point, and the rune itself if it is printable.
@@ -631,10 +616,10 @@ mod tests {
                     tokens.push((token.kind, lexer.error().to_owned()));
                     return tokens;
                 }
-                kind => tokens.push((
-                    kind,
-                    String::from_utf8_lossy(token.of(text.as_bytes())).into_owned(),
-                )),
+                kind => {
+                    let text = String::from_utf8_lossy(token.of(text.as_bytes()));
+                    tokens.push((kind, text.into_owned()));
+                }
             }
         }
     }
@@ -668,11 +653,8 @@ mod tests {
             ("{{\u{1}}}", "unrecognized character in action: U+0001"),
             ("{{:x}}", "expected :="),
         ] {
-            assert_eq!(
-                kinds(text).pop(),
-                Some((TokenKind::Error, message.to_owned())),
-                "{text}"
-            );
+            let last = (TokenKind::Error, message.to_owned());
+            assert_eq!(kinds(text).pop(), Some(last), "{text}");
         }
     }
 }

@@ -203,14 +203,10 @@ impl Session {
         if let Some(template) = set.get(name) {
             return self.execute_template(set, template, data, out);
         }
-        let cause = Cause::NotAssociated {
-            set: set.name().to_string(),
-        };
-        Err(RenderError(Box::new(Failure::new(
-            String::from_utf8_lossy(name).into_owned(),
-            None,
-            cause,
-        ))))
+        let set = set.name().to_string();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let failure = Failure::new(name, None, Cause::NotAssociated { set });
+        Err(RenderError(Box::new(failure)))
     }
 
     /// Executes a template with `data` as dot, appending to `out`. Template names are looked up in
@@ -246,7 +242,8 @@ impl Session {
         let size = compiled_size(text);
         self.budget.memory(size)?;
         let mut layer = set.layer();
-        let template = layer.parse_given(name.clone(), text.clone())?;
+        let parsed = layer.parse_text(name.clone(), text.clone(), true)?;
+        let template = layer.add(&parsed);
         // A text that defines nothing and does not name itself needs no separate layer.
         let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
         if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {

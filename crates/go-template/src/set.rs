@@ -6,7 +6,7 @@ use crate::ast::{self, At, Pos};
 use crate::code::{Body, Code};
 use crate::compile::Compiler;
 use crate::delimiters::Delimiters;
-use crate::error::ParseError;
+use crate::error::{Location, ParseError};
 use crate::func::Funcs;
 use crate::parse;
 use crate::value::table::{Table, hash};
@@ -188,15 +188,13 @@ impl TemplateSet {
     /// Creates an empty set whose templates may call `funcs`. Its name appears only in the error
     /// for a missing template.
     pub fn new(name: impl Into<Str>, funcs: Arc<Funcs>) -> Self {
-        let missing_key = MissingKey::default();
-        let name = name.into();
         Self(Arc::new(Layer {
             below: None,
             own: Table::default(),
             funcs,
-            missing_key,
+            missing_key: MissingKey::default(),
             delimiters: Delimiters::default(),
-            name,
+            name: name.into(),
         }))
     }
 
@@ -278,17 +276,8 @@ impl TemplateSet {
         self.parse_text(name.into(), text.into(), false)
     }
 
-    /// Parses a text that was given to a function during a render, and adds it.
-    pub(crate) fn parse_given(
-        &mut self,
-        name: Str,
-        text: Str,
-    ) -> Result<Arc<Template>, ParseError> {
-        let parsed = self.parse_text(name, text, true)?;
-        Ok(self.add(&parsed))
-    }
-
-    fn parse_text(
+    /// Parses a text; `is_given` says that it was given to a function during a render.
+    pub(crate) fn parse_text(
         &self,
         name: Str,
         text: Str,
@@ -317,15 +306,10 @@ impl TemplateSet {
             (Arc::new(template), definition.is_empty)
         });
         let templates: Arc<[_]> = templates.collect();
-        let main = templates
-            .iter()
-            .find(|(template, _)| template.name == source.name);
-        let Some((main, _)) = main else {
-            let location = crate::error::Location::new(
-                &source.name.to_string_lossy(),
-                source.text.as_bytes(),
-                source.text.len(),
-            );
+        let mut all = templates.iter();
+        let Some((main, _)) = all.find(|(template, _)| template.name == source.name) else {
+            let (name, text) = (source.name.to_string_lossy(), source.text.as_bytes());
+            let location = Location::new(&name, text, text.len());
             return Err(ParseError::new(location, "the text defines no template"));
         };
         Ok(ParsedTemplates {
@@ -352,9 +336,8 @@ impl TemplateSet {
             *self = self.layer();
         }
         if let Some(layer) = Arc::get_mut(&mut self.0) {
-            layer
-                .own
-                .insert_hashed(name.hash(), name.key().clone(), Arc::clone(template));
+            let (key, template) = (name.key().clone(), Arc::clone(template));
+            layer.own.insert_hashed(name.hash(), key, template);
         }
     }
 

@@ -81,9 +81,13 @@ fn render_with(set: &TemplateSet, limits: Limits) -> Result<String, RenderError>
     ]
     .into_iter()
     .collect();
+    execute(set, limits, &Value::Map(data))
+}
+
+fn execute(set: &TemplateSet, limits: Limits, data: &Value) -> Result<String, RenderError> {
     let mut out = Buffer::new();
     let mut session = Session::new(limits).with_host(Vec::<String>::new());
-    session.execute(set, "main", &Value::Map(data), &mut out)?;
+    session.execute(set, "main", data, &mut out)?;
     Ok(String::from_utf8(out.into_vec()).unwrap())
 }
 
@@ -137,13 +141,10 @@ fn error_names_every_template_between_the_file_and_the_failure() {
          template: helpers:3:6: executing \"t\" at <.s.nope>: \
          can't evaluate field nope in type interface {}"
     );
-    assert_eq!(
-        error.message(),
-        "can't evaluate field nope in type interface {}"
-    );
-    let places: Vec<_> = error
-        .frames()
-        .into_iter()
+    let message = "can't evaluate field nope in type interface {}";
+    assert_eq!(error.message(), message);
+    let frames = error.frames().into_iter();
+    let places: Vec<_> = frames
         .map(|frame| (frame.template, frame.location.unwrap().line))
         .collect();
     let wanted = [("main", 2), ("gotpl", 1), ("t", 3)];
@@ -178,12 +179,9 @@ fn parse_error_has_a_line() {
 #[test]
 fn missing_template_is_named() {
     let error = render("{{ include `nope` . }}").unwrap_err();
-    let wanted = "no template \"nope\" associated with template \"gotpl\"";
-    assert!(
-        error
-            .to_string()
-            .ends_with(&format!("error calling include: template: {wanted}"))
-    );
+    let wanted = "error calling include: template: no template \"nope\" associated with template \
+                  \"gotpl\"";
+    assert!(error.to_string().ends_with(wanted));
 }
 
 #[test]
@@ -202,29 +200,25 @@ fn strict_sets_reject_missing_keys() {
 
 #[test]
 fn arguments_are_checked_against_go_types() {
-    for (text, message) in [
-        ("{{ include 1 . }}", "expected string; found 1"),
-        (
-            "{{ include .l . }}",
-            "wrong type for value; expected string; got []string",
-        ),
-        (
-            "{{ include .nope . }}",
-            "wrong type for value; expected string; got interface {}",
-        ),
-        ("{{ include (.nope) . }}", "invalid value; expected string"),
-        ("{{ include nil . }}", "cannot assign nil to string"),
-        (
-            "{{ include `x` }}",
-            "wrong number of args for include: want 2 got 1",
-        ),
-        (
-            "{{ set .l `a` 1 }}",
-            "wrong type for value; expected map[string]interface {}; got []string",
-        ),
-    ] {
-        assert_eq!(render(text).unwrap_err().message(), message, "{text}");
+    let cases = "
+include 1 .       | expected string; found 1
+include .l .      | wrong type for value; expected string; got []string
+include .nope .   | wrong type for value; expected string; got interface {}
+include (.nope) . | invalid value; expected string
+include nil .     | cannot assign nil to string
+include `x`       | wrong number of args for include: want 2 got 1
+set .l `a` 1      | wrong type for value; expected map[string]interface {}; got []string";
+    for case in cases.trim_start().lines() {
+        let (call, message) = case.split_once(" | ").unwrap();
+        let error = render(&format!("{{{{ {call} }}}}")).unwrap_err();
+        assert_eq!(error.message(), message, "{case}");
     }
+}
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
 }
 
 fn over(text: &str, limits: Limits) -> BudgetError {
@@ -239,27 +233,13 @@ fn over(text: &str, limits: Limits) -> BudgetError {
 fn endless_recursion_is_stopped() {
     let limit = Limits::default().depth;
     let depth = BudgetError::Depth { limit };
-    assert_eq!(
-        over(
-            "{{ define `t` }}{{ template `t` }}{{ end }}{{ template `t` }}",
-            Limits::default()
-        ),
-        depth
-    );
-    assert_eq!(
-        over(
-            "{{ define `t` }}{{ include `t` . }}{{ end }}{{ include `t` . }}",
-            Limits::default()
-        ),
-        depth
-    );
-    assert_eq!(
-        over(
-            "{{ define `t` }}{{ tpl `{{ include \"t\" . }}` . }}{{ end }}{{ include `t` . }}",
-            Limits::default()
-        ),
-        depth
-    );
+    for text in [
+        "{{ define `t` }}{{ template `t` }}{{ end }}{{ template `t` }}",
+        "{{ define `t` }}{{ include `t` . }}{{ end }}{{ include `t` . }}",
+        "{{ define `t` }}{{ tpl `{{ include \"t\" . }}` . }}{{ end }}{{ include `t` . }}",
+    ] {
+        assert_eq!(over(text, Limits::default()), depth, "{text}");
+    }
 }
 
 #[test]
@@ -284,35 +264,18 @@ fn thousand_nested_includes_are_allowed() {
 
 #[test]
 fn work_output_and_sizes_are_limited() {
-    let limits = Limits {
-        steps: 100_000,
-        ..Limits::default()
-    };
     let endless = "{{ range 1000 }}{{ range 1000 }}{{ range 1000 }}{{ end }}{{ end }}{{ end }}";
-    assert_eq!(over(endless, limits), BudgetError::Steps { limit: 100_000 });
-    let limits = Limits {
-        output: 1_000,
-        ..Limits::default()
-    };
-    assert_eq!(
-        over("{{ range 1000 }}0123456789{{ end }}", limits),
-        BudgetError::Output { limit: 1_000 }
-    );
-    let limits = Limits {
-        range: 10,
-        ..Limits::default()
-    };
-    let wanted = BudgetError::Range {
-        length: 11,
-        limit: 10,
-    };
-    assert_eq!(over("{{ range 11 }}{{ end }}", limits), wanted);
-    let limits = Limits {
-        string: 1_000,
-        ..Limits::default()
-    };
+    let long = "{{ range 1000 }}0123456789{{ end }}";
     let doubling = "{{ $x := `x` }}{{ range 20 }}{{ $x = print $x $x }}{{ end }}{{ len $x }}";
-    assert_eq!(over(doubling, limits), BudgetError::String { limit: 1_000 });
+    let error = over(endless, limited(|to| to.steps = 100_000));
+    assert_eq!(error, BudgetError::Steps { limit: 100_000 });
+    let error = over(long, limited(|to| to.output = 1_000));
+    assert_eq!(error, BudgetError::Output { limit: 1_000 });
+    let (length, limit) = (11, 10);
+    let error = over("{{ range 11 }}{{ end }}", limited(|to| to.range = limit));
+    assert_eq!(error, BudgetError::Range { length, limit });
+    let error = over(doubling, limited(|to| to.string = 1_000));
+    assert_eq!(error, BudgetError::String { limit: 1_000 });
 }
 
 #[test]
@@ -347,24 +310,15 @@ fn function_values_can_be_called() {
         .into_iter()
         .collect();
     let run = |text: &str| {
-        let mut out = Buffer::new();
-        let set = set_of(&[("main", text)]);
-        let data = Value::Map(data.clone());
-        let mut session = Session::new(Limits::default());
-        let result = session.execute(&set, "main", &data, &mut out);
-        result
-            .map(|()| String::from_utf8(out.into_vec()).unwrap())
-            .map_err(|error| error.message())
+        let (set, data) = (set_of(&[("main", text)]), Value::Map(data.clone()));
+        execute(&set, Limits::default(), &data).map_err(|error| error.message())
     };
     assert_eq!(run("{{ call .f 1 }}").unwrap(), "[1 1]");
     assert_eq!(run("{{ 1 | call .f }}").unwrap(), "[1 1]");
     let message = "error calling call: wrong number of args for .f: got 0 want 1";
     assert_eq!(run("{{ call .f }}").unwrap_err(), message);
-    assert!(
-        run("{{ .f }}")
-            .unwrap_err()
-            .starts_with("can't print {{.f}} of type func")
-    );
+    let message = run("{{ .f }}").unwrap_err();
+    assert!(message.starts_with("can't print {{.f}} of type func"));
     assert_eq!(run("{{ if .f }}yes{{ end }}").unwrap(), "yes");
 }
 

@@ -37,8 +37,7 @@ fn check(file: &str) {
         let right = match (answer(template, &values), field("error")) {
             (Ok(output), None) => match field("output") {
                 Some(wanted) => {
-                    let text = String::from_utf8_lossy(&output).replace("<no value>", "");
-                    wanted == text
+                    wanted == String::from_utf8_lossy(&output).replace("<no value>", "")
                 }
                 None => field("outputBase64").is_some_and(|text| {
                     data_encoding::BASE64.decode(text.as_bytes()).unwrap() == output
@@ -53,12 +52,8 @@ fn check(file: &str) {
             wrong.push(format!("{line}\n  ours: {ours:?}"));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong in {file}:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    let (count, wrong) = (wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{count} wrong in {file}:\n{wrong}");
 }
 
 #[test]

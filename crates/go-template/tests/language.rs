@@ -18,7 +18,15 @@ fn shout(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), 
 
 fn render(text: &str) -> Result<String, String> {
     let funcs = Funcs::new().with(&[Func::text("shout", &[Type::STRING], shout)]);
-    let mut set = TemplateSet::new("set", Arc::new(funcs));
+    render_in(TemplateSet::new("set", Arc::new(funcs)), text)
+}
+
+/// Returns a set whose actions stand between these texts.
+fn delimited(left: &str, right: &str) -> TemplateSet {
+    TemplateSet::new("set", Arc::new(Funcs::new())).delimiters(left, right)
+}
+
+fn render_in(mut set: TemplateSet, text: &str) -> Result<String, String> {
     set.parse("main", text).map_err(|error| error.to_string())?;
     let names = Value::list(vec!["a".into(), "b".into()]);
     let data: Map = [("names", names), ("n", Value::Int(3))]
@@ -83,35 +91,18 @@ fn delimiters_of_any_form_enclose_actions() {
         ("", "", "{{ .n }}", "3"),
     ];
     for (left, right, text, want) in cases {
-        let mut set = TemplateSet::new("set", Arc::new(Funcs::new())).delimiters(left, right);
-        set.parse("main", text).unwrap();
-        let names = Value::list(vec!["a".into(), "b".into()]);
-        let data: Map = [("names", names), ("n", Value::Int(3))]
-            .into_iter()
-            .collect();
-        let mut out = Buffer::new();
-        Session::new(Limits::default())
-            .execute(&set, "main", &Value::Map(data), &mut out)
-            .unwrap();
-        assert_eq!(String::from_utf8_lossy(&out), want, "{text}");
+        let rendered = render_in(delimited(left, right), text);
+        assert_eq!(rendered.as_deref(), Ok(want), "{text}");
     }
 }
 
 #[test]
 fn errors_name_the_action_between_own_delimiters() {
-    let mut set = TemplateSet::new("set", Arc::new(Funcs::new())).delimiters("<%", "%>");
-    let error = set.parse("main", "{{ <% x %>").unwrap_err();
+    let error = |text: &str| render_in(delimited("<%", "%>"), text).unwrap_err();
+    let undefined = "template: main:1: function \"x\" not defined";
+    assert_eq!(error("{{ <% x %>"), undefined);
     assert_eq!(
-        error.to_string(),
-        "template: main:1: function \"x\" not defined"
-    );
-    set.parse("main", "{{ <% index .a 1 %>").unwrap();
-    let mut out = Buffer::new();
-    let error = Session::new(Limits::default())
-        .execute(&set, "main", &Value::Map(Map::new()), &mut out)
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
+        error("{{ <% index .a 1 %>"),
         "template: main:1:6: executing \"main\" at <index .a 1>: error calling index: index of untyped \
          nil"
     );

@@ -18,16 +18,19 @@ fn render(text: &str, limits: Limits) -> Result<Vec<u8>, Option<BudgetError>> {
     }
 }
 
+fn limited(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}
+
 fn over(text: &str, limits: Limits) -> BudgetError {
     render(text, limits).unwrap_err().unwrap()
 }
 
 #[test]
 fn memory_of_a_regular_expression_is_limited() {
-    let limits = Limits {
-        regex: 20_000,
-        ..Limits::default()
-    };
+    let limits = limited(|to| to.regex = 20_000);
     for text in [
         "{{ regexMatch `(\\pL{1,30}){1,30}` `x` }}",
         "{{ regexFind `(\\pL{1,30}){1,30}` `x` }}",
@@ -51,32 +54,18 @@ fn oversized_regular_expression_is_an_invalid_pattern() {
 
 #[test]
 fn private_keys_are_counted_and_the_clock_is_checked_before_each() {
-    let limits = Limits {
-        keys: 2,
-        ..Limits::default()
-    };
+    let limits = limited(|to| to.keys = 2);
     let keys = "{{ range 3 }}{{ genPrivateKey `ecdsa` }}{{ end }}";
     assert_eq!(over(keys, limits.clone()), BudgetError::Keys { limit: 2 });
     let keys = "{{ range 2 }}{{ genPrivateKey `ed25519` }}{{ end }}";
     assert!(render(keys, limits).is_ok());
-    let limits = Limits {
-        time: Some(Duration::ZERO),
-        ..Limits::default()
-    };
+    let key = "{{ genPrivateKey `rsa` }}";
     let limit = Duration::ZERO;
-    assert_eq!(
-        over("{{ genPrivateKey `rsa` }}", limits),
-        BudgetError::Time { limit }
-    );
-    let limits = Limits {
-        steps: 5_000_000,
-        ..Limits::default()
-    };
+    let error = over(key, limited(|to| to.time = Some(limit)));
+    assert_eq!(error, BudgetError::Time { limit });
     let limit = 5_000_000;
-    assert_eq!(
-        over("{{ genPrivateKey `rsa` }}", limits),
-        BudgetError::Steps { limit }
-    );
+    let error = over(key, limited(|to| to.steps = limit));
+    assert_eq!(error, BudgetError::Steps { limit });
 }
 
 #[test]
@@ -94,10 +83,8 @@ fn deeply_nested_texts_do_not_overflow_the_stack() {
     }
     let parentheses = format!("{{{{ {}1{} }}}}", "(".repeat(many), ")".repeat(many));
     assert!(render(&parentheses, Limits::default()).is_err());
-    let chain = format!(
-        "{{{{ if 1 }}}}{}{{{{ end }}}}",
-        "{{ else if 1 }}".repeat(many)
-    );
+    let links = "{{ else if 1 }}".repeat(many);
+    let chain = format!("{{{{ if 1 }}}}{links}{{{{ end }}}}");
     let _ = render(&chain, Limits::default());
     let pipe = format!("{{{{ 1{} }}}}", " | print".repeat(many));
     let _ = render(&pipe, Limits::default());

@@ -111,35 +111,47 @@ fn session(set: &TemplateSet) -> Session {
     session.remembering(set)
 }
 
+fn remembering(session: Session, set: &TemplateSet, remembers: bool) -> Session {
+    if remembers {
+        session.remembering(set)
+    } else {
+        session
+    }
+}
+
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let set = set_of(text);
-    assert_eq!(
-        render_in(&mut session(&set), &set, &data()).unwrap(),
-        expected,
-        "{text}"
-    );
+    let rendered = render_in(&mut session(&set), &set, &data()).unwrap();
+    assert_eq!(rendered, expected, "{text}");
+}
+
+/// Checks lines with the expected text and the template.
+#[track_caller]
+fn check_all(cases: &str) {
+    for case in cases.trim_start().lines() {
+        let (expected, text) = case.split_once(' ').unwrap();
+        check(text, expected);
+    }
 }
 
 #[test]
 fn a_template_is_executed_once_for_the_same_data() {
-    check(
-        r#"{{define "t"}}{{count}}{{end}}{{include "t" .}}{{include "t" $}}{{template "t" .}}"#,
+    let counted = |uses: &str, expected: &str| {
+        let count = r#"{{define "t"}}{{count}}{{end}}"#;
+        check(&[count, uses].concat(), expected);
+    };
+    counted(
+        r#"{{include "t" .}}{{include "t" $}}{{template "t" .}}"#,
         "111",
     );
-    check(
-        r#"{{define "t"}}{{count}}{{end}}{{include "t" 1}}{{include "t" 1}}{{include "t" 2}}"#,
+    counted(
+        r#"{{include "t" 1}}{{include "t" 1}}{{include "t" 2}}"#,
         "112",
     );
-    let data = r#"(dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 1.5))"#;
-    let other = r#"(dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 2.5))"#;
-    let text = r#"{{define "t"}}{{count}}{{end}}"#;
-    check(
-        &format!(
-            r#"{text}{{{{include "t" {data}}}}}{{{{include "t" {data}}}}}{{{{include "t" {other}}}}}"#
-        ),
-        "112",
-    );
+    let data = r#"{{include "t" (dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 1.5))}}"#;
+    let other = r#"{{include "t" (dict "a" .Values.m "b" (list "x" 2 true) "c" (dict "d" 2.5))}}"#;
+    counted(&[data, data, other].concat(), "112");
 }
 
 #[test]
@@ -179,57 +191,33 @@ fn a_write_to_what_a_template_read_executes_it_again() {
 #[test]
 fn a_map_of_a_template_that_is_part_of_the_data_is_watched() {
     // As the data itself, in a list, in a dictionary, and put into the values later.
-    check(
-        r#"{{define "t"}}{{.a}}{{end}}{{$d := dict "a" 1}}{{include "t" $d}}{{set $d "a" 2}}{{include "t" $d}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{(index . 0).a}}{{end}}{{$d := dict "a" 1}}{{include "t" (list $d)}}{{set $d "a" 2}}{{include "t" (list $d)}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{.d.e.a}}{{end}}{{$e := dict "a" 1}}{{$d := dict "e" $e}}{{include "t" (dict "d" $d)}}{{set $e "a" 2}}{{include "t" (dict "d" $d)}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{.Values.d.a}}{{end}}{{$d := dict "a" 1}}{{set .Values "d" $d}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "t"}}{{(index .Values.d 0).a}}{{end}}{{include "t" (dict "Values" (dict "d" (list (dict "a" 0))))}}{{$d := dict "a" 1}}{{set .Values "d" (list $d)}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
-        "012",
+    check_all(
+        r#"
+12 {{define "t"}}{{.a}}{{end}}{{$d := dict "a" 1}}{{include "t" $d}}{{set $d "a" 2}}{{include "t" $d}}
+12 {{define "t"}}{{(index . 0).a}}{{end}}{{$d := dict "a" 1}}{{include "t" (list $d)}}{{set $d "a" 2}}{{include "t" (list $d)}}
+12 {{define "t"}}{{.d.e.a}}{{end}}{{$e := dict "a" 1}}{{$d := dict "e" $e}}{{include "t" (dict "d" $d)}}{{set $e "a" 2}}{{include "t" (dict "d" $d)}}
+12 {{define "t"}}{{.Values.d.a}}{{end}}{{$d := dict "a" 1}}{{set .Values "d" $d}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}
+012 {{define "t"}}{{(index .Values.d 0).a}}{{end}}{{include "t" (dict "Values" (dict "d" (list (dict "a" 0))))}}{{$d := dict "a" 1}}{{set .Values "d" (list $d)}}{{include "t" .}}{{set $d "a" 2}}{{include "t" .}}"#,
     );
 }
 
 #[test]
 fn a_template_that_writes_is_executed_each_time() {
-    check(
-        r#"{{define "t"}}{{set . "n" (print .n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" $d}}{{include "t" $d}}{{$d.n}}"#,
-        "xx",
-    );
-    check(
-        r#"{{define "t"}}{{set .acc "n" (print .acc.n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" (dict "acc" $d)}}{{include "t" (dict "acc" $d)}}{{$d.n}}"#,
-        "xx",
-    );
-    check(
-        r#"{{define "t"}}{{set .Values "n" (print .Values.n "x")}}{{end}}{{include "t" .}}{{include "t" .}}{{.Values.n}}"#,
-        "<nil>xx",
-    );
-    check(
-        r#"{{define "t"}}{{range .}}{{set . "n" (print .n "x")}}{{end}}{{end}}{{$d := dict "n" ""}}{{$l := list $d}}{{include "t" $l}}{{include "t" $l}}{{$d.n}}"#,
-        "xx",
+    check_all(
+        r#"
+xx {{define "t"}}{{set . "n" (print .n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" $d}}{{include "t" $d}}{{$d.n}}
+xx {{define "t"}}{{set .acc "n" (print .acc.n "x")}}{{end}}{{$d := dict "n" ""}}{{include "t" (dict "acc" $d)}}{{include "t" (dict "acc" $d)}}{{$d.n}}
+<nil>xx {{define "t"}}{{set .Values "n" (print .Values.n "x")}}{{end}}{{include "t" .}}{{include "t" .}}{{.Values.n}}
+xx {{define "t"}}{{range .}}{{set . "n" (print .n "x")}}{{end}}{{end}}{{$d := dict "n" ""}}{{$l := list $d}}{{include "t" $l}}{{include "t" $l}}{{$d.n}}"#,
     );
 }
 
 #[test]
 fn what_varies_is_executed_each_time() {
-    check(
-        r#"{{define "t"}}{{varying}}{{end}}{{include "t" .}}{{include "t" .}}"#,
-        "12",
-    );
-    check(
-        r#"{{define "in"}}{{varying}}{{end}}{{define "t"}}{{template "in"}}{{end}}{{include "t" .}}{{include "t" .}}"#,
-        "12",
+    check_all(
+        r#"
+12 {{define "t"}}{{varying}}{{end}}{{include "t" .}}{{include "t" .}}
+12 {{define "in"}}{{varying}}{{end}}{{define "t"}}{{template "in"}}{{end}}{{include "t" .}}{{include "t" .}}"#,
     );
 }
 
@@ -260,12 +248,12 @@ fn templates_of_another_set_are_executed() {
 fn failures_are_not_remembered_and_have_the_same_error() {
     let set = set_of(r#"{{define "t"}}{{index .l 5}}{{end}}{{include "t" .}}"#);
     let mut session = session(&set);
-    let first = render_in(&mut session, &set, &data())
-        .unwrap_err()
-        .to_string();
-    let second = render_in(&mut session, &set, &data())
-        .unwrap_err()
-        .to_string();
+    let mut error = || {
+        render_in(&mut session, &set, &data())
+            .unwrap_err()
+            .to_string()
+    };
+    let (first, second) = (error(), error());
     assert!(first.contains("index out of range: 5"), "{first}");
     assert_eq!(first, second);
 }
@@ -294,10 +282,7 @@ fn a_text_that_is_used_again_takes_as_many_steps_and_writes_as_much() {
     };
     let steps = |times: usize, remembers: bool| {
         let set = text(times);
-        let mut session = Session::new(Limits::default());
-        if remembers {
-            session = session.remembering(&set);
-        }
+        let mut session = remembering(Session::new(Limits::default()), &set, remembers);
         render_in(&mut session, &set, &data()).unwrap();
         (session.budget().steps(), session.budget().written())
     };
@@ -317,13 +302,11 @@ fn deep_recursion_ends_as_without_a_memo() {
         .into_iter()
         .collect();
     let result = |depth: usize, remembers: bool| {
-        let mut session = Session::new(Limits {
+        let limits = Limits {
             depth,
             ..Limits::default()
-        });
-        if remembers {
-            session = session.remembering(&set);
-        }
+        };
+        let mut session = remembering(Session::new(limits), &set, remembers);
         render_in(&mut session, &set, &root).map_err(|error| error.budget().cloned())
     };
     for depth in [40, 61, 62, 63, 80] {

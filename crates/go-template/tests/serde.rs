@@ -80,36 +80,31 @@ fn conversion_there_and_back_returns_the_same() {
     let mut typed = all();
     // The key of a map is a string in Go.
     typed.ports.clear();
-    assert_eq!(
-        from_value::<All>(&to_value(&typed).unwrap()).unwrap(),
-        typed
-    );
+    let value = to_value(&typed).unwrap();
+    assert_eq!(from_value::<All>(&value).unwrap(), typed);
 }
 
 #[test]
 fn values_of_go_convert_where_the_meaning_is_clear() {
     assert_eq!(from_value::<u16>(&Value::Float(80.0)), Ok(80));
     assert_eq!(from_value::<Vec<u8>>(&Value::NilOf(Type::LIST)), Ok(vec![]));
-    assert_eq!(
-        from_value::<Vec<u8>>(&Value::bytes("ab")),
-        Ok(b"ab".to_vec())
-    );
+    let bytes = from_value::<Vec<u8>>(&Value::bytes("ab"));
+    assert_eq!(bytes, Ok(b"ab".to_vec()));
     assert_eq!(from_value::<Option<bool>>(&Value::Invalid), Ok(None));
     assert_eq!(from_value::<Shape>(&"point".into()), Ok(Shape::Point));
 }
 
 #[test]
 fn what_has_no_counterpart_is_an_error_that_names_the_reason() {
-    let message = |error: ConvertError| error.to_string();
-    let wrong = from_value::<u16>(&Value::Float(0.5)).unwrap_err();
-    assert_eq!(message(wrong), "the value is a float, not u16");
-    let wrong = from_value::<u16>(&Value::Int(-1)).unwrap_err();
-    assert_eq!(message(wrong), "the value is an integer that is not u16");
-    let secret = from_value::<Shape>(&"hunter2".into()).unwrap_err();
+    let not_u16 = |value| from_value::<u16>(&value).unwrap_err().to_string();
+    assert_eq!(not_u16(Value::Float(0.5)), "the value is a float, not u16");
     assert_eq!(
-        message(secret),
-        "the value is not one of point, circle, line, box"
+        not_u16(Value::Int(-1)),
+        "the value is an integer that is not u16"
     );
+    let secret = from_value::<Shape>(&"hunter2".into()).unwrap_err();
+    let expected = "the value is not one of point, circle, line, box";
+    assert_eq!(secret.to_string(), expected);
     let key = to_value(&BTreeMap::from([(vec![1], 2)])).unwrap_err();
     assert_eq!(key, ConvertError::Key);
     let large = to_value(&u128::MAX).unwrap_err();
@@ -117,9 +112,7 @@ fn what_has_no_counterpart_is_an_error_that_names_the_reason() {
     let own = Map::new();
     own.insert("own", Value::Map(own.clone()));
     let endless = from_value::<serde_json::Value>(&Value::Map(own.clone())).unwrap_err();
-    assert_eq!(
-        endless,
-        ConvertError::Nesting(BudgetError::Nesting { limit: 1_000 })
-    );
+    let nesting = BudgetError::Nesting { limit: 1_000 };
+    assert_eq!(endless, ConvertError::Nesting(nesting));
     own.clear();
 }

@@ -58,10 +58,13 @@ impl<'b> AliasBudget<'b> {
         value
     }
 
+    fn step(&self, node: &Node) -> Result<(), Error> {
+        let step = self.limits.step(1);
+        step.map_err(|error| Error::from(error).located(node.mark))
+    }
+
     fn spend(&self, node: &Node) -> Result<(), Error> {
-        self.limits
-            .step(1)
-            .map_err(|error| Error::from(error).located(node.mark))?;
+        self.step(node)?;
         self.decoded.set(self.decoded.get() + 1);
         if self.alias_depth.get() > 0 {
             self.aliased.set(self.aliased.get() + 1);
@@ -130,10 +133,8 @@ impl<'n> NodeReader<'n> {
 
     /// Reports the errors of decoding a value that is not converted.
     fn check(self) -> Result<(), Error> {
+        self.budget.step(self.node)?;
         let limits = self.budget.limits;
-        limits
-            .step(1)
-            .map_err(|error| Error::from(error).located(self.node.mark))?;
         match &self.node.kind {
             // Its target is decoded where it stands.
             NodeKind::Alias(_) => Ok(()),
@@ -216,9 +217,7 @@ impl<'n> NodeReader<'n> {
 
     /// Returns a key of a map as in JSON: as text.
     fn key_text(self, key: &'n Node, entries: &[(Node, Node)]) -> Result<Cow<'n, str>, Error> {
-        let Some(scalar) = key.scalar() else {
-            return Err(self.invalid_key(key));
-        };
+        let scalar = key.scalar().ok_or_else(|| self.invalid_key(key))?;
         let shown = match scalar? {
             Scalar::Str(text) => return Ok(text),
             Scalar::Bool(value) => return Ok(if value { "true" } else { "false" }.into()),
@@ -230,9 +229,9 @@ impl<'n> NodeReader<'n> {
         // Of equal keys, the last one counts.
         let is_equal = |other: &Node| matches!((other.scalar(), key.scalar()), (Some(Ok(a)), Some(Ok(b))) if a == b);
         let mut equal = entries.iter().filter(|(other, _)| is_equal(other));
-        let value = equal
-            .next_back()
-            .map_or_else(|| "<nil>".to_owned(), |(_, value)| go_value(value));
+        // Unlike a nested value, a null is not shown with its type.
+        let value = equal.next_back().filter(|(_, value)| !value.is_null());
+        let value = value.map_or_else(|| "<nil>".to_owned(), |(_, value)| go_syntax(value));
         let message = format!("unsupported map key of type: {shown}, value: {value}");
         Err(Error::conversion(message, key.mark))
     }
@@ -240,7 +239,7 @@ impl<'n> NodeReader<'n> {
     /// Returns the error of a key that is no scalar. Go decodes the key first, and reports an error in it.
     fn invalid_key(self, key: &'n Node) -> Error {
         let invalid = || {
-            let message = format!("invalid map key: {}", go_syntax(key, 0));
+            let message = format!("invalid map key: {}", go_syntax(key));
             Error::at(message, key.mark)
         };
         self.child(key).check().err().unwrap_or_else(invalid)
@@ -313,18 +312,10 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// Formats a top-level value like Go's `%#v`.
-fn go_value(node: &Node) -> String {
-    if node.is_null() {
-        return "<nil>".to_owned();
-    }
-    go_syntax(node, 0)
-}
-
 /// Formats a nested node like Go's `%#v`, for messages.
-fn go_syntax(node: &Node, depth: usize) -> String {
+fn go_syntax(node: &Node) -> String {
     let mut text = String::new();
-    push_go_syntax(node, depth, &mut text);
+    push_go_syntax(node, 0, &mut text);
     text
 }
 
@@ -496,10 +487,8 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
                     } else {
                         "-Inf"
                     };
-                    Err(Error::conversion(
-                        format!("json: unsupported value: {shown}"),
-                        self.node.mark,
-                    ))
+                    let message = format!("json: unsupported value: {shown}");
+                    Err(Error::conversion(message, self.node.mark))
                 }
                 Some(Ok(Scalar::Float(value))) => visitor.visit_f64(value),
                 Some(Ok(Scalar::Str(Cow::Borrowed(text)))) => visitor.visit_borrowed_str(text),

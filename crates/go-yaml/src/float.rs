@@ -37,11 +37,7 @@ pub(crate) fn through_json(value: f64) -> String {
 /// assert_eq!(float_as_text(3.4e39), "+Inf");
 /// ```
 pub fn as_text(value: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "Go formats such floats with 32 bits"
-    )]
-    let narrow = value as f32;
+    let narrow = narrow(value);
     if narrow.is_nan() {
         "NaN".to_owned()
     } else if narrow.is_infinite() {
@@ -53,19 +49,20 @@ pub fn as_text(value: f64) -> String {
 
 /// Formats a float as a map key: with 32 bits, like `sigs.k8s.io/yaml`.
 pub(crate) fn key(value: f64) -> String {
-    if !value.is_finite() {
-        return shortest(value);
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "Go formats keys with 32 bits"
-    )]
-    let narrow = value as f32;
+    let narrow = narrow(value);
     if narrow.is_finite() {
         format_g(&format!("{narrow:e}"))
     } else {
         shortest(value)
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "Go formats keys, and floats where a text is expected, with 32 bits"
+)]
+fn narrow(value: f64) -> f32 {
+    value as f32
 }
 
 /// Formats the digits of `1.2345e6` like `%g`.
@@ -91,10 +88,8 @@ fn format_g(scientific: &str) -> String {
     }
     if exponent < 0 {
         out.push_str("0.");
-        out.extend(std::iter::repeat_n(
-            '0',
-            exponent.unsigned_abs() as usize - 1,
-        ));
+        let zeros = exponent.unsigned_abs() as usize - 1;
+        out.extend(std::iter::repeat_n('0', zeros));
         out.push_str(&digits);
         return out;
     }

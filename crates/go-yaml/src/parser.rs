@@ -65,6 +65,12 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
+    /// Returns an error at the next token, in what began at `context`.
+    fn fail<T>(&mut self, message: &str, context: Mark) -> Result<T, Error> {
+        let mark = self.scanner.peek()?.start;
+        Err(Error::parser(message, mark, context))
+    }
+
     /// Returns the next document, or `None` at the end of the text.
     pub(crate) fn next_document(&mut self) -> Result<Option<Node>, Error> {
         // An end marker before the first document is ignored.
@@ -75,25 +81,15 @@ impl<'a> Parser<'a> {
         }
         self.anchors.clear();
         let explicit = self.directives()?;
-        if explicit {
-            if !self.next_is(&TokenKind::DocumentStart)? {
-                let mark = self.scanner.peek()?.start;
-                return Err(Error::parser(
-                    "did not find expected <document start>",
-                    mark,
-                    mark,
-                ));
-            }
-            self.scanner.take()?;
-        } else if !self.implicit_start {
-            let mark = self.scanner.peek()?.start;
-            return Err(Error::parser(
-                "did not find expected <document start>",
-                mark,
-                mark,
-            ));
-        }
+        let begins = if explicit {
+            self.skip_if(&TokenKind::DocumentStart)?
+        } else {
+            self.implicit_start
+        };
         let mark = self.scanner.peek()?.start;
+        if !begins {
+            return self.fail("did not find expected <document start>", mark);
+        }
         let empty = matches!(
             self.scanner.peek()?.kind,
             TokenKind::VersionDirective { .. }
@@ -130,11 +126,8 @@ impl<'a> Parser<'a> {
                         return Err(Error::parser("found duplicate %YAML directive", mark, mark));
                     }
                     if (major, minor) != (1, 1) {
-                        return Err(Error::parser(
-                            "found incompatible YAML document",
-                            mark,
-                            mark,
-                        ));
+                        let message = "found incompatible YAML document";
+                        return Err(Error::parser(message, mark, mark));
                     }
                     version_seen = true;
                 }
@@ -205,13 +198,7 @@ impl<'a> Parser<'a> {
                 text: String::new(),
                 style: ScalarStyle::Plain,
             },
-            _ => {
-                return Err(Error::parser(
-                    "did not find expected node content",
-                    mark,
-                    start,
-                ));
-            }
+            _ => return self.fail("did not find expected node content", start),
         };
         let node = Node {
             mark: start,
@@ -259,30 +246,31 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| Error::parser("found undefined tag handle", mark, mark))
     }
 
+    /// Reads a node of a block, or none if a token follows that `ends` the place where it may stand.
+    fn block_node(
+        &mut self,
+        indentless: bool,
+        ends: impl Fn(&TokenKind) -> bool,
+    ) -> Result<Node, Error> {
+        let token = self.scanner.peek()?;
+        if ends(&token.kind) {
+            return Ok(empty_scalar(token.start));
+        }
+        self.node(true, indentless)
+    }
+
     fn block_sequence(&mut self) -> Result<NodeKind, Error> {
         let context = self.scanner.take()?.start;
         let mut items = Vec::new();
         loop {
             if self.skip_if(&TokenKind::BlockEntry)? {
-                let token = self.scanner.peek()?;
-                let (end, bare) = (
-                    token.start,
-                    matches!(token.kind, TokenKind::BlockEntry | TokenKind::BlockEnd),
-                );
-                items.push(if bare {
-                    empty_scalar(end)
-                } else {
-                    self.node(true, false)?
-                });
+                let ends =
+                    |kind: &TokenKind| matches!(kind, TokenKind::BlockEntry | TokenKind::BlockEnd);
+                items.push(self.block_node(false, ends)?);
             } else if self.skip_if(&TokenKind::BlockEnd)? {
                 return Ok(NodeKind::List(items));
             } else {
-                let mark = self.scanner.peek()?.start;
-                return Err(Error::parser(
-                    "did not find expected '-' indicator",
-                    mark,
-                    context,
-                ));
+                return self.fail("did not find expected '-' indicator", context);
             }
         }
     }
@@ -290,17 +278,8 @@ impl<'a> Parser<'a> {
     fn indentless_sequence(&mut self) -> Result<NodeKind, Error> {
         let mut items = Vec::new();
         while self.skip_if(&TokenKind::BlockEntry)? {
-            let token = self.scanner.peek()?;
-            let bare = matches!(
-                token.kind,
-                TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
-            );
-            let mark = token.start;
-            items.push(if bare {
-                empty_scalar(mark)
-            } else {
-                self.node(true, false)?
-            });
+            let ends = |kind: &TokenKind| *kind == TokenKind::BlockEntry || ends_entry(kind);
+            items.push(self.block_node(false, ends)?);
         }
         Ok(NodeKind::List(items))
     }
@@ -309,34 +288,15 @@ impl<'a> Parser<'a> {
         let context = self.scanner.take()?.start;
         let mut entries = Vec::new();
         loop {
-            let ends_key = |kind: &TokenKind| {
-                matches!(
-                    kind,
-                    TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
-                )
-            };
-            let mark = self.scanner.peek()?.start;
             let key = if self.skip_if(&TokenKind::Key)? {
-                let token = self.scanner.peek()?;
-                let (mark, bare) = (token.start, ends_key(&token.kind));
-                if bare {
-                    empty_scalar(mark)
-                } else {
-                    self.node(true, true)?
-                }
+                self.block_node(true, ends_entry)?
             } else if self.skip_if(&TokenKind::BlockEnd)? {
                 return Ok(NodeKind::Map(entries));
             } else {
-                return Err(Error::parser("did not find expected key", mark, context));
+                return self.fail("did not find expected key", context);
             };
             let value = if self.skip_if(&TokenKind::Value)? {
-                let token = self.scanner.peek()?;
-                let (mark, bare) = (token.start, ends_key(&token.kind));
-                if bare {
-                    empty_scalar(mark)
-                } else {
-                    self.node(true, true)?
-                }
+                self.block_node(true, ends_entry)?
             } else {
                 empty_scalar(self.scanner.peek()?.start)
             };
@@ -350,12 +310,7 @@ impl<'a> Parser<'a> {
         while !self.skip_if(&TokenKind::FlowSequenceEnd)? {
             if !items.is_empty() {
                 if !self.skip_if(&TokenKind::FlowEntry)? {
-                    let mark = self.scanner.peek()?.start;
-                    return Err(Error::parser(
-                        "did not find expected ',' or ']'",
-                        mark,
-                        context,
-                    ));
+                    return self.fail("did not find expected ',' or ']'", context);
                 }
                 if self.skip_if(&TokenKind::FlowSequenceEnd)? {
                     break;
@@ -383,12 +338,7 @@ impl<'a> Parser<'a> {
         while !self.skip_if(&TokenKind::FlowMappingEnd)? {
             if !entries.is_empty() {
                 if !self.skip_if(&TokenKind::FlowEntry)? {
-                    let mark = self.scanner.peek()?.start;
-                    return Err(Error::parser(
-                        "did not find expected ',' or '}'",
-                        mark,
-                        context,
-                    ));
+                    return self.fail("did not find expected ',' or '}'", context);
                 }
                 if self.skip_if(&TokenKind::FlowMappingEnd)? {
                     break;
@@ -429,6 +379,14 @@ impl<'a> Parser<'a> {
         }
         Ok((key, value))
     }
+}
+
+/// Returns whether a token ends a key or a value of a block map.
+fn ends_entry(kind: &TokenKind) -> bool {
+    matches!(
+        kind,
+        TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
+    )
 }
 
 fn empty_scalar(mark: Mark) -> Node {

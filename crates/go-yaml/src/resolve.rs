@@ -203,56 +203,38 @@ fn is_yaml_float(text: &str) -> bool {
 
 /// Returns whether Go resolves the text to a timestamp, which stays a string here.
 pub(crate) fn is_timestamp(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let year = bytes.iter().take_while(|c| c.is_ascii_digit()).count();
-    if year != 4 || bytes.get(4) != Some(&b'-') {
-        return false;
-    }
-    let mut rest = text.get(5..).unwrap_or("");
-    let Some(month) = take_number(&mut rest, 2) else {
-        return false;
-    };
-    if !rest.starts_with('-') {
-        return false;
-    }
-    rest = rest.get(1..).unwrap_or("");
-    let Some(day) = take_number(&mut rest, 2) else {
-        return false;
-    };
+    read_timestamp(text).is_some()
+}
+
+fn read_timestamp(text: &str) -> Option<()> {
+    let year = text.bytes().take_while(u8::is_ascii_digit).count();
+    let mut rest = text.get(4..).filter(|_| year == 4)?.strip_prefix('-')?;
+    let month = take_number(&mut rest, 2)?;
+    rest = rest.strip_prefix('-')?;
+    let day = take_number(&mut rest, 2)?;
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return false;
+        return None;
     }
     let Some(separator) = rest.chars().next() else {
-        return true;
+        return Some(());
     };
-    if !matches!(separator, 'T' | 't' | ' ') {
-        return false;
-    }
-    rest = rest.get(1..).unwrap_or("");
+    rest = rest.strip_prefix(['T', 't', ' '])?;
     for (i, limit) in [24, 60, 60].into_iter().enumerate() {
         if i > 0 {
-            let Some(after) = rest.strip_prefix(':') else {
-                return false;
-            };
-            rest = after;
+            rest = rest.strip_prefix(':')?;
         }
-        match take_number(&mut rest, 2) {
-            Some(value) if value < limit => {}
-            _ => return false,
-        }
+        take_number(&mut rest, 2).filter(|value| *value < limit)?;
     }
     if let Some(fraction) = rest.strip_prefix(['.', ',']) {
         let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
-        if digits == 0 {
-            return false;
-        }
-        rest = fraction.get(digits..).unwrap_or("");
+        rest = fraction.get(digits..).filter(|_| digits > 0)?;
     }
-    if separator == ' ' {
+    let ends = if separator == ' ' {
         rest.is_empty()
     } else {
         is_zone(rest)
-    }
+    };
+    ends.then_some(())
 }
 
 fn take_number(text: &mut &str, most: usize) -> Option<u32> {

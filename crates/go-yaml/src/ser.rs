@@ -220,10 +220,9 @@ impl Serializer for Builder {
         Ok(tagged(Some(variant), value.serialize(self)?))
     }
     fn serialize_seq(self, len: Option<usize>) -> Result<ListBuilder, Error> {
-        Ok(ListBuilder {
-            items: Vec::with_capacity(len.unwrap_or(0)),
-            variant: None,
-        })
+        let items = Vec::with_capacity(len.unwrap_or(0));
+        let variant = None;
+        Ok(ListBuilder { items, variant })
     }
     fn serialize_tuple(self, len: usize) -> Result<ListBuilder, Error> {
         self.serialize_seq(Some(len))
@@ -238,10 +237,9 @@ impl Serializer for Builder {
         variant: &'static str,
         len: usize,
     ) -> Result<ListBuilder, Error> {
-        Ok(ListBuilder {
-            items: Vec::with_capacity(len),
-            variant: Some(variant),
-        })
+        let items = Vec::with_capacity(len);
+        let variant = Some(variant);
+        Ok(ListBuilder { items, variant })
     }
     fn serialize_map(self, len: Option<usize>) -> Result<MapBuilder, Error> {
         let entries = Vec::with_capacity(len.unwrap_or(0));
@@ -269,17 +267,6 @@ impl Serializer for Builder {
     }
 }
 
-impl ListBuilder {
-    fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.items.push(value.serialize(Builder)?);
-        Ok(())
-    }
-
-    fn done(self) -> PlainValue {
-        tagged(self.variant, PlainValue::List(self.items))
-    }
-}
-
 macro_rules! list_builder {
     ($($name:ident $method:ident),*) => {$(
         impl $name for ListBuilder {
@@ -287,11 +274,12 @@ macro_rules! list_builder {
             type Error = Error;
 
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-                self.push(value)
+                self.items.push(value.serialize(Builder)?);
+                Ok(())
             }
 
             fn end(self) -> Result<PlainValue, Error> {
-                Ok(self.done())
+                Ok(tagged(self.variant, PlainValue::List(self.items)))
             }
         }
     )*};

@@ -47,6 +47,11 @@ fn floats(value: &Value) -> Value {
     }
 }
 
+fn none_differ(wrong: &[String]) {
+    let (count, wrong) = (wrong.len(), wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "{count} differ:\n{wrong}");
+}
+
 #[test]
 fn yaml_is_written_as_in_go() {
     let mut wrong = Vec::new();
@@ -64,18 +69,13 @@ fn yaml_is_written_as_in_go() {
         };
         let written = go_yaml::to_string(&floats(value)).unwrap_or_default();
         if written.strip_suffix('\n').unwrap_or(&written) != output {
+            let id = &vector["id"];
             wrong.push(format!(
-                "{}: {value}\n--- Go\n{output}\n--- here\n{written}",
-                vector["id"]
+                "{id}: {value}\n--- Go\n{output}\n--- here\n{written}"
             ));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n\n")
-    );
+    none_differ(&wrong);
 }
 
 #[test]
@@ -105,16 +105,9 @@ fn yaml_is_read_as_in_go() {
             read == floats(&expected)
         };
         if !same {
-            wrong.push(format!(
-                "{}: {text:?}\nGo   {expected}\nhere {read}",
-                vector["id"]
-            ));
+            let id = &vector["id"];
+            wrong.push(format!("{id}: {text:?}\nGo   {expected}\nhere {read}"));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong.join("\n\n")
-    );
+    none_differ(&wrong);
 }

@@ -21,17 +21,12 @@ impl<'r> Eval<'r> {
             let result = match &func.run {
                 Run::Value(run) => run(&mut context, &mut Args::new(args)),
                 Run::Call => call_value(&mut context, args, || {
-                    Some(template.describe(code.args(call.args).first()?.at()))
+                    Some(template.describe(call.args.of(&code.args).first()?.at()))
                 }),
                 _ => run_checked(&mut context, func, args),
             };
-            match result {
-                Ok(value) => {
-                    to.put(value);
-                    Ok(())
-                }
-                Err(error) => Err(eval.failed_call(call.node, func.name, error)),
-            }
+            to.put(result.map_err(|error| eval.failed_call(call.node, func.name, error))?);
+            Ok(())
         })
     }
 
@@ -84,7 +79,7 @@ impl<'r> Eval<'r> {
         values: &mut [Value],
     ) -> Result<()> {
         let mut values = values.iter_mut();
-        let args = self.code.args(call.args);
+        let args = call.args.of(&self.code.args);
         for (index, (arg, value)) in args.iter().zip(values.by_ref()).enumerate() {
             self.arg(arg, || func.param(index), dot, value)?;
         }
@@ -122,13 +117,9 @@ impl<'r> Eval<'r> {
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
-                match literal.typed(ty()) {
-                    Ok(value) => {
-                        value.write(to);
-                        Ok(())
-                    }
-                    Err(message) => Err(self.fail(message)),
-                }
+                let value = literal.typed(ty());
+                value.map_err(|message| self.fail(message))?.write(to);
+                Ok(())
             }
             Arg::Fail { at, message } => {
                 self.at = *at;
@@ -154,13 +145,9 @@ impl<'r> Eval<'r> {
         if let (Value::Str(_), true) = (&*value, ty == Type::STRING) {
             return Ok(());
         }
-        match assign(std::mem::take(value), ty) {
-            Ok(assigned) => {
-                *value = assigned;
-                Ok(())
-            }
-            Err(message) => Err(self.fail(message)),
-        }
+        let assigned = assign(std::mem::take(value), ty);
+        *value = assigned.map_err(|message| self.fail(message))?;
+        Ok(())
     }
 
     pub(super) fn method(
@@ -208,13 +195,10 @@ fn assign(value: Value, ty: Type) -> Result<Value, String> {
         Value::Invalid if ty.kind().can_be_nil() => Ok(Value::zero(ty)),
         Value::Invalid => Err(format!("invalid value; expected {ty}")),
         Value::Nil if ty.kind() == Kind::Interface => Ok(value),
-        Value::Nil => Err(format!(
-            "wrong type for value; expected {ty}; got interface {{}}"
-        )),
         _ => match value.go_type() {
             Some(own) if own.assignable_to(ty) => Ok(converted(value, own, ty)),
-            _ => {
-                let own = value.type_name();
+            own => {
+                let own = own.map_or("interface {}", Type::name);
                 Err(format!("wrong type for value; expected {ty}; got {own}"))
             }
         },
@@ -308,10 +292,8 @@ fn invoke_as(
         _ => None,
     };
     if let Some(message) = message {
-        let name = name();
-        return Err(FuncError::new(format!(
-            "wrong number of args for {name}: {message}"
-        )));
+        let message = format!("wrong number of args for {}: {message}", name());
+        return Err(FuncError::new(message));
     }
     for (index, arg) in args.iter_mut().enumerate() {
         let value = std::mem::take(arg);

@@ -1,10 +1,13 @@
 //! Actions and control structures.
 
+use std::rc::Rc;
+
 use super::{Eval, Result};
 use crate::ast::At;
 use crate::code::{Branch, Expr, Invoke, Op, PipeCode, Span};
 use crate::func::{Args, Run};
-use crate::value::{Kind, List, Number, Object, Value};
+use crate::go::strconv::quoted;
+use crate::value::{Kind, List, Number, Object, Str, Value};
 use bounded::{BudgetError, Buffer};
 
 /// Outcome of a list of nodes.
@@ -18,7 +21,7 @@ pub(crate) enum Flow {
 /// The values that a range iterates over.
 enum Items {
     List(List),
-    Bytes(Value),
+    Bytes(Rc<Str>),
     Int(Value, u64),
     Pairs(Vec<(Value, Value)>),
     None,
@@ -26,43 +29,37 @@ enum Items {
 
 impl Eval<'_> {
     pub(super) fn list(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
-        for op in self.code.ops(ops) {
-            match op {
+        for op in ops.of(&self.code.ops) {
+            let flow = match op {
                 Op::Text { start, end } => {
                     let text = self.template.source.text.as_bytes();
                     out.extend_from_slice(
                         text.get(*start as usize..*end as usize).unwrap_or_default(),
                     );
+                    continue;
                 }
                 Op::Print { at, pipe } => {
                     let start = out.len();
                     self.print(*at, pipe, dot, out)?;
                     self.session.note_printed(start, out.len());
+                    continue;
                 }
                 Op::Run(pipe) => {
                     self.pipe(pipe, dot, &mut Value::Invalid)?;
+                    continue;
                 }
-                Op::If(branch) => {
-                    let flow = self.branch(branch, dot, false, out)?;
-                    if flow != Flow::Next {
-                        return Ok(flow);
-                    }
+                Op::If(branch) => self.branch(branch, dot, false, out)?,
+                Op::With(branch) => self.branch(branch, dot, true, out)?,
+                Op::Range(range) => self.range(range, dot, out)?,
+                Op::Template(invoke) => {
+                    self.template(invoke, dot, out)?;
+                    continue;
                 }
-                Op::With(branch) => {
-                    let flow = self.branch(branch, dot, true, out)?;
-                    if flow != Flow::Next {
-                        return Ok(flow);
-                    }
-                }
-                Op::Range(range) => {
-                    let flow = self.range(range, dot, out)?;
-                    if flow != Flow::Next {
-                        return Ok(flow);
-                    }
-                }
-                Op::Template(invoke) => self.template(invoke, dot, out)?,
-                Op::Break => return Ok(Flow::Break),
-                Op::Continue => return Ok(Flow::Continue),
+                Op::Break => Flow::Break,
+                Op::Continue => Flow::Continue,
+            };
+            if flow != Flow::Next {
+                return Ok(flow);
             }
         }
         Ok(Flow::Next)
@@ -70,11 +67,7 @@ impl Eval<'_> {
 
     /// Executes a body inside a control structure.
     fn body(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
-        if self.template.body.is_deep {
-            bounded::grow(|| self.list(ops, dot, out))
-        } else {
-            self.list(ops, dot, out)
-        }
+        self.nested(|eval| eval.list(ops, dot, out))
     }
 
     fn branch(
@@ -95,7 +88,7 @@ impl Eval<'_> {
     fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Buffer) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        let Some((last, before)) = self.code.exprs(pipe.commands).split_last() else {
+        let Some((last, before)) = pipe.commands.of(&self.code.exprs).split_last() else {
             return Ok(());
         };
         let mut piped = self.piped(before, dot)?;
@@ -128,9 +121,8 @@ impl Eval<'_> {
             }
             _ => {
                 let printed = crate::fmt::print_action(value, self.session.budget(), out);
-                if let Err(error) = printed.and_then(|()| out.check()) {
-                    return Err(self.over(error));
-                }
+                let printed = printed.and_then(|()| out.check());
+                printed.map_err(|error| self.over(error))?;
             }
         }
         Ok(())
@@ -140,8 +132,7 @@ impl Eval<'_> {
         self.step()?;
         self.at = invoke.at;
         let Some(template) = self.set.find(&invoke.name) else {
-            let name = crate::go::strconv::quote(invoke.name.key().as_bytes());
-            let name = String::from_utf8_lossy(&name);
+            let name = quoted(invoke.name.key().as_bytes());
             return Err(self.fail(format!("template {name} not defined")));
         };
         let mut data = Value::Invalid;
@@ -165,42 +156,33 @@ impl Eval<'_> {
         self.pipe(&range.pipe, dot, &mut value)?;
         let items = self.items(range, &value)?;
         match items {
-            Items::None => return self.body(range.otherwise, dot, out),
+            Items::None => self.body(range.otherwise, dot, out),
             Items::List(list) => {
-                for index in 0..list.len() {
-                    let item = list.get(index).unwrap_or(Value::Invalid);
-                    let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                    match self.round(range, &key, &item, out)? {
-                        Flow::Break => break,
-                        Flow::Next | Flow::Continue => {}
-                    }
-                }
+                let item = |index| (key_of(index), list.get(index).unwrap_or(Value::Invalid));
+                self.rounds(range, (0..list.len()).map(item), out)
             }
-            Items::Bytes(value) => {
-                let Value::Bytes(bytes) = &value else {
-                    return Ok(Flow::Next);
-                };
-                for (index, byte) in bytes.as_bytes().iter().enumerate() {
-                    let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                    if self.round(range, &key, &Value::byte(*byte), out)? == Flow::Break {
-                        break;
-                    }
-                }
+            Items::Bytes(bytes) => {
+                let bytes = bytes.as_bytes().iter().enumerate();
+                let items = bytes.map(|(index, byte)| (key_of(index), Value::byte(*byte)));
+                self.rounds(range, items, out)
             }
             Items::Int(value, count) => {
-                for index in 0..count {
-                    let item = with_number(&value, index);
-                    if self.round(range, &Value::Invalid, &item, out)? == Flow::Break {
-                        break;
-                    }
-                }
+                let item = |index| (Value::Invalid, with_number(&value, index));
+                self.rounds(range, (0..count).map(item), out)
             }
-            Items::Pairs(pairs) => {
-                for (key, item) in pairs {
-                    if self.round(range, &key, &item, out)? == Flow::Break {
-                        break;
-                    }
-                }
+            Items::Pairs(pairs) => self.rounds(range, pairs.into_iter(), out),
+        }
+    }
+
+    fn rounds(
+        &mut self,
+        range: &Branch,
+        items: impl Iterator<Item = (Value, Value)>,
+        out: &mut Buffer,
+    ) -> Result<Flow> {
+        for (key, item) in items {
+            if self.round(range, &key, &item, out)? == Flow::Break {
+                break;
             }
         }
         Ok(Flow::Next)
@@ -214,14 +196,12 @@ impl Eval<'_> {
         out: &mut Buffer,
     ) -> Result<Flow> {
         self.step()?;
-        if let Err(error) = out.check() {
-            return Err(self.over(error));
-        }
-        if out.len() > self.session.budget().limits().output {
-            let limit = self.session.budget().limits().output;
+        out.check().map_err(|error| self.over(error))?;
+        let limit = self.session.budget().limits().output;
+        if out.len() > limit {
             return Err(self.over(BudgetError::Output { limit }));
         }
-        match self.code.slots(range.pipe.sets) {
+        match range.pipe.sets.of(&self.code.slots) {
             [] => {}
             [only] => self.set_slot(*only, item),
             [first, second, ..] => {
@@ -238,13 +218,12 @@ impl Eval<'_> {
             Value::List(list) if list.is_empty() => Items::None,
             Value::List(list) => Items::List(list.clone()),
             Value::Bytes(bytes) if bytes.is_empty() => Items::None,
-            Value::Bytes(_) => Items::Bytes(value.clone()),
+            Value::Bytes(bytes) => Items::Bytes(Rc::clone(bytes)),
             Value::Map(map) if map.is_empty() => Items::None,
-            Value::Map(map) => Items::Pairs(
-                map.iter()
-                    .map(|(key, item)| (Value::Str(key), item))
-                    .collect(),
-            ),
+            Value::Map(map) => {
+                let pairs = map.iter().map(|(key, item)| (Value::Str(key), item));
+                Items::Pairs(pairs.collect())
+            }
             Value::NilOf(ty) if matches!(ty.kind(), Kind::Map | Kind::Slice) => Items::None,
             _ => return self.count(range, value),
         })
@@ -283,6 +262,10 @@ impl Eval<'_> {
         let _ = crate::fmt::print_value(value, self.session.budget(), &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
+}
+
+fn key_of(index: usize) -> Value {
+    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
 }
 
 /// Returns `number` in the type of `like`.

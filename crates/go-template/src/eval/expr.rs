@@ -13,8 +13,8 @@ impl Eval<'_> {
     pub(super) fn pipe(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        self.commands(self.code.exprs(pipe.commands), dot, to)?;
-        for slot in self.code.slots(pipe.sets) {
+        self.commands(pipe.commands.of(&self.code.exprs), dot, to)?;
+        for slot in pipe.sets.of(&self.code.slots) {
             self.set_slot(*slot, to);
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Eval<'_> {
                 to.put_copy(dot);
             }
             Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
-            Expr::Pipe(pipe) => return self.nested(pipe, dot, to),
+            Expr::Pipe(pipe) => return self.nested(|eval| eval.pipe(pipe, dot, to)),
             Expr::NotCallable { operand } => {
                 if operand.kind != NodeKind::Pipe {
                     self.at = *operand;
@@ -90,14 +90,6 @@ impl Eval<'_> {
             }
         }
         Ok(())
-    }
-
-    fn nested(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
-        if self.template.body.is_deep {
-            bounded::grow(|| self.pipe(pipe, dot, to))
-        } else {
-            self.pipe(pipe, dot, to)
-        }
     }
 
     /// `and` and `or`: returns the first argument that decides, or the last one.
@@ -114,7 +106,7 @@ impl Eval<'_> {
             self.set_slot(*slot, &value.unwrap_or(Value::Invalid));
         }
         to.put(Value::Invalid);
-        for arg in self.code.args(logic.args) {
+        for arg in logic.args.of(&self.code.args) {
             self.arg(arg, || Type::REFLECT, dot, to)?;
             if to.is_true() == logic.is_or {
                 return Ok(());

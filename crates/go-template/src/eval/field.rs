@@ -2,6 +2,7 @@
 
 use super::{Eval, Result};
 use crate::code::{Base, Fields, Span};
+use crate::go::strconv::quoted;
 use crate::set::MissingKey;
 use crate::value::{Followed, Kind, Name, Type, Value};
 
@@ -15,7 +16,7 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.at = fields.at;
-        let names = self.code.names(fields.names);
+        let names = fields.names.of(&self.code.names);
         let Some((first, rest)) = names.split_first() else {
             return Ok(());
         };
@@ -57,7 +58,7 @@ impl Eval<'_> {
     }
 
     fn base(&mut self, base: Span, dot: &Value, to: &mut Value) -> Result<()> {
-        match self.code.exprs(base) {
+        match base.of(&self.code.exprs) {
             [base, ..] => self.command(base, dot, None, to),
             [] => Ok(()),
         }
@@ -91,7 +92,7 @@ impl Eval<'_> {
                 std::mem::take(to)
             }
         };
-        let Some((last, before)) = self.code.names(fields.names).split_last() else {
+        let Some((last, before)) = fields.names.of(&self.code.names).split_last() else {
             return Ok(());
         };
         for (index, name) in before.iter().enumerate() {
@@ -100,20 +101,13 @@ impl Eval<'_> {
         }
         let boxed = fields.is_element || !before.is_empty();
         if let Some(method) = method_of(&receiver, last) {
-            *to = self.method(
-                method,
-                &receiver,
-                fields.at,
-                self.code.args(fields.args),
-                dot,
-                piped,
-            )?;
+            let args = fields.args.of(&self.code.args);
+            *to = self.method(method, &receiver, fields.at, args, dot, piped)?;
             return Ok(());
         }
         let name = last.key();
         match &receiver {
-            Value::Map(_) => Err(self.fail(format!("{name} is not a method but has arguments"))),
-            Value::NilOf(ty) if ty.kind() == Kind::Map => {
+            map if map.kind() == Kind::Map => {
                 Err(self.fail(format!("{name} is not a method but has arguments")))
             }
             Value::Object(object) if object.field(&name.to_string_lossy()).is_some() => {
@@ -133,8 +127,7 @@ impl Eval<'_> {
             Value::Invalid => {
                 return match self.set.missing() {
                     MissingKey::Error => {
-                        let field = crate::go::strconv::quote(field.as_bytes());
-                        let field = String::from_utf8_lossy(&field);
+                        let field = quoted(field.as_bytes());
                         Err(self.fail(format!("nil data; no entry for key {field}")))
                     }
                     MissingKey::Invalid | MissingKey::Zero => {
@@ -178,18 +171,14 @@ impl Eval<'_> {
                         return Ok(());
                     }
                     let ty = object.go_type();
-                    return Err(self.fail(format!(
-                        "{field} is an unexported field of struct type {ty}"
-                    )));
+                    let message = format!("{field} is an unexported field of struct type {ty}");
+                    return Err(self.fail(message));
                 }
             }
             _ => {}
         }
-        let ty = if boxed {
-            Type::ANY.name()
-        } else {
-            receiver.type_name()
-        };
+        let own = receiver.type_name();
+        let ty = if boxed { Type::ANY.name() } else { own };
         Err(self.fail(format!("can't evaluate field {field} in type {ty}")))
     }
 
@@ -199,8 +188,7 @@ impl Eval<'_> {
             MissingKey::Invalid => Ok(Value::Invalid),
             MissingKey::Zero => Ok(Value::zero(ty.elem())),
             MissingKey::Error => {
-                let key = crate::go::strconv::quote(name.key().as_bytes());
-                let key = String::from_utf8_lossy(&key);
+                let key = quoted(name.key().as_bytes());
                 Err(self.fail(format!("map has no entry for key {key}")))
             }
         }

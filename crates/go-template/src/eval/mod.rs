@@ -36,10 +36,8 @@ pub(crate) fn execute_or_recall(
     let (memo, budget) = session.memo_and_budget();
     if let Some(remembered) = memo.get(key, template, data, budget) {
         out.extend_from_slice(remembered.text());
-        let fits = remembered.spend(budget);
-        return fits
-            .and_then(|()| out.check())
-            .map_err(|error| over(template, error));
+        let fits = remembered.spend(budget).and_then(|()| out.check());
+        return fits.map_err(|error| over(template, error));
     }
     let watch = memo.watch(key, data, budget);
     let start = out.len();
@@ -65,17 +63,15 @@ pub(crate) fn execute(
     data: &Value,
     out: &mut Buffer,
 ) -> Result<(), RenderError> {
-    if let Err(error) = session.budget().enter() {
-        return Err(over(template, error));
-    }
+    let entered = session.budget().enter();
+    entered.map_err(|error| over(template, error))?;
     let depth = session.budget().depth();
     session.memo.nest(depth);
     let base = session.slots.len();
     // A nil interface becomes an invalid reflect.Value.
-    let dot = if let Value::Nil = data {
-        &Value::Invalid
-    } else {
-        data
+    let dot = match data {
+        Value::Nil => &Value::Invalid,
+        _ => data,
     };
     let body = template.body;
     session
@@ -87,15 +83,12 @@ pub(crate) fn execute(
     let start = out.len();
     let mut eval = Eval::new(session, set, template, base);
     let flow = bounded::grow(|| eval.list(body.ops, dot, out));
-    let result = match flow {
-        Ok(_) => {
-            let budget = eval.session.budget();
-            let fits = budget.output(out.len().saturating_sub(start));
-            fits.and_then(|()| out.check())
-                .map_err(|error| eval.over(error))
-        }
-        Err(error) => Err(error),
-    };
+    let result = flow.and_then(|_| {
+        let budget = eval.session.budget();
+        let fits = budget.output(out.len().saturating_sub(start));
+        let fits = fits.and_then(|()| out.check());
+        fits.map_err(|error| eval.over(error))
+    });
     session.slots.truncate(base);
     session.budget().leave();
     result
@@ -130,10 +123,7 @@ impl<'r> Eval<'r> {
             template,
             code: &template.source.code,
             base,
-            at: At {
-                pos: 0,
-                kind: NodeKind::Action,
-            },
+            at: At::new(0, NodeKind::Action),
         }
     }
 
@@ -143,6 +133,15 @@ impl<'r> Eval<'r> {
             session: self.session,
             set: self.set,
             template: self.template,
+        }
+    }
+
+    /// Runs what is nested in the template, with enough stack.
+    fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        if self.template.body.is_deep {
+            bounded::grow(|| run(self))
+        } else {
+            run(self)
         }
     }
 
@@ -166,10 +165,8 @@ impl<'r> Eval<'r> {
 
     #[inline]
     fn step(&mut self) -> Result<()> {
-        match self.session.budget().step(1) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.over(error)),
-        }
+        let step = self.session.budget().step(1);
+        step.map_err(|error| self.over(error))
     }
 
     /// Returns an error at the current node.

@@ -88,11 +88,8 @@ fn restore_zeros(text: &mut Buffer, format: u8, precision: Option<usize>) {
         b'e' | b'E' => !is_hex,
         _ => false,
     };
-    let tail = text
-        .iter()
-        .skip(1)
-        .position(is_exponent)
-        .map(|at| text.split_off(at + 1));
+    let exponent = text.iter().skip(1).position(is_exponent);
+    let tail = exponent.map(|at| text.split_off(at + 1));
     let mut has_point = false;
     let mut significant = false;
     for byte in text.iter().skip(1) {

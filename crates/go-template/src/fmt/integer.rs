@@ -41,10 +41,8 @@ impl Integer {
     }
 
     fn rune(self) -> char {
-        u32::try_from(self.bits())
-            .ok()
-            .and_then(char::from_u32)
-            .unwrap_or(RUNE_ERROR)
+        let code = u32::try_from(self.bits()).ok();
+        code.and_then(char::from_u32).unwrap_or(RUNE_ERROR)
     }
 }
 
@@ -57,14 +55,12 @@ impl Printer<'_> {
             'b' => self.digits(value, 2, verb),
             'o' | 'O' => self.digits(value, 8, verb),
             'x' | 'X' => self.digits(value, 16, verb),
-            'c' => {
+            'c' | 'q' => {
                 let mut text = Buffer::new();
-                push_rune(&mut text, value.rune());
-                self.pad(&text);
-            }
-            'q' => {
-                let mut text = Buffer::new();
-                push_quoted_rune(&mut text, u32::from(value.rune()), self.flags.plus);
+                match verb {
+                    'c' => push_rune(&mut text, value.rune()),
+                    _ => push_quoted_rune(&mut text, u32::from(value.rune()), self.flags.plus),
+                }
                 self.pad(&text);
             }
             'U' => self.unicode(value),
@@ -143,11 +139,7 @@ impl Printer<'_> {
 
     fn unicode(&mut self, value: Integer) {
         let bits = value.bits();
-        let least = self
-            .flags
-            .precision
-            .filter(|precision| *precision > 4)
-            .unwrap_or(4);
+        let least = self.flags.precision.unwrap_or(4).max(4);
         let mut text = Buffer::from(format!("U+{bits:0least$X}").as_bytes());
         let rune = u32::try_from(bits).ok().and_then(char::from_u32);
         if let Some(rune) = rune.filter(|rune| self.flags.sharp && is_print(*rune)) {

@@ -29,14 +29,27 @@ use bounded::{Budget, BudgetError, Buffer};
 /// # Errors
 /// An exceeded limit, such as that of the nesting.
 pub fn sprint(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
-    let mut previous_is_string = false;
-    for (index, arg) in args.iter().enumerate() {
-        let is_string = arg.kind() == Kind::String;
-        if index > 0 && !is_string && !previous_is_string {
+    let is_string = |arg: &Value| arg.kind() == Kind::String;
+    spaced(args, is_string, out, |arg, out| {
+        print_value(arg, budget, out)
+    })
+}
+
+/// Prints `args`, with spaces between arguments if neither is a string.
+fn spaced(
+    args: &[Value],
+    is_string: impl Fn(&Value) -> bool,
+    out: &mut Buffer,
+    print: impl Fn(&Value, &mut Buffer) -> Result<(), BudgetError>,
+) -> Result<(), BudgetError> {
+    let mut after_string = true;
+    for arg in args {
+        let is_string = is_string(arg);
+        if !is_string && !after_string {
             out.push(b' ');
         }
-        print_value(arg, budget, out)?;
-        previous_is_string = is_string;
+        print(arg, out)?;
+        after_string = is_string;
     }
     Ok(())
 }
@@ -111,20 +124,13 @@ pub(crate) fn sprint_actions(
     budget: &Budget,
     out: &mut Buffer,
 ) -> Result<(), BudgetError> {
-    let mut previous_is_string = false;
-    for (index, arg) in args.iter().enumerate() {
-        // A missing value counts as the string "<no value>" here.
-        let is_string = arg.kind() == Kind::String || matches!(arg, Value::Invalid | Value::Nil);
-        if index > 0 && !is_string && !previous_is_string {
-            out.push(b' ');
-        }
-        match arg {
-            Value::Nil => print_action(&Value::Invalid, budget, out)?,
-            _ => print_action(arg, budget, out)?,
-        }
-        previous_is_string = is_string;
-    }
-    Ok(())
+    // A missing value counts as the string "<no value>" here.
+    let is_string =
+        |arg: &Value| arg.kind() == Kind::String || matches!(arg, Value::Invalid | Value::Nil);
+    spaced(args, is_string, out, |arg, out| match arg {
+        Value::Nil => print_action(&Value::Invalid, budget, out),
+        _ => print_action(arg, budget, out),
+    })
 }
 
 /// The flags of a verb.
@@ -173,21 +179,17 @@ impl<'p> Printer<'p> {
     /// Checks that the text is not too long.
     fn check_length(&self) -> Result<(), BudgetError> {
         self.out.check()?;
-        if self.out.len() - self.start > self.budget.limits().string {
-            return Err(BudgetError::String {
-                limit: self.budget.limits().string,
-            });
+        let limit = self.budget.limits().string;
+        if self.out.len() - self.start > limit {
+            return Err(BudgetError::String { limit });
         }
         Ok(())
     }
 
     fn padding(&mut self, count: usize) {
         // Zeros pad on the left only.
-        let byte = if self.flags.zero && !self.flags.minus {
-            b'0'
-        } else {
-            b' '
-        };
+        let is_zero = self.flags.zero && !self.flags.minus;
+        let byte = if is_zero { b'0' } else { b' ' };
         self.out.resize(self.out.len() + count, byte);
     }
 
@@ -222,15 +224,13 @@ mod tests {
     use super::*;
     use crate::{List, Map, Object, Type, TypeInfo};
 
+    fn budget() -> Budget {
+        Budget::new(Limits::default())
+    }
+
     fn printf(format: &str, args: &[Value]) -> String {
         let mut out = Buffer::new();
-        sprintf(
-            format.as_bytes(),
-            args,
-            &Budget::new(Limits::default()),
-            &mut out,
-        )
-        .unwrap();
+        sprintf(format.as_bytes(), args, &budget(), &mut out).unwrap();
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -238,13 +238,9 @@ mod tests {
     fn strings_and_lists_are_spaced_as_in_go() {
         let args = [1, 2].map(Value::Int);
         let mut out = Buffer::new();
-        sprint(&args, &Budget::new(Limits::default()), &mut out).unwrap();
-        sprint(
-            &["a".into(), "b".into(), Value::Int(1)],
-            &Budget::new(Limits::default()),
-            &mut out,
-        )
-        .unwrap();
+        sprint(&args, &budget(), &mut out).unwrap();
+        let args = ["a".into(), "b".into(), Value::Int(1)];
+        sprint(&args, &budget(), &mut out).unwrap();
         assert_eq!(&*out, b"1 2ab1");
     }
 
@@ -252,19 +248,10 @@ mod tests {
     fn map_that_contains_itself_is_an_error() {
         let map = Map::new();
         map.insert("self", Value::Map(map.clone()));
-        let mut out = Buffer::new();
-        let limits = Limits::default();
-        let result = print_value(
-            &Value::Map(map.clone()),
-            &Budget::new(limits.clone()),
-            &mut out,
-        );
-        assert_eq!(
-            result,
-            Err(BudgetError::Nesting {
-                limit: limits.nesting
-            })
-        );
+        let value = Value::Map(map.clone());
+        let result = print_value(&value, &budget(), &mut Buffer::new());
+        let limit = Limits::default().nesting;
+        assert_eq!(result, Err(BudgetError::Nesting { limit }));
         map.clear();
     }
 
@@ -285,15 +272,13 @@ mod tests {
     #[test]
     fn go_syntax_names_types() {
         let list = Value::list(vec!["a".into(), Value::Int(1), Value::Nil]);
+        let syntax = |value| printf("%#v", &[value]);
+        assert_eq!(syntax(list), "[]interface {}{\"a\", 1, interface {}(nil)}");
         assert_eq!(
-            printf("%#v", &[list]),
-            "[]interface {}{\"a\", 1, interface {}(nil)}"
-        );
-        assert_eq!(
-            printf("%#v", &[Value::NilOf(Type::MAP)]),
+            syntax(Value::NilOf(Type::MAP)),
             "map[string]interface {}(nil)"
         );
-        assert_eq!(printf("%#v", &[Value::bytes("ab")]), "[]byte{0x61, 0x62}");
+        assert_eq!(syntax(Value::bytes("ab")), "[]byte{0x61, 0x62}");
         let strings = Value::List(List::strings(["a"]));
         assert_eq!(
             printf("%#v %+q", &[strings.clone(), strings]),
@@ -310,10 +295,7 @@ mod tests {
         };
         let ty = Type::new(&DURATION);
         let minute = Value::Object(Object::scalar(ty, Value::Int64(60)));
-        let args = vec![minute; 4];
-        assert_eq!(
-            printf("%v %d %t %T", &args),
-            "1m0s 60 %!t(time.Duration=60) time.Duration"
-        );
+        let printed = printf("%v %d %t %T", &vec![minute; 4]);
+        assert_eq!(printed, "1m0s 60 %!t(time.Duration=60) time.Duration");
     }
 }

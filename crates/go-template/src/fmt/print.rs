@@ -19,20 +19,19 @@ impl Printer<'_> {
         match verb {
             'T' => {
                 self.string(value.type_name().as_bytes(), 's');
-                Ok(())
+                return Ok(());
             }
-            'p' => self.pointer(value, 'p'),
-            _ => {
-                let done = match value {
-                    Value::Bytes(bytes) => self.byte_slice(bytes.as_bytes(), verb, "[]byte"),
-                    _ => self.methods(value, verb)?,
-                };
-                if done {
-                    Ok(())
-                } else {
-                    self.print(value, verb, 0)
-                }
-            }
+            'p' => return self.pointer(value, 'p'),
+            _ => {}
+        }
+        let done = match value {
+            Value::Bytes(bytes) => self.byte_slice(bytes.as_bytes(), verb, "[]byte"),
+            _ => self.methods(value, verb)?,
+        };
+        if done {
+            Ok(())
+        } else {
+            self.print(value, verb, 0)
         }
     }
 
@@ -113,26 +112,23 @@ impl Printer<'_> {
     /// Prints a nested value.
     fn nested(&mut self, value: &Value, verb: char, depth: usize) -> Result<(), BudgetError> {
         self.check_length()?;
-        match value {
-            Value::Invalid | Value::Nil if self.flags.sharp_v => {
-                self.out.extend_from_slice(b"interface {}(nil)");
-                Ok(())
-            }
-            Value::Invalid | Value::Nil => {
-                self.out.extend_from_slice(b"<nil>");
-                Ok(())
-            }
-            _ => {
-                if self.methods(value, verb)? {
-                    return Ok(());
-                }
-                if value.is_container() {
-                    let budget = self.budget;
-                    return budget.descend(|| self.print(value, verb, depth));
-                }
-                self.print(value, verb, depth)
-            }
+        if let Value::Invalid | Value::Nil = value {
+            let nil: &[u8] = if self.flags.sharp_v {
+                b"interface {}(nil)"
+            } else {
+                b"<nil>"
+            };
+            self.out.extend_from_slice(nil);
+            return Ok(());
         }
+        if self.methods(value, verb)? {
+            return Ok(());
+        }
+        if value.is_container() {
+            let budget = self.budget;
+            return budget.descend(|| self.print(value, verb, depth));
+        }
+        self.print(value, verb, depth)
     }
 
     /// Prints a value without calling its methods.
@@ -142,31 +138,36 @@ impl Printer<'_> {
                 self.out.extend_from_slice(b"<invalid reflect.Value>");
                 true
             }
-            Value::Bool(truth) => {
-                let fits = matches!(verb, 't' | 'v');
-                if fits {
-                    self.pad(if *truth { b"true" } else { b"false" });
-                }
-                fits
-            }
-            Value::Int(number) | Value::Int64(number) | Value::SmallInt(_, number) => {
-                self.integer(Integer::signed(*number), verb)
-            }
-            Value::Uint(_, number) => self.integer(Integer::unsigned(*number), verb),
-            Value::Float(number) => self.float(*number, verb),
             Value::Complex(number) => self.complex(**number, verb),
-            Value::Str(text) => self.string(text.as_bytes(), verb),
             Value::Bytes(bytes) => return self.bytes(bytes, verb, depth),
             Value::List(list) => return self.list(list, verb, depth),
             Value::Map(map) => return self.map(map, verb, depth),
             Value::NilOf(ty) => return self.nil(*ty, verb),
             Value::Func(_) => return self.pointer(value, verb),
             Value::Object(object) => return self.object(object, verb, depth),
+            scalar => self.scalar(scalar, verb),
         };
         if fits {
             Ok(())
         } else {
             self.bad_verb(Some(value), verb)
+        }
+    }
+
+    /// Prints a bool, an integer, a float or a string; returns `false` if the verb does not apply.
+    fn scalar(&mut self, value: &Value, verb: char) -> bool {
+        match value {
+            Value::Bool(truth) if matches!(verb, 't' | 'v') => {
+                self.pad(if *truth { b"true" } else { b"false" });
+                true
+            }
+            Value::Int(number) | Value::Int64(number) | Value::SmallInt(_, number) => {
+                self.integer(Integer::signed(*number), verb)
+            }
+            Value::Uint(_, number) => self.integer(Integer::unsigned(*number), verb),
+            Value::Float(number) => self.float(*number, verb),
+            Value::Str(text) => self.string(text.as_bytes(), verb),
+            _ => false,
         }
     }
 
@@ -181,20 +182,7 @@ impl Printer<'_> {
             Kind::Ptr | Kind::Func => self.pointer(&Value::Object(object.clone()), verb),
             _ => {
                 // A scalar prints like its kind; if the verb does not apply, its type is named.
-                let fits = match object.underlying() {
-                    Value::Bool(truth) if matches!(verb, 't' | 'v') => {
-                        self.pad(if *truth { b"true" } else { b"false" });
-                        true
-                    }
-                    Value::Float(number) => self.float(*number, verb),
-                    Value::Str(text) => self.string(text.as_bytes(), verb),
-                    Value::Uint(_, number) => self.integer(Integer::unsigned(*number), verb),
-                    Value::Int(number) | Value::Int64(number) | Value::SmallInt(_, number) => {
-                        self.integer(Integer::signed(*number), verb)
-                    }
-                    _ => false,
-                };
-                if fits {
+                if self.scalar(object.underlying(), verb) {
                     return Ok(());
                 }
                 self.bad_verb(Some(&Value::Object(object.clone())), verb)
@@ -227,7 +215,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn separator(&mut self) {
+    pub(super) fn separator(&mut self) {
         let separator: &[u8] = if self.flags.sharp_v { b", " } else { b" " };
         self.out.extend_from_slice(separator);
     }
@@ -249,11 +237,7 @@ impl Printer<'_> {
     }
 
     fn list(&mut self, list: &List, verb: char, depth: usize) -> Result<(), BudgetError> {
-        let (open, close) = if self.flags.sharp_v {
-            (b'{', b'}')
-        } else {
-            (b'[', b']')
-        };
+        let [open, close] = if self.flags.sharp_v { *b"{}" } else { *b"[]" };
         if self.flags.sharp_v {
             self.out.extend_from_slice(list.go_type().name().as_bytes());
         }
@@ -292,22 +276,18 @@ impl Printer<'_> {
             Kind::Map | Kind::Slice if self.flags.sharp_v => {
                 self.out.extend_from_slice(ty.name().as_bytes());
                 self.out.extend_from_slice(b"(nil)");
-                Ok(())
             }
-            Kind::Map => {
-                self.out.extend_from_slice(b"map[]");
-                Ok(())
-            }
+            Kind::Map => self.out.extend_from_slice(b"map[]"),
             Kind::Slice => {
                 if ty.elem().kind() == Kind::Uint8 && matches!(verb, 's' | 'q' | 'x' | 'X') {
                     self.byte_slice(b"", verb, ty.name());
                 } else {
                     self.out.extend_from_slice(b"[]");
                 }
-                Ok(())
             }
-            _ => self.pointer(&Value::NilOf(ty), verb),
+            _ => return self.pointer(&Value::NilOf(ty), verb),
         }
+        Ok(())
     }
 
     /// Prints the address of a value's target.
@@ -348,9 +328,10 @@ impl Printer<'_> {
 fn text_of(ty: Type) -> Option<fn(&Value) -> Str> {
     let own = ty.info().text;
     match ty.kind() {
-        Kind::Ptr => own
-            .or(ty.elem().info().text)
-            .or(ty.elem().info().pointer_text),
+        Kind::Ptr => {
+            let target = ty.elem().info();
+            own.or(target.text).or(target.pointer_text)
+        }
         _ => own,
     }
 }

@@ -22,27 +22,24 @@ impl Printer<'_> {
     /// others.
     pub(super) fn byte_slice(&mut self, bytes: &[u8], verb: char, name: &str) -> bool {
         match verb {
-            'v' | 'd' if self.flags.sharp_v => {
-                self.out.extend_from_slice(name.as_bytes());
-                self.out.push(b'{');
-                for (index, byte) in bytes.iter().enumerate() {
-                    if index > 0 {
-                        self.out.extend_from_slice(b", ");
-                    }
-                    self.hex(u64::from(*byte), true);
-                }
-                self.out.push(b'}');
-                true
-            }
             'v' | 'd' => {
-                self.out.push(b'[');
+                let sharp = self.flags.sharp_v;
+                let [open, close] = if sharp { *b"{}" } else { *b"[]" };
+                if sharp {
+                    self.out.extend_from_slice(name.as_bytes());
+                }
+                self.out.push(open);
                 for (index, byte) in bytes.iter().enumerate() {
                     if index > 0 {
-                        self.out.push(b' ');
+                        self.separator();
                     }
-                    self.integer(Integer::unsigned(u64::from(*byte)), 'd');
+                    if sharp {
+                        self.hex(u64::from(*byte), true);
+                    } else {
+                        self.integer(Integer::unsigned(u64::from(*byte)), 'd');
+                    }
                 }
-                self.out.push(b']');
+                self.out.push(close);
                 true
             }
             's' => {
@@ -77,10 +74,7 @@ impl Printer<'_> {
     }
 
     fn hex_string(&mut self, text: &[u8], verb: char) {
-        let length = self
-            .flags
-            .precision
-            .map_or(text.len(), |most| most.min(text.len()));
+        let length = self.flags.precision.unwrap_or(text.len());
         let text = text.get(..length).unwrap_or(text);
         if text.is_empty() {
             self.padding(self.flags.width.unwrap_or(0));

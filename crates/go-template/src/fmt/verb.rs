@@ -80,10 +80,8 @@ impl Cursor<'_> {
 fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<i64>, usize) {
     let mut number = None;
     let mut at = start;
-    while let Some(digit) = text
-        .get(at)
-        .filter(|digit| at < end && digit.is_ascii_digit())
-    {
+    let text = text.get(..end).unwrap_or(text);
+    while let Some(digit) = text.get(at).filter(|digit| digit.is_ascii_digit()) {
         let so_far = number.unwrap_or(0);
         if so_far > MAX_WIDTH {
             return (None, end);

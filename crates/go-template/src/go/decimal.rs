@@ -47,11 +47,8 @@ impl Decimal {
             return Err(DecimalError::NotFinite("NaN"));
         }
         if value.is_infinite() {
-            return Err(DecimalError::NotFinite(if value > 0.0 {
-                "+Inf"
-            } else {
-                "-Inf"
-            }));
+            let name = if value > 0.0 { "+Inf" } else { "-Inf" };
+            return Err(DecimalError::NotFinite(name));
         }
         let digits = Digits::shortest(value, 64);
         let whole = digits
@@ -208,9 +205,8 @@ fn trimmed(mut limbs: Vec<u32>) -> Vec<u32> {
 }
 
 fn compare(a: &[u32], b: &[u32]) -> std::cmp::Ordering {
-    a.len()
-        .cmp(&b.len())
-        .then_with(|| a.iter().rev().cmp(b.iter().rev()))
+    let by_length = a.len().cmp(&b.len());
+    by_length.then_with(|| a.iter().rev().cmp(b.iter().rev()))
 }
 
 fn sum(a: &[u32], b: &[u32]) -> Vec<u32> {
@@ -288,20 +284,14 @@ fn shifted_up(limbs: &[u32], digits: i64) -> Vec<u32> {
 fn shifted_down(limbs: &[u32], digits: i64) -> (Vec<u32>, Lost) {
     let digits = usize::try_from(digits).unwrap_or(usize::MAX);
     // The digit after the point decides which half of a unit is lost.
-    let mut kept = limbs
-        .get((digits - 1) / LIMB_DIGITS..)
-        .unwrap_or_default()
-        .to_vec();
+    let kept = limbs.get((digits - 1) / LIMB_DIGITS..);
+    let mut kept = kept.unwrap_or_default().to_vec();
     divide(&mut kept, small_power((digits - 1) % LIMB_DIGITS));
     let next = divide(&mut kept, 10);
-    (
-        kept,
-        if next >= 5 {
-            Lost::HalfOrMore
-        } else {
-            Lost::Nothing
-        },
-    )
+    match next {
+        5.. => (kept, Lost::HalfOrMore),
+        _ => (kept, Lost::Nothing),
+    }
 }
 
 #[cfg(test)]
@@ -319,40 +309,24 @@ mod tests {
         assert_eq!(decimal(1.1).mul(&decimal(1.1)).to_float(), 1.21);
         assert_eq!(decimal(5.0).sub(&decimal(5.0)).to_float(), 0.0);
         assert_eq!(decimal(-1.5).sub(&decimal(1e20)).to_float(), -1e20);
-        assert_eq!(
-            decimal(1e300).mul(&decimal(1e300)).to_float(),
-            f64::INFINITY
-        );
+        let infinite = decimal(1e300).mul(&decimal(1e300)).to_float();
+        assert_eq!(infinite, f64::INFINITY);
         assert_eq!(decimal(1e308).add(&decimal(5e-324)).to_float(), 1e308);
-        assert_eq!(
-            decimal(123_456_789_012.0)
-                .mul(&decimal(-987_654_321.5))
-                .to_float(),
-            -1.219_326_311_862_155_2e20
-        );
+        let product = decimal(123_456_789_012.0).mul(&decimal(-987_654_321.5));
+        assert_eq!(product.to_float(), -1.219_326_311_862_155_2e20);
     }
 
     #[test]
     fn quotients_have_sixteen_decimal_places() {
-        assert_eq!(
-            decimal(1.0).div_float(3.0).unwrap().to_float(),
-            0.333_333_333_333_333_3
-        );
-        assert_eq!(
-            decimal(2.0).div_float(-3.0).unwrap().to_float(),
-            -0.666_666_666_666_666_7
-        );
-        assert_eq!(decimal(1.0).div_float(1e17).unwrap().to_float(), 0.0);
-        assert_eq!(decimal(5.0).div_float(1e17).unwrap().to_float(), 1e-16);
-        assert_eq!(decimal(15.0).div_float(3e17).unwrap().to_float(), 1e-16);
-        assert_eq!(decimal(0.0).div_float(7.0).unwrap().to_float(), 0.0);
-        assert_eq!(
-            decimal(1.0).div_float(0.0),
-            Err(DecimalError::DivisionByZero)
-        );
-        assert_eq!(
-            Decimal::from_float(f64::NEG_INFINITY),
-            Err(DecimalError::NotFinite("-Inf"))
-        );
+        let quotient = |a: f64, b: f64| decimal(a).div_float(b).map(|found| found.to_float());
+        assert_eq!(quotient(1.0, 3.0), Ok(0.333_333_333_333_333_3));
+        assert_eq!(quotient(2.0, -3.0), Ok(-0.666_666_666_666_666_7));
+        assert_eq!(quotient(1.0, 1e17), Ok(0.0));
+        assert_eq!(quotient(5.0, 1e17), Ok(1e-16));
+        assert_eq!(quotient(15.0, 3e17), Ok(1e-16));
+        assert_eq!(quotient(0.0, 7.0), Ok(0.0));
+        assert_eq!(quotient(1.0, 0.0), Err(DecimalError::DivisionByZero));
+        let infinite = Decimal::from_float(f64::NEG_INFINITY);
+        assert_eq!(infinite, Err(DecimalError::NotFinite("-Inf")));
     }
 }

@@ -1,6 +1,6 @@
 //! Go's `time.Duration`: nanoseconds with formatting, parsing, rounding and arithmetic.
 
-use super::strconv::push_uint;
+use super::strconv::{push_uint, split_sign};
 use bounded::Buffer;
 
 /// Nanoseconds in a microsecond.
@@ -70,11 +70,7 @@ impl Duration {
     /// If the text is not a duration, with Go's message.
     pub fn parse(text: &[u8]) -> Result<Self, ParseDurationError> {
         let invalid = || ParseDurationError::Invalid(text.to_vec());
-        let (negative, mut rest) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            _ => (false, text),
-        };
+        let (negative, mut rest) = split_sign(text);
         if rest == b"0" {
             return Ok(Self(0));
         }

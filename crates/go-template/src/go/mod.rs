@@ -14,3 +14,14 @@ pub mod time;
 pub mod unicode;
 pub mod url;
 pub mod utf8;
+
+/// Splits at the first `separator`.
+fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|&c| c == separator) {
+        Some(at) => {
+            let (before, after) = text.split_at(at);
+            (before, after.get(1..))
+        }
+        None => (text, None),
+    }
+}

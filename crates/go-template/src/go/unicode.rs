@@ -42,6 +42,16 @@ fn contains(ranges: &[(char, char)], rune: char) -> bool {
     ranges.get(at).is_some_and(|&(low, _)| low <= rune)
 }
 
+/// Returns whether a property holds: of ASCII by a function, of other runes by a table.
+#[inline]
+fn has(rune: char, in_ascii: impl Fn(&char) -> bool, others: &LazyLock<Ranges>) -> bool {
+    if rune.is_ascii() {
+        in_ascii(&rune)
+    } else {
+        contains(others, rune)
+    }
+}
+
 /// Returns whether Go prints the rune unescaped in quoted text: letters, marks, numbers,
 /// punctuation, symbols and the ASCII space.
 pub fn is_print(rune: char) -> bool {
@@ -65,47 +75,27 @@ pub fn is_space(rune: char) -> bool {
 
 /// Go's `unicode.IsLetter`: category L.
 pub fn is_letter(rune: char) -> bool {
-    if rune.is_ascii() {
-        rune.is_ascii_alphabetic()
-    } else {
-        contains(&LETTER, rune)
-    }
+    has(rune, char::is_ascii_alphabetic, &LETTER)
 }
 
 /// Go's `unicode.IsNumber`: category N.
 pub fn is_number(rune: char) -> bool {
-    if rune.is_ascii() {
-        rune.is_ascii_digit()
-    } else {
-        contains(&NUMBER, rune)
-    }
+    has(rune, char::is_ascii_digit, &NUMBER)
 }
 
 /// Go's `unicode.IsDigit`: category Nd.
 pub fn is_digit(rune: char) -> bool {
-    if rune.is_ascii() {
-        rune.is_ascii_digit()
-    } else {
-        contains(&DIGIT, rune)
-    }
+    has(rune, char::is_ascii_digit, &DIGIT)
 }
 
 /// Go's `unicode.IsUpper`: category Lu.
 pub fn is_upper(rune: char) -> bool {
-    if rune.is_ascii() {
-        rune.is_ascii_uppercase()
-    } else {
-        contains(&UPPER, rune)
-    }
+    has(rune, char::is_ascii_uppercase, &UPPER)
 }
 
 /// Go's `unicode.IsLower`: category Ll.
 pub fn is_lower(rune: char) -> bool {
-    if rune.is_ascii() {
-        rune.is_ascii_lowercase()
-    } else {
-        contains(&LOWER, rune)
-    }
+    has(rune, char::is_ascii_lowercase, &LOWER)
 }
 
 /// Go's `unicode.IsTitle`: category Lt.
@@ -226,14 +216,8 @@ pub fn title(s: &[u8]) -> Vec<u8> {
     let mut out = Buffer::with_capacity(s.len());
     let mut previous = ' ';
     for (_, rune, _) in runes(s) {
-        push_rune(
-            &mut out,
-            if ends_word(previous) {
-                to_title(rune)
-            } else {
-                rune
-            },
-        );
+        let begins_word = ends_word(previous);
+        push_rune(&mut out, if begins_word { to_title(rune) } else { rune });
         previous = rune;
     }
     out.into_vec()

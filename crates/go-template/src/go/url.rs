@@ -3,7 +3,8 @@
 use bounded::Buffer;
 use std::net::Ipv6Addr;
 
-use super::strconv::quote;
+use super::cut;
+use super::strconv::quoted;
 
 /// The part of a URL that a text is escaped for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,17 +21,13 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseUrlError {
     /// The URL was rejected, with Go's reason.
-    #[error("parse {}: {reason}", text_of(&quote(url)))]
+    #[error("parse {}: {reason}", quoted(url))]
     Refused {
         /// The URL, without its fragment.
         url: Vec<u8>,
         /// The reason.
         reason: String,
     },
-}
-
-fn text_of(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
 }
 
 /// A user with an optional password, both unescaped.
@@ -115,11 +112,8 @@ impl Url {
         }
         let has_authority = !url.scheme.is_empty() || !rest.starts_with(b"///");
         if let Some(authority) = rest.strip_prefix(b"//").filter(|_| has_authority) {
-            let end = authority
-                .iter()
-                .position(|&c| c == b'/')
-                .unwrap_or(authority.len());
-            let (authority, path) = authority.split_at(end);
+            let end = authority.iter().position(|&c| c == b'/');
+            let (authority, path) = authority.split_at(end.unwrap_or(authority.len()));
             (url.user, url.host) = parse_authority(&url.scheme, authority)?;
             rest = path;
         }
@@ -129,16 +123,10 @@ impl Url {
 
     /// Returns the host without port and without the brackets of an IPv6 address.
     pub fn hostname(&self) -> &[u8] {
-        let host = match self.host.iter().rposition(|&c| c == b':') {
-            Some(colon) => {
-                let (host, port) = self.host.split_at(colon);
-                if is_optional_port(port) {
-                    host
-                } else {
-                    self.host.as_slice()
-                }
-            }
-            None => self.host.as_slice(),
+        let colon = self.host.iter().rposition(|&c| c == b':');
+        let host = match colon.map(|colon| self.host.split_at(colon)) {
+            Some((host, port)) if is_optional_port(port) => host,
+            _ => self.host.as_slice(),
         };
         match host {
             [b'[', inner @ .., b']'] => inner,
@@ -192,17 +180,6 @@ impl Url {
             out.extend_from_slice(b"./");
         }
         out.extend(path);
-    }
-}
-
-/// Splits at the first `separator`.
-fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
-    match text.iter().position(|&c| c == separator) {
-        Some(at) => {
-            let (before, after) = text.split_at(at);
-            (before, after.get(1..))
-        }
-        None => (text, None),
     }
 }
 
@@ -281,12 +258,9 @@ fn parse_ip_literal(host: &[u8]) -> Result<Vec<u8>, String> {
     let is_address = std::str::from_utf8(&out).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     let zone = unescape(zone, Part::Zone)?;
     if !is_address || zone == b"%" {
-        let message = "invalid host: ParseAddr(";
-        let quoted = quote(&[out, zone].concat());
-        return Err(format!(
-            "{message}{}): unable to parse IP",
-            text_of(&quoted)
-        ));
+        let address = quoted(&[out, zone].concat());
+        let message = format!("invalid host: ParseAddr({address}): unable to parse IP");
+        return Err(message);
     }
     out.insert(0, b'[');
     out.extend(zone);
@@ -299,7 +273,7 @@ fn check_port(port: &[u8]) -> Result<(), String> {
     if is_optional_port(port) {
         return Ok(());
     }
-    Err(format!("invalid port {} after host", text_of(&quote(port))))
+    Err(format!("invalid port {} after host", quoted(port)))
 }
 
 fn is_optional_port(port: &[u8]) -> bool {
@@ -339,17 +313,14 @@ fn escape(text: &[u8], part: Part) -> Vec<u8> {
 
 fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let in_host = matches!(part, Part::Host | Part::Zone);
-    let bad_escape = |escape: &[u8]| format!("invalid URL escape {}", text_of(&quote(escape)));
+    let bad_escape = |escape: &[u8]| format!("invalid URL escape {}", quoted(escape));
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&c, after)) = rest.split_first() {
         if c != b'%' {
             if in_host && c.is_ascii() && must_escape(c, part) {
-                let quoted = quote(&[c]);
-                return Err(format!(
-                    "invalid character {} in host name",
-                    text_of(&quoted)
-                ));
+                let character = quoted(&[c]);
+                return Err(format!("invalid character {character} in host name"));
             }
             out.push(c);
             rest = after;
@@ -391,10 +362,6 @@ pub fn parse_user_info(text: &[u8]) -> Result<Option<UserInfo>, ParseUrlError> {
 mod tests {
     use super::*;
 
-    fn error(text: &str) -> String {
-        Url::parse(text.as_bytes()).unwrap_err().to_string()
-    }
-
     #[test]
     fn urls_are_parsed_and_formatted() {
         let text = b"https://user:p%40ss@[fe80::1%25en0]:8080/a%20b/c?x=1&y=2#frag%2Fment";
@@ -425,31 +392,21 @@ mod tests {
 
     #[test]
     fn urls_that_go_rejects_are_rejected() {
-        assert_eq!(error(":x"), "parse \":x\": missing protocol scheme");
-        assert_eq!(
-            error("a:b/c d\n"),
-            "parse \"a:b/c d\\n\": net/url: invalid control character in URL"
-        );
-        assert_eq!(
-            error("1:b"),
-            "parse \"1:b\": first path segment in URL cannot contain colon"
-        );
-        assert_eq!(
-            error("http://a:b:1/"),
-            "parse \"http://a:b:1/\": invalid port \":b:1\" after host"
-        );
-        assert_eq!(
-            error("http://[::1/"),
-            "parse \"http://[::1/\": missing ']' in host"
-        );
-        assert_eq!(
-            error("http://a b/"),
-            "parse \"http://a b/\": invalid character \" \" in host name"
-        );
-        assert_eq!(error("/%zz"), "parse \"/%zz\": invalid URL escape \"%zz\"");
-        assert_eq!(
-            error("http://%41/"),
-            "parse \"http://%41/\": invalid URL escape \"%41\""
-        );
+        let error = |url: &str| Url::parse(url.as_bytes()).unwrap_err().to_string();
+        let cases = "
+:x            | missing protocol scheme
+1:b           | first path segment in URL cannot contain colon
+http://a:b:1/ | invalid port \":b:1\" after host
+http://[::1/  | missing ']' in host
+http://a b/   | invalid character \" \" in host name
+/%zz          | invalid URL escape \"%zz\"
+http://%41/   | invalid URL escape \"%41\"";
+        for case in cases.trim_start().lines() {
+            let (url, reason) = case.split_once(" | ").unwrap();
+            let url = url.trim_end();
+            assert_eq!(error(url), format!("parse \"{url}\": {reason}"));
+        }
+        let control = "parse \"a:b/c d\\n\": net/url: invalid control character in URL";
+        assert_eq!(error("a:b/c d\n"), control);
     }
 }

@@ -264,10 +264,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     fn template(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "template clause";
         let token = self.next();
-        if !matches!(token.kind, TokenKind::String | TokenKind::RawString) {
-            return Err(self.unexpected(token, CONTEXT));
-        }
-        let name = self.text(token)?;
+        let name = self.template_name(token, CONTEXT)?;
         let mut pipe = None;
         if self.next().kind != TokenKind::RightDelim {
             self.backup(1);

@@ -2,7 +2,7 @@
 
 use super::build::{Build, Word};
 use super::{Parser, Result};
-use crate::go::strconv::quote;
+use crate::go::strconv::quoted;
 use crate::lex::{Token, TokenKind};
 
 impl<'t, B: Build<'t>> Parser<'t, B> {
@@ -153,8 +153,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 // Go reports the error at the white space, which is a token there.
                 self.scope.last = self.position();
             }
-            let text = quote(self.bytes(token));
-            let text = String::from_utf8_lossy(&text);
+            let text = quoted(self.bytes(token));
             return Err(self.error(format!("unexpected . after term {text}")));
         }
         Ok(Some((operand, false)))
@@ -175,8 +174,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             TokenKind::Identifier => {
                 let name = self.bytes(token);
                 let Some((id, func)) = self.funcs.find(name) else {
-                    let name = quote(name);
-                    let name = String::from_utf8_lossy(&name);
+                    let name = quoted(name);
                     return Err(self.error(format!("function {name} not defined")));
                 };
                 Word::Function { name, id, func }
@@ -186,8 +184,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             TokenKind::Variable => {
                 let name = self.bytes(token);
                 if name != b"$" && !self.scope.variables.contains(&name) {
-                    let name = quote(name);
-                    let name = String::from_utf8_lossy(&name);
+                    let name = quoted(name);
                     return Err(self.error(format!("undefined variable {name}")));
                 }
                 Word::Variable(name)

@@ -19,6 +19,7 @@ use crate::ast::{NodeList, Pos};
 use crate::delimiters::Delimiters;
 use crate::error::{Location, ParseError};
 use crate::func::Funcs;
+use crate::go::strconv::quoted;
 use crate::lex::{self, Lexer, Token, TokenKind};
 use crate::value::Str;
 
@@ -223,11 +224,8 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             let line = self.location(action).line;
             if line != self.location(token.start).line {
                 // Avoids "action in action".
-                let what = if message.ends_with(" action") {
-                    ""
-                } else {
-                    " in action"
-                };
+                let names_action = message.ends_with(" action");
+                let what = if names_action { "" } else { " in action" };
                 message = format!("{message}{what} started at {}:{line}", self.file);
             }
         }
@@ -245,9 +243,8 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 let runes = crate::go::utf8::runes(text).take(11).collect::<Vec<_>>();
                 let cut = if text.len() > 10 { runes.get(10) } else { None };
                 let shown = cut.map_or(text, |(end, ..)| text.get(..*end).unwrap_or(text));
-                let quoted = crate::go::strconv::quote(shown);
                 let dots = if text.len() > 10 { "..." } else { "" };
-                format!("{}{dots}", String::from_utf8_lossy(&quoted))
+                format!("{}{dots}", quoted(shown))
             }
         }
     }
@@ -288,8 +285,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             Some(earlier) if earlier.is_empty => *earlier = definition,
             Some(_) if definition.is_empty => {}
             Some(_) => {
-                let name = crate::go::strconv::quote(name.as_bytes());
-                let name = String::from_utf8_lossy(&name);
+                let name = quoted(name.as_bytes());
                 return Err(self.error(format!("template: multiple definition of template {name}")));
             }
         }
@@ -302,76 +298,41 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        let parsed = parse(
-            &Str::from("t"),
-            text.as_bytes(),
-            (&Funcs::new(), &Delimiters::default()),
-            TreeBuilder,
-        );
+        let language = (&Funcs::new(), &Delimiters::default());
+        let parsed = parse(&Str::from("t"), text.as_bytes(), language, TreeBuilder);
         parsed.map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
     fn errors_match_go() {
-        for (text, message) in [
-            ("{{else}}", "template: t:1: unexpected {{else}}"),
-            ("\n{{end}}", "template: t:2: unexpected {{end}}"),
-            ("{{if 1}}", "template: t:1: unexpected EOF"),
-            ("{{if}}{{end}}", "template: t:1: missing value for if"),
-            ("{{nope}}", "template: t:1: function \"nope\" not defined"),
-            ("{{$x}}", "template: t:1: undefined variable \"$x\""),
-            (
-                "{{1 | 2}}",
-                "template: t:1: non executable command in pipeline stage 2",
-            ),
-            ("{{1.x}}", "template: t:1: bad number syntax: \"1.x\""),
-            (
-                "{{true.x}}",
-                "template: t:1: unexpected . after term \"true\"",
-            ),
-            ("{{break}}", "template: t:1: {{break}} outside {{range}}"),
-            (
-                "{{range 1}}{{break 2}}{{end}}",
-                "template: t:1: unexpected \"2\" in {{break}}",
-            ),
-            (
-                "{{template 1}}",
-                "template: t:1: unexpected \"1\" in template clause",
-            ),
-            (
-                "{{define `a`}}1{{end}}{{define `a`}}2{{end}}",
-                "template: t:1: template: multiple definition of template \"a\"",
-            ),
-            (
-                "{{if 1}}{{else}}{{else}}{{end}}",
-                "template: t:1: expected end; found {{else}}",
-            ),
-            (
-                "{{$x := 1, 2}}",
-                "template: t:1: unexpected \",\" in operand",
-            ),
-            (
-                "{{$x, $y := 1}}",
-                "template: t:1: too many declarations in command",
-            ),
-            (
-                "{{range $x, 1}}{{end}}",
-                "template: t:1: range can only initialize variables",
-            ),
-            ("{{\n1\n", "template: t:3: unclosed action started at t:1"),
-            ("{{0x}}", "template: t:1: illegal number syntax: \"0x\""),
-            (
-                "{{999999999999999999999}}",
-                "template: t:1: integer overflow: \"999999999999999999999\"",
-            ),
-            ("{{(1))}}", "template: t:1: unexpected right paren"),
-            (
-                "{{block}}",
-                "template: t:1: unexpected \"}}\" in block clause",
-            ),
-        ] {
-            assert_eq!(error(text), message, "{text}");
+        let cases = r#"
+{{else}} => 1: unexpected {{else}}
+{{if 1}} => 1: unexpected EOF
+{{if}}{{end}} => 1: missing value for if
+{{nope}} => 1: function "nope" not defined
+{{$x}} => 1: undefined variable "$x"
+{{1 | 2}} => 1: non executable command in pipeline stage 2
+{{1.x}} => 1: bad number syntax: "1.x"
+{{true.x}} => 1: unexpected . after term "true"
+{{break}} => 1: {{break}} outside {{range}}
+{{range 1}}{{break 2}}{{end}} => 1: unexpected "2" in {{break}}
+{{template 1}} => 1: unexpected "1" in template clause
+{{define `a`}}1{{end}}{{define `a`}}2{{end}} => 1: template: multiple definition of template "a"
+{{if 1}}{{else}}{{else}}{{end}} => 1: expected end; found {{else}}
+{{$x := 1, 2}} => 1: unexpected "," in operand
+{{$x, $y := 1}} => 1: too many declarations in command
+{{range $x, 1}}{{end}} => 1: range can only initialize variables
+{{0x}} => 1: illegal number syntax: "0x"
+{{999999999999999999999}} => 1: integer overflow: "999999999999999999999"
+{{(1))}} => 1: unexpected right paren
+{{block}} => 1: unexpected "}}" in block clause"#;
+        for case in cases.trim_start().lines() {
+            let (text, message) = case.split_once(" => ").unwrap();
+            assert_eq!(error(text), format!("template: t:{message}"), "{text}");
         }
+        assert_eq!(error("\n{{end}}"), "template: t:2: unexpected {{end}}");
+        let unclosed = "template: t:3: unclosed action started at t:1";
+        assert_eq!(error("{{\n1\n"), unclosed);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Numeric constants: a constant is converted to every type that can represent it.
 
 use crate::ast::Number;
-use crate::go::strconv::{NumErrorKind, parse_float, parse_int, parse_uint, quote, unquote_char};
+use crate::go::strconv::{NumErrorKind, parse_float, parse_int, parse_uint, quoted, unquote_char};
 use crate::lex::TokenKind;
 use crate::value::Str;
 
@@ -16,10 +16,6 @@ pub(super) fn parse(text: &[u8], kind: TokenKind) -> Result<Number, String> {
         TokenKind::Complex => complex(text, number),
         _ => plain(text, number),
     }
-}
-
-fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(&quote(text)).into_owned()
 }
 
 fn character(text: &[u8], mut number: Number) -> Result<Number, String> {
@@ -111,10 +107,10 @@ fn plain(text: &[u8], mut number: Number) -> Result<Number, String> {
         (None, Some(uint)) => Some(uint as f64),
         (None, None) => {
             let Ok(float) = parse_float(text, 64) else {
-                return Err(format!("illegal number syntax: {}", shown(text)));
+                return Err(format!("illegal number syntax: {}", quoted(text)));
             };
             if !text.iter().any(|byte| b".eEpP".contains(byte)) {
-                return Err(format!("integer overflow: {}", shown(text)));
+                return Err(format!("integer overflow: {}", quoted(text)));
             }
             number.int = whole(float);
             number.uint = whole_unsigned(float);
@@ -131,12 +127,16 @@ mod tests {
     #[test]
     fn constant_has_every_type_that_can_represent_it() {
         let number = |text: &str| parse(text.as_bytes(), TokenKind::Number).unwrap();
-        assert_eq!(number("0x1F").int, Some(31));
+        for (text, int) in [
+            ("0x1F", 31),
+            ("0o17", 15),
+            ("017", 15),
+            ("1_000", 1000),
+            ("1e3", 1000),
+        ] {
+            assert_eq!(number(text).int, Some(int), "{text}");
+        }
         assert_eq!(number("0b101").uint, Some(5));
-        assert_eq!(number("0o17").int, Some(15));
-        assert_eq!(number("017").int, Some(15));
-        assert_eq!(number("1_000").int, Some(1000));
-        assert_eq!(number("1e3").int, Some(1000));
         assert_eq!(number("1.5").int, None);
         assert_eq!(number("1.5").float, Some(1.5));
         assert_eq!(number("-1").uint, None);
@@ -147,19 +147,11 @@ mod tests {
         assert_eq!(number("18446744073709551615").uint, Some(u64::MAX));
         let complex = parse(b"1e+2-3.5i", TokenKind::Complex).unwrap();
         assert_eq!(complex.complex, Some((100.0, -3.5)));
-        assert_eq!(
-            parse(b"'a'", TokenKind::CharConstant).unwrap().int,
-            Some(97)
-        );
-        assert_eq!(
-            parse(br"'\''", TokenKind::CharConstant).unwrap().int,
-            Some(39)
-        );
-        assert_eq!(
-            parse(b"'\\u00e9'", TokenKind::CharConstant).unwrap().int,
-            Some(233)
-        );
-        assert!(parse(b"'ab'", TokenKind::CharConstant).is_err());
+        let character = |text: &str| parse(text.as_bytes(), TokenKind::CharConstant);
+        for (text, int) in [("'a'", 97), (r"'\''", 39), ("'\\u00e9'", 233)] {
+            assert_eq!(character(text).unwrap().int, Some(int), "{text}");
+        }
+        assert!(character("'ab'").is_err());
         assert!(parse(b"089", TokenKind::Number).is_err());
     }
 }

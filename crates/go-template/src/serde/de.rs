@@ -13,18 +13,26 @@ type Result<T, E = ConvertError> = std::result::Result<T, E>;
 /// Reads a value.
 #[derive(Clone, Copy)]
 pub(super) struct FromValue<'v> {
-    pub(super) value: &'v Value,
-    pub(super) budget: &'v Budget,
+    value: &'v Value,
+    budget: &'v Budget,
 }
 
 impl<'v> FromValue<'v> {
+    pub(super) fn new(value: &'v Value, budget: &'v Budget) -> Self {
+        Self { value, budget }
+    }
+
     fn items<'de, V: Visitor<'de>>(self, items: Vec<Value>, visitor: V) -> Result<V::Value> {
-        self.budget.descend(|| {
-            visitor.visit_seq(Items {
-                left: items.into_iter(),
-                budget: self.budget,
-            })
-        })
+        let items = Items {
+            left: items.into_iter(),
+            budget: self.budget,
+        };
+        self.budget.descend(|| visitor.visit_seq(items))
+    }
+
+    fn map<'de, V: Visitor<'de>>(self, entries: Vec<(Str, Value)>, visitor: V) -> Result<V::Value> {
+        let entries = self.entries(entries);
+        self.budget.descend(|| visitor.visit_map(entries))
     }
 
     fn entries(self, entries: Vec<(Str, Value)>) -> Entries<'v> {
@@ -105,20 +113,12 @@ impl<'de> Deserializer<'de> for FromValue<'_> {
             },
             Value::Bytes(bytes) => visitor.visit_bytes(bytes.as_bytes()),
             Value::List(list) => self.items(list.to_vec(), visitor),
-            Value::Map(map) => self
-                .budget
-                .descend(|| visitor.visit_map(self.entries(map.entries()))),
+            Value::Map(map) => self.map(map.entries(), visitor),
             Value::Object(object) => match self.stand_in(object) {
-                Some(value) => self.budget.descend(|| {
-                    let from = FromValue {
-                        value: &value,
-                        budget: self.budget,
-                    };
-                    from.deserialize_any(visitor)
-                }),
-                None => self
+                Some(value) => self
                     .budget
-                    .descend(|| visitor.visit_map(self.entries(fields(object)))),
+                    .descend(|| FromValue::new(&value, self.budget).deserialize_any(visitor)),
+                None => self.map(fields(object), visitor),
             },
             Value::Complex(_) => Err(ConvertError::Type(Type::COMPLEX128.name())),
             Value::Func(_) => Err(ConvertError::Type(Type::FUNC.name())),
@@ -198,11 +198,8 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some(value) = self.left.next() else {
             return Ok(None);
         };
-        let from = FromValue {
-            value: &value,
-            budget: self.budget,
-        };
-        seed.deserialize(from).map(Some)
+        seed.deserialize(FromValue::new(&value, self.budget))
+            .map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -225,19 +222,14 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return Ok(None);
         };
         self.value = value;
-        seed.deserialize(FromValue {
-            value: &Value::Str(key),
-            budget: self.budget,
-        })
-        .map(Some)
+        let key = Value::Str(key);
+        seed.deserialize(FromValue::new(&key, self.budget))
+            .map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value> {
         let value = std::mem::take(&mut self.value);
-        seed.deserialize(FromValue {
-            value: &value,
-            budget: self.budget,
-        })
+        seed.deserialize(FromValue::new(&value, self.budget))
     }
 
     fn size_hint(&self) -> Option<usize> {

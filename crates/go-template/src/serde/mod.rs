@@ -125,8 +125,5 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, ConvertError>
 /// deep, such as a map that contains itself.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, ConvertError> {
     let budget = Budget::new(Limits::NESTING_ONLY);
-    T::deserialize(de::FromValue {
-        value,
-        budget: &budget,
-    })
+    T::deserialize(de::FromValue::new(value, &budget))
 }

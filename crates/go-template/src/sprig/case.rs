@@ -197,19 +197,15 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
             end += width;
         }
     };
+    let run_of =
+        |kind, belongs: fn(char) -> bool| split(kind, run(size, first, &|rune, _| belongs(rune)));
     let lower_letter = |rune: char, _: usize| is_alphabet(rune) && !unicode::is_upper(rune);
     if first == RUNE_ERROR {
         split(Word::Invalid, size)
     } else if is_connector(first) {
-        split(
-            Word::Connector,
-            run(size, first, &|rune, _| is_connector(rune)),
-        )
+        run_of(Word::Connector, is_connector)
     } else if unicode::is_punct(first) {
-        split(
-            Word::Punctuation,
-            run(size, first, &|rune, _| unicode::is_punct(rune)),
-        )
+        run_of(Word::Punctuation, unicode::is_punct)
     } else if unicode::is_upper(first) {
         let rest = text.get(size..).unwrap_or_default();
         if rest.is_empty() {
@@ -226,10 +222,7 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
     } else if is_alphabet(first) {
         split(Word::Alphabet, run(size, first, &lower_letter))
     } else if unicode::is_number(first) {
-        split(
-            Word::Number,
-            run(size, first, &|rune, _| unicode::is_number(rune)),
-        )
+        run_of(Word::Number, unicode::is_number)
     } else {
         let other = |rune: char, width: usize| {
             width > 0

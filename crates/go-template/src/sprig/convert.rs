@@ -8,23 +8,17 @@ use crate::go::strconv::{parse_float, parse_int};
 use crate::value::{Type, Value};
 
 pub(super) static FUNCS: &[Func] = &[
-    Func::value("float64", &[Type::ANY], float64),
-    Func::value("int", &[Type::ANY], int),
-    Func::value("int64", &[Type::ANY], int64),
+    Func::value("float64", &[Type::ANY], |_, args| {
+        Ok(Value::Float(to_float(args.get(0))))
+    }),
+    Func::value("int", &[Type::ANY], |_, args| {
+        Ok(Value::Int(to_int(args.get(0))))
+    }),
+    Func::value("int64", &[Type::ANY], |_, args| {
+        Ok(Value::Int64(to_int(args.get(0))))
+    }),
     Func::value("toDecimal", &[Type::ANY], to_decimal),
 ];
-
-fn int(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Int(to_int(args.get(0))))
-}
-
-fn int64(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Int64(to_int(args.get(0))))
-}
-
-fn float64(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Float(to_float(args.get(0))))
-}
 
 /// Parses a value's text as an octal number, despite the name.
 fn to_decimal(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -67,9 +61,8 @@ pub(super) fn to_float(value: &Value) -> f64 {
 fn named_int(value: &Value) -> Option<i64> {
     let object = value.as_object()?;
     let known = [MONTH, WEEKDAY].contains(&object.go_type());
-    known
-        .then(|| object.underlying().number()?.to_i64())
-        .flatten()
+    let number = object.underlying().number().filter(|_| known);
+    number?.to_i64()
 }
 
 /// Truncates a float. A value that does not fit becomes the smallest integer, as on amd64.
@@ -99,15 +92,9 @@ mod tests {
     #[test]
     fn texts_are_converted_to_numbers_as_in_cast() {
         let int = |text: &str| to_int(&Value::from(text));
-        assert_eq!(
-            [int("010"), int("08"), int("0x10"), int("1.9")],
-            [8, 0, 16, 0]
-        );
-        assert_eq!(
-            [int("12.0"), int("12."), int("1_000"), int("")],
-            [12, 0, 1000, 0]
-        );
-        assert_eq!([int("0.0"), int("00"), int(".0"), int(" 1")], [0, 0, 0, 0]);
+        assert_eq!(["010", "08", "0x10", "1.9"].map(int), [8, 0, 16, 0]);
+        assert_eq!(["12.0", "12.", "1_000", ""].map(int), [12, 0, 1000, 0]);
+        assert_eq!(["0.0", "00", ".0", " 1"].map(int), [0, 0, 0, 0]);
         assert_eq!(to_int(&Value::Float(1e30)), i64::MIN);
         assert_eq!(to_int(&Value::Float(-1.9)), -1);
         assert_eq!(to_int(&Value::Uint(crate::Unsigned::Uint64, u64::MAX)), -1);

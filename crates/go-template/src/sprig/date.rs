@@ -11,7 +11,9 @@ use crate::func::{Args, Call, Func};
 use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
 use crate::go::strconv::{self, parse_int, push_int, push_uint};
 use crate::go::time::{Location, RFC3339_NANO, Time, Zone, month_name, weekday_name};
-use crate::value::{Field, Kind, Method, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value};
+use crate::value::{
+    Field, Kind, Method, Number, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value,
+};
 
 /// Go's `time.Time`.
 pub const TIME: Type = Type::new(&TIME_INFO);
@@ -26,11 +28,7 @@ static TIME_INFO: TypeInfo = TypeInfo {
     methods: TIME_METHODS,
     text: Some(|value| Str::from(time_of(value).text())),
     go_text: Some(|value| Str::from(go_syntax(&time_of(value)))),
-    encode: Some(|value| {
-        let mut out = Buffer::new();
-        time_of(value).format(RFC3339_NANO, &mut out);
-        Value::from(out)
-    }),
+    encode: Some(|value| Value::from(formatted(value, RFC3339_NANO))),
     ..TypeInfo::structure("time.Time", TIME_FIELDS)
 };
 
@@ -85,11 +83,8 @@ static TIME_METHODS: &[Method] = &[
         Ok(time_value(time_of(time).add(duration_of(args.get(0)))))
     }),
     Method::new("AddDate", &[INT, INT, INT], |_, time, args| {
-        Ok(time_value(time_of(time).add_date(
-            args.int(0),
-            args.int(1),
-            args.int(2),
-        )))
+        let (years, months, days) = (args.int(0), args.int(1), args.int(2));
+        Ok(time_value(time_of(time).add_date(years, months, days)))
     }),
     Method::new("After", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_gt)
@@ -98,31 +93,23 @@ static TIME_METHODS: &[Method] = &[
         appended(args.get(0), &binary(&time_of(time))?)
     }),
     Method::new("AppendFormat", &[Type::BYTES, STRING], |_, time, args| {
-        let mut text = Buffer::new();
-        time_of(time).format(args.str(1).as_bytes(), &mut text);
-        appended(args.get(0), &text)
+        appended(args.get(0), &formatted(time, args.str(1).as_bytes()))
     }),
     Method::new("AppendText", &[Type::BYTES], |_, time, args| {
-        let mut text = Buffer::new();
-        time_of(time).format(RFC3339_NANO, &mut text);
-        appended(args.get(0), &text)
+        appended(args.get(0), &formatted(time, RFC3339_NANO))
     }),
     Method::new("Before", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_lt)
     }),
     Method::new("Clock", &[], |_, _, _| {
-        Err(FuncError::signature(
-            "function Clock has 3 return values; should be 1 or 2",
-        ))
+        refused("function Clock has 3 return values; should be 1 or 2")
     }),
     Method::new("Compare", &TIME_PARAM, |_, time, args| {
         let order = time_of(time).compare(&time_of(args.get(0)));
         Ok(Value::Int(order as i64))
     }),
     Method::new("Date", &[], |_, _, _| {
-        Err(FuncError::signature(
-            "function Date has 3 return values; should be 1 or 2",
-        ))
+        refused("function Date has 3 return values; should be 1 or 2")
     }),
     Method::new("Day", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).day().into()))
@@ -131,9 +118,7 @@ static TIME_METHODS: &[Method] = &[
         compare(time, args, std::cmp::Ordering::is_eq)
     }),
     Method::new("Format", &[STRING], |_, time, args| {
-        let mut out = Buffer::new();
-        time_of(time).format(args.str(0).as_bytes(), &mut out);
-        Ok(Value::from(out))
+        Ok(Value::from(formatted(time, args.str(0).as_bytes())))
     }),
     Method::new("GoString", &[], |_, time, _| {
         Ok(Value::from(go_syntax(&time_of(time))))
@@ -143,9 +128,9 @@ static TIME_METHODS: &[Method] = &[
     }),
     Method::new("Hour", &[], |_, time, _| Ok(clock(time, 0))),
     Method::new("ISOWeek", &[], |_, _, _| {
-        Err(FuncError::signature(
+        refused(
             "invalid function signature for ISOWeek: second return value should be error; is int",
-        ))
+        )
     }),
     Method::new("In", &LOCATION_PARAM, |_, time, args| {
         let location = match args.get(0) {
@@ -175,9 +160,7 @@ static TIME_METHODS: &[Method] = &[
         Ok(Value::bytes(out))
     }),
     Method::new("MarshalText", &[], |_, time, _| {
-        let mut out = Buffer::new();
-        time_of(time).format(RFC3339_NANO, &mut out);
-        Ok(Value::bytes(out))
+        Ok(Value::bytes(formatted(time, RFC3339_NANO)))
     }),
     Method::new("Minute", &[], |_, time, _| Ok(clock(time, 1))),
     Method::new("Month", &[], |_, time, _| {
@@ -224,17 +207,26 @@ static TIME_METHODS: &[Method] = &[
         Ok(Value::Int(time_of(time).year_day().into()))
     }),
     Method::new("Zone", &[], |_, _, _| {
-        Err(FuncError::signature(
-            "invalid function signature for Zone: second return value should be error; is int",
-        ))
+        refused("invalid function signature for Zone: second return value should be error; is int")
     }),
     Method::new("ZoneBounds", &[], |_, _, _| {
-        Err(FuncError::signature(
+        refused(
             "invalid function signature for ZoneBounds: second return value should be error; is \
              time.Time",
-        ))
+        )
     }),
 ];
+
+fn formatted(time: &Value, layout: &[u8]) -> Buffer {
+    let mut out = Buffer::new();
+    time_of(time).format(layout, &mut out);
+    out
+}
+
+/// Returns the error for a method that templates cannot call because of its results.
+fn refused(message: &'static str) -> Answer {
+    Err(FuncError::signature(message))
+}
 
 /// Adds bytes to a `[]byte`.
 fn appended(before: &Value, more: &[u8]) -> Answer {
@@ -292,9 +284,8 @@ static DURATION_METHODS: &[Method] = &[
         Ok(Value::Int64(duration_of(span).0))
     }),
     Method::new("Round", &DURATION_PARAM, |_, span, args| {
-        Ok(duration_value(
-            duration_of(span).round(duration_of(args.get(0))),
-        ))
+        let unit = duration_of(args.get(0));
+        Ok(duration_value(duration_of(span).round(unit)))
     }),
     Method::new("Seconds", &[], |_, span, _| {
         Ok(Value::Float(duration_of(span).seconds()))
@@ -303,9 +294,8 @@ static DURATION_METHODS: &[Method] = &[
         Ok(Value::from(duration_of(span).to_string()))
     }),
     Method::new("Truncate", &DURATION_PARAM, |_, span, args| {
-        Ok(duration_value(
-            duration_of(span).truncate(duration_of(args.get(0))),
-        ))
+        let unit = duration_of(args.get(0));
+        Ok(duration_value(duration_of(span).truncate(unit)))
     }),
 ];
 
@@ -373,11 +363,8 @@ pub fn duration_value(span: Duration) -> Value {
 
 /// Returns the time of a `time.Time`, or the zero time for other values.
 fn time_of(value: &Value) -> Time {
-    value
-        .as_object()
-        .and_then(Object::data::<Time>)
-        .cloned()
-        .unwrap_or_default()
+    let time = value.as_object().and_then(Object::data::<Time>);
+    time.cloned().unwrap_or_default()
 }
 
 /// Returns the span of a `time.Duration` or of a plain number.
@@ -386,10 +373,7 @@ fn duration_of(value: &Value) -> Duration {
 }
 
 fn integer(value: &Value) -> i64 {
-    value
-        .number()
-        .and_then(crate::value::Number::to_i64)
-        .unwrap_or(0)
+    value.number().and_then(Number::to_i64).unwrap_or(0)
 }
 
 fn location_name(value: &Value) -> Str {
@@ -398,9 +382,8 @@ fn location_name(value: &Value) -> Str {
 }
 
 fn compare(time: &Value, args: &Args<'_>, holds: impl Fn(std::cmp::Ordering) -> bool) -> Answer {
-    Ok(Value::Bool(holds(
-        time_of(time).compare(&time_of(args.get(0))),
-    )))
+    let order = time_of(time).compare(&time_of(args.get(0)));
+    Ok(Value::Bool(holds(order)))
 }
 
 fn clock(time: &Value, part: usize) -> Value {
@@ -429,16 +412,13 @@ pub(super) fn current_time(call: &Call<'_>) -> Result<Time, FuncError> {
         Some(time) => time,
         None if HAS_CLOCK => host::now(),
         None => {
-            return Err(FuncError::new(
-                "this platform has no clock; set the time of the session",
-            ));
+            let message = "this platform has no clock; set the time of the session";
+            return Err(FuncError::new(message));
         }
     };
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Time::unix(
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        since.subsec_nanos(),
-    ))
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Ok(Time::unix(seconds, since.subsec_nanos()))
 }
 
 /// Returns the current time. Like Go's, it also has a reading of the clock that counts from the start
@@ -476,7 +456,7 @@ fn push_date(call: &Call<'_>, out: &mut Buffer, layout: &[u8], value: &Value, zo
         None => {
             return Err(FuncError::new(format!(
                 "the time zone {} needs the feature time-zones of the crate go-template",
-                String::from_utf8_lossy(&strconv::quote(zone))
+                strconv::quoted(zone)
             )));
         }
     }
@@ -536,10 +516,8 @@ fn ago(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
         Value::SmallInt(..) => current_time(call)?,
         value => any_time(call, value)?,
     };
-    current_time(call)?
-        .since(&then)
-        .round(Duration(SECOND))
-        .push_text(out);
+    let span = current_time(call)?.since(&then);
+    span.round(Duration(SECOND)).push_text(out);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("any", &[], any).variadic(ANY),
     Func::value("coalesce", &[], coalesce).variadic(ANY),
     Func::value("default", &[ANY], default).variadic(ANY),
-    Func::value("empty", &[ANY], empty),
+    Func::value("empty", &[ANY], |_, args| Ok(is_empty(args.get(0)).into())),
     Func::value("fail", &[Type::STRING], fail),
     Func::value("ternary", &[ANY, ANY, Type::BOOL], ternary),
 ];
@@ -18,22 +18,14 @@ pub(super) static FUNCS: &[Func] = &[
 /// Returns whether a value is the zero value of its kind. Structs never are; pointers and functions
 /// are if they are nil.
 pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        // Structs and pointers to them are never empty.
-        Value::Object(object) if matches!(object.go_type().kind(), Kind::Ptr | Kind::Struct) => {
-            false
-        }
-        _ => !value.is_true(),
-    }
+    let is_object = matches!(value, Value::Object(_));
+    let may_be_empty = !is_object || !matches!(value.kind(), Kind::Ptr | Kind::Struct);
+    may_be_empty && !value.is_true()
 }
 
 fn default(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let given = args.len() > 1 && !is_empty(args.get(1));
     Ok(args.take(usize::from(given)))
-}
-
-fn empty(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Bool(is_empty(args.get(0))))
 }
 
 fn coalesce(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

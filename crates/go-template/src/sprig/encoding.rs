@@ -1,7 +1,7 @@
 //! Base64 and base32.
 
 use bounded::Buffer;
-use data_encoding::{BASE32, BASE64};
+use data_encoding::{BASE32, BASE64, Encoding};
 
 use super::{STRING, Text};
 use crate::func::{Args, Call, Func};
@@ -28,36 +28,34 @@ fn base64_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Tex
 
 /// Appends bytes in base64.
 pub(super) fn push_base64(out: &mut Buffer, bytes: &[u8]) {
+    push_encoded(out, &BASE64, bytes);
+}
+
+/// Appends bytes in an encoding such as base64.
+pub(super) fn push_encoded(out: &mut Buffer, encoding: &Encoding, bytes: &[u8]) {
     let start = out.len();
-    out.resize(start + BASE64.encode_len(bytes.len()), 0);
+    out.resize(start + encoding.encode_len(bytes.len()), 0);
     if let Some(room) = out.get_mut(start..) {
-        BASE64.encode_mut(bytes, room);
+        encoding.encode_mut(bytes, room);
     }
 }
 
 fn base32_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let (text, start) = (args.str(0).as_bytes(), out.len());
-    out.resize(start + BASE32.encode_len(text.len()), 0);
-    if let Some(room) = out.get_mut(start..) {
-        BASE32.encode_mut(text, room);
-    }
+    push_encoded(out, &BASE32, args.str(0).as_bytes());
     Ok(())
 }
 
 /// Decodes base64; on failure, returns the error's text instead.
 fn base64_decode_text(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    match base64_decode(args.str(0).as_bytes()) {
-        Ok(bytes) => out.extend(bytes),
-        Err(error) => out.extend(error.to_string().into_bytes()),
-    }
+    let decoded = base64_decode(args.str(0).as_bytes());
+    out.extend(decoded.unwrap_or_else(|error| error.to_string().into_bytes()));
     Ok(())
 }
 
+/// Like `b64dec`, for base32.
 fn base32_decode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    match decode_base32(args.str(0).as_bytes()) {
-        Ok(bytes) => out.extend(bytes),
-        Err(error) => out.extend(error.to_string().into_bytes()),
-    }
+    let decoded = decode_base32(args.str(0).as_bytes());
+    out.extend(decoded.unwrap_or_else(|error| error.to_string().into_bytes()));
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use data_encoding::HEXLOWER;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
+use super::encoding::push_encoded;
 use super::{STRING, Text};
 use crate::func::{Args, Call, Func};
 use crate::go::strconv::push_uint;
@@ -25,12 +26,7 @@ pub(super) static FUNCS: &[Func] = &[
 fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
     call.budget().step(text.len() as u64 / 64)?;
-    let digest = D::digest(text);
-    let start = out.len();
-    out.resize(start + HEXLOWER.encode_len(digest.len()), 0);
-    if let Some(room) = out.get_mut(start..) {
-        HEXLOWER.encode_mut(&digest, room);
-    }
+    push_encoded(out, &HEXLOWER, &D::digest(text));
     Ok(())
 }
 

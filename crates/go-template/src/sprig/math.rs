@@ -10,25 +10,38 @@ use crate::value::{List, Type, Value};
 use bounded::Buffer;
 
 pub(super) static FUNCS: &[Func] = &[
-    Func::value("add", &[], add).variadic(ANY),
-    Func::value("add1", &[ANY], add1),
+    Func::value("add", &[], |_, args| fold(args, i64::wrapping_add)).variadic(ANY),
+    Func::value("add1", &[ANY], |_, args| {
+        Ok(Value::Int64(to_int(args.get(0)).wrapping_add(1)))
+    }),
     Func::value("add1f", &[ANY], add1f),
     Func::value("addf", &[], addf).variadic(ANY),
     Func::value("biggest", &[ANY], max).variadic(ANY),
-    Func::value("ceil", &[ANY], ceil),
-    Func::value("div", &[ANY, ANY], div),
+    Func::value("ceil", &[ANY], |_, args| {
+        Ok(to_float(args.get(0)).ceil().into())
+    }),
+    Func::value("div", &[ANY, ANY], |_, args| {
+        divided(args, i64::wrapping_div)
+    }),
     Func::value("divf", &[ANY], divf).variadic(ANY),
-    Func::value("floor", &[ANY], floor),
+    Func::value("floor", &[ANY], |_, args| {
+        Ok(to_float(args.get(0)).floor().into())
+    }),
     Func::value("max", &[ANY], max).variadic(ANY),
-    Func::value("maxf", &[ANY], maxf).variadic(ANY),
-    Func::value("min", &[ANY], min).variadic(ANY),
-    Func::value("minf", &[ANY], minf).variadic(ANY),
-    Func::value("mod", &[ANY, ANY], modulo),
-    Func::value("mul", &[ANY], mul).variadic(ANY),
+    Func::value("maxf", &[ANY], |_, args| fold_floats(args, greater)).variadic(ANY),
+    Func::value("min", &[ANY], |_, args| fold(args, i64::min)).variadic(ANY),
+    Func::value("minf", &[ANY], |_, args| {
+        fold_floats(args, |a, b| -greater(-a, -b))
+    })
+    .variadic(ANY),
+    Func::value("mod", &[ANY, ANY], |_, args| {
+        divided(args, i64::wrapping_rem)
+    }),
+    Func::value("mul", &[ANY], |_, args| fold(args, i64::wrapping_mul)).variadic(ANY),
     Func::value("mulf", &[ANY], mulf).variadic(ANY),
     Func::value("round", &[ANY, INT], round).variadic(Type::FLOAT64),
     Func::text("seq", &[], seq).variadic(INT),
-    Func::value("sub", &[ANY, ANY], sub),
+    Func::value("sub", &[ANY, ANY], |_, args| fold(args, i64::wrapping_sub)),
     Func::value("subf", &[ANY], subf).variadic(ANY),
     Func::value("until", &[INT], until),
     Func::value("untilStep", &[INT, INT, INT], until_step),
@@ -36,68 +49,24 @@ pub(super) static FUNCS: &[Func] = &[
 
 /// Folds the arguments from the second on into the first.
 fn fold(args: &Args<'_>, join: impl Fn(i64, i64) -> i64) -> Answer {
-    let first = to_int(args.get(0));
-    Ok(Value::Int64(
-        args.rest(1).iter().map(to_int).fold(first, join),
-    ))
-}
-
-fn add(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold(args, i64::wrapping_add)
-}
-
-fn add1(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Int64(to_int(args.get(0)).wrapping_add(1)))
-}
-
-fn sub(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold(args, i64::wrapping_sub)
-}
-
-fn mul(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold(args, i64::wrapping_mul)
+    let rest = args.rest(1).iter().map(to_int);
+    Ok(Value::Int64(rest.fold(to_int(args.get(0)), join)))
 }
 
 fn max(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     fold(args, i64::max)
 }
 
-fn min(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold(args, i64::min)
-}
-
-fn divisor(args: &Args<'_>) -> Result<i64, FuncError> {
+fn divided(args: &Args<'_>, divide: fn(i64, i64) -> i64) -> Answer {
     match to_int(args.get(1)) {
         0 => Err(FuncError::new("runtime error: integer divide by zero")),
-        divisor => Ok(divisor),
+        divisor => Ok(Value::Int64(divide(to_int(args.get(0)), divisor))),
     }
 }
 
-fn div(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Int64(
-        to_int(args.get(0)).wrapping_div(divisor(args)?),
-    ))
-}
-
-fn modulo(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Int64(
-        to_int(args.get(0)).wrapping_rem(divisor(args)?),
-    ))
-}
-
 fn fold_floats(args: &Args<'_>, join: impl Fn(f64, f64) -> f64) -> Answer {
-    let first = to_float(args.get(0));
-    Ok(Value::Float(
-        args.rest(1).iter().map(to_float).fold(first, join),
-    ))
-}
-
-fn maxf(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold_floats(args, greater)
-}
-
-fn minf(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    fold_floats(args, |a, b| -greater(-a, -b))
+    let rest = args.rest(1).iter().map(to_float);
+    Ok(Value::Float(rest.fold(to_float(args.get(0)), join)))
 }
 
 /// Go's `math.Max`: infinity beats NaN, NaN beats everything else, and 0 is greater than -0.
@@ -162,14 +131,6 @@ fn divf(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     })
 }
 
-fn ceil(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Float(to_float(args.get(0)).ceil()))
-}
-
-fn floor(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Float(to_float(args.get(0)).floor()))
-}
-
 /// Rounds to a number of decimal places; fractions from one half, or from the third argument, are
 /// rounded up. Negative numbers are rounded up only if that threshold is negative too.
 fn round(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -179,12 +140,8 @@ fn round(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     };
     let power = power_of_ten(args.int(1));
     let shifted = power * to_float(args.get(0));
-    // Go returns NaN for the fraction of an infinity.
-    let fraction = if shifted.is_infinite() {
-        f64::NAN
-    } else {
-        shifted.fract()
-    };
+    // As in Go, an infinity has the fraction NaN.
+    let fraction = shifted.fract();
     let rounded = if fraction >= from {
         shifted.ceil()
     } else {
@@ -256,15 +213,13 @@ fn integers(call: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<
     if !goes || distance == 0 {
         return Ok(Vec::new());
     }
-    let count = distance
-        .unsigned_abs()
-        .div_ceil(u128::from(step.unsigned_abs()));
+    let step_size = u128::from(step.unsigned_abs());
+    let count = distance.unsigned_abs().div_ceil(step_size);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     call.budget().range(count)?;
     let next = |number: &i64| number.checked_add(step);
-    Ok(std::iter::successors(Some(start), next)
-        .take(count)
-        .collect())
+    let numbers = std::iter::successors(Some(start), next);
+    Ok(numbers.take(count).collect())
 }
 
 fn int_list(numbers: Vec<i64>) -> Value {
@@ -313,12 +268,7 @@ mod tests {
     #[test]
     #[allow(clippy::float_cmp, reason = "the bits are what matters")]
     fn powers_of_ten_match_go() {
-        let powers = [
-            power_of_ten(2),
-            power_of_ten(-2),
-            power_of_ten(23),
-            power_of_ten(-324),
-        ];
+        let powers = [2, -2, 23, -324].map(power_of_ten);
         assert_eq!(powers, [100.0, 0.01, 1e23, 0.0]);
         assert_eq!(power_of_ten(400), f64::INFINITY);
         assert_eq!(power_of_ten(i64::MIN), 0.0);

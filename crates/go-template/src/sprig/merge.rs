@@ -9,11 +9,13 @@ use crate::value::{Kind, Map, Str, Value};
 use bounded::{Budget, BudgetError};
 
 pub(super) static FUNCS: &[Func] = &[
-    Func::value("merge", &[MAP], merge).variadic(MAP),
-    Func::value("mergeOverwrite", &[MAP], merge_overwrite).variadic(MAP),
-    Func::value("mustMerge", &[MAP], must_merge).variadic(MAP),
-    Func::value("mustMergeOverwrite", &[MAP], must_merge_overwrite).variadic(MAP),
+    Func::value("merge", &[MAP], merge::<false>).variadic(MAP),
+    Func::value("mergeOverwrite", &[MAP], merge::<OVERWRITE>).variadic(MAP),
+    Func::value("mustMerge", &[MAP], must_merge::<false>).variadic(MAP),
+    Func::value("mustMergeOverwrite", &[MAP], must_merge::<OVERWRITE>).variadic(MAP),
 ];
+
+const OVERWRITE: bool = true;
 
 enum MergeError {
     /// A pointer meets another type: the only case that mergo itself rejects.
@@ -27,32 +29,17 @@ impl From<BudgetError> for MergeError {
     }
 }
 
-fn merge(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    ignore_type_mismatch(merge_all(call, args, false))
-}
-
-fn merge_overwrite(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    ignore_type_mismatch(merge_all(call, args, true))
-}
-
-fn must_merge(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    require_same_types(merge_all(call, args, false))
-}
-
-fn must_merge_overwrite(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    require_same_types(merge_all(call, args, true))
-}
-
-fn ignore_type_mismatch(merged: Result<Value, MergeError>) -> Answer {
-    match merged {
+/// Different types are no error, but give an empty text.
+fn merge<const OVERWRITES: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    match merge_all(call, args, OVERWRITES) {
         Ok(merged) => Ok(merged),
         Err(MergeError::DifferentTypes) => Ok(Value::Str(Str::EMPTY)),
         Err(MergeError::Failed(error)) => Err(error),
     }
 }
 
-fn require_same_types(merged: Result<Value, MergeError>) -> Answer {
-    merged.map_err(|stop| match stop {
+fn must_merge<const OVERWRITES: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    merge_all(call, args, OVERWRITES).map_err(|stop| match stop {
         MergeError::DifferentTypes => FuncError::new("src and dst must be of same type"),
         MergeError::Failed(error) => error,
     })
@@ -71,10 +58,7 @@ fn merge_all(
         overwrite,
         budget: call.budget(),
     };
-    for source in &sources {
-        let Some(source) = source.as_map() else {
-            continue;
-        };
+    for source in sources.iter().filter_map(Value::as_map) {
         let map = map.get_or_insert_with(Map::new);
         merger.merge(map, source)?;
     }
@@ -106,7 +90,7 @@ impl Merger<'_> {
         if let Some(old) = &old {
             self.descend(old, &value)?;
             // Checked only now, because descending may have filled an empty dictionary.
-            if !is_zero(old) {
+            if !is_empty(old) {
                 let both_maps = old.kind() == Kind::Map && value.kind() == Kind::Map;
                 if is_slice(&value) && self.overwrite {
                     return store(target, key, value);
@@ -131,11 +115,8 @@ impl Merger<'_> {
             {
                 let composite = matches!(value.kind(), Kind::Map | Kind::Struct);
                 let points_to_it = Some(old.go_type().elem()) == value.go_type();
-                if composite && !points_to_it {
-                    Err(MergeError::DifferentTypes)
-                } else {
-                    Ok(())
-                }
+                let fits = !composite || points_to_it;
+                fits.then_some(()).ok_or(MergeError::DifferentTypes)
             }
             _ => Ok(()),
         }
@@ -155,9 +136,4 @@ fn store(target: &Map, key: Str, value: Value) -> Result<(), MergeError> {
     }
     target.insert(key, value);
     Ok(())
-}
-
-/// Returns whether mergo treats a value as empty; pointers to structs are not.
-fn is_zero(value: &Value) -> bool {
-    is_empty(value)
 }

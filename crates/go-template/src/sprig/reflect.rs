@@ -10,22 +10,18 @@ use bounded::{Budget, BudgetError};
 pub(super) static FUNCS: &[Func] = &[
     Func::value("deepEqual", &[ANY, ANY], deep_equal_values),
     Func::value("kindIs", &[STRING, ANY], kind_is),
-    Func::value("kindOf", &[ANY], kind_of),
+    Func::value("kindOf", &[ANY], |_, args| {
+        Ok(args.get(0).kind().name().into())
+    }),
     Func::value("typeIs", &[STRING, ANY], type_is),
     Func::value("typeIsLike", &[STRING, ANY], type_is_like),
-    Func::value("typeOf", &[ANY], type_of),
+    Func::value("typeOf", &[ANY], |_, args| {
+        Ok(args.get(0).type_name().into())
+    }),
 ];
-
-fn kind_of(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::from(args.get(0).kind().name()))
-}
 
 fn kind_is(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Bool(*args.str(0) == args.get(1).kind().name()))
-}
-
-fn type_of(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::from(args.get(0).type_name()))
 }
 
 fn type_is(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -45,18 +41,14 @@ fn deep_equal_values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 }
 
 /// Go's `reflect.DeepEqual`: same types, same contents; nil equals only nil.
-pub(super) fn deep_equal(a: &Value, b: &Value, budget: &Budget) -> Result<bool, BudgetError> {
-    equal(a, b, budget)
-}
-
 #[allow(clippy::float_cmp, reason = "Go's == on floats is meant")]
-fn equal(a: &Value, b: &Value, budget: &Budget) -> Result<bool, BudgetError> {
+pub(super) fn deep_equal(a: &Value, b: &Value, budget: &Budget) -> Result<bool, BudgetError> {
     let nested = |a: &Value, b: &Value| {
         if a.is_container() {
-            budget.descend(|| equal(a, b, budget))
+            budget.descend(|| deep_equal(a, b, budget))
         } else {
             budget.step(1)?;
-            equal(a, b, budget)
+            deep_equal(a, b, budget)
         }
     };
     Ok(match (a, b) {

@@ -13,14 +13,10 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("mustRegexFind", &[STRING, STRING], find::<MUST>),
     Func::value("mustRegexFindAll", &[STRING, STRING, INT], find_all::<MUST>),
     Func::value("mustRegexMatch", &[STRING, STRING], must_match),
-    Func::text(
-        "mustRegexReplaceAll",
-        &[STRING, STRING, STRING],
-        replace::<MUST>,
-    ),
+    Func::text("mustRegexReplaceAll", PATTERN_AND_TEXTS, replace::<MUST>),
     Func::text(
         "mustRegexReplaceAllLiteral",
-        &[STRING, STRING, STRING],
+        PATTERN_AND_TEXTS,
         replace_literal::<MUST>,
     ),
     Func::value("mustRegexSplit", &[STRING, STRING, INT], split::<MUST>),
@@ -28,18 +24,16 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("regexFindAll", &[STRING, STRING, INT], find_all::<false>),
     Func::value("regexMatch", &[STRING, STRING], is_match),
     Func::text("regexQuoteMeta", &[STRING], quote),
-    Func::text(
-        "regexReplaceAll",
-        &[STRING, STRING, STRING],
-        replace::<false>,
-    ),
+    Func::text("regexReplaceAll", PATTERN_AND_TEXTS, replace::<false>),
     Func::text(
         "regexReplaceAllLiteral",
-        &[STRING, STRING, STRING],
+        PATTERN_AND_TEXTS,
         replace_literal::<false>,
     ),
     Func::value("regexSplit", &[STRING, STRING, INT], split::<false>),
 ];
+
+const PATTERN_AND_TEXTS: &[Type] = &[STRING, STRING, STRING];
 
 /// An invalid pattern is the error of `regexp.Compile`; of the other functions, the panic of `regexp.MustCompile`.
 const MUST: bool = true;
@@ -68,25 +62,20 @@ fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     };
     call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
-    Ok(Value::Bool(
-        regexp.is_match(args.str(1).as_bytes(), call.budget())?,
-    ))
+    let found = regexp.is_match(args.str(1).as_bytes(), call.budget())?;
+    Ok(Value::Bool(found))
 }
 
 fn must_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled::<MUST>(call, args)?;
-    Ok(Value::Bool(
-        regexp.is_match(args.str(1).as_bytes(), call.budget())?,
-    ))
+    let found = regexp.is_match(args.str(1).as_bytes(), call.budget())?;
+    Ok(Value::Bool(found))
 }
 
 fn find<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled::<IS_MUST>(call, args)?;
-    Ok(Value::from(
-        regexp
-            .find(args.str(1).as_bytes(), call.budget())?
-            .unwrap_or_default(),
-    ))
+    let found = regexp.find(args.str(1).as_bytes(), call.budget())?;
+    Ok(Value::from(found.unwrap_or_default()))
 }
 
 /// Elements for which Go makes room before it collects matches.
@@ -115,11 +104,8 @@ fn find_all<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> An
 
 fn split<const IS_MUST: bool>(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled::<IS_MUST>(call, args)?;
-    Ok(strings(regexp.split(
-        args.str(1).as_bytes(),
-        args.int(2),
-        call.budget(),
-    )?))
+    let pieces = regexp.split(args.str(1).as_bytes(), args.int(2), call.budget())?;
+    Ok(strings(pieces))
 }
 
 fn replace<const IS_MUST: bool>(

@@ -13,9 +13,13 @@ use bounded::{Budget, BudgetError, Buffer};
 pub(super) static FUNCS: &[Func] = &[
     Func::value("atoi", &[STRING], atoi),
     Func::text("cat", &[], cat).variadic(Type::ANY),
-    Func::value("contains", &[STRING, STRING], has_part),
-    Func::value("hasPrefix", &[STRING, STRING], has_prefix),
-    Func::value("hasSuffix", &[STRING, STRING], has_suffix),
+    Func::value("contains", &[STRING, STRING], |_, args| has(args, contains)),
+    Func::value("hasPrefix", &[STRING, STRING], |_, args| {
+        has(args, <[u8]>::starts_with)
+    }),
+    Func::value("hasSuffix", &[STRING, STRING], |_, args| {
+        has(args, <[u8]>::ends_with)
+    }),
     Func::text("hello", &[], hello),
     Func::text("indent", &[INT, STRING], indent),
     Func::text("join", &[STRING, Type::ANY], join),
@@ -96,8 +100,8 @@ fn trunc(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         if count >= 0 {
             text.get(..length).unwrap_or(text)
         } else {
-            text.get(text.len().saturating_sub(length)..)
-                .unwrap_or(text)
+            let start = text.len().saturating_sub(length);
+            text.get(start..).unwrap_or(text)
         }
     }))
 }
@@ -155,12 +159,10 @@ fn title(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 /// Removes white space. If there is any, every byte is treated as a Latin-1 rune, as in goutils.
 fn nospace(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
-    if text.iter().any(|&byte| unicode::is_space(byte as char)) {
-        for &byte in text
-            .iter()
-            .filter(|&&byte| !unicode::is_space(byte as char))
-        {
-            push_rune(out, byte as char);
+    let is_space = |byte: u8| unicode::is_space(byte as char);
+    if text.iter().any(|byte| is_space(*byte)) {
+        for byte in text.iter().filter(|byte| !is_space(**byte)) {
+            push_rune(out, *byte as char);
         }
     } else {
         out.extend_from_slice(text);
@@ -168,29 +170,20 @@ fn nospace(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     Ok(())
 }
 
-fn has_part(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Bool(contains(
-        args.str(1).as_bytes(),
-        args.str(0).as_bytes(),
-    )))
+/// Returns whether the second text has the first one as a part that `holds` looks for.
+fn has(args: &Args<'_>, holds: fn(&[u8], &[u8]) -> bool) -> Answer {
+    let [part, text] = [args.str(0), args.str(1)].map(Str::as_bytes);
+    Ok(Value::Bool(holds(text, part)))
 }
 
-fn has_prefix(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Bool(
-        args.str(1).as_bytes().starts_with(args.str(0).as_bytes()),
-    ))
-}
-
-fn has_suffix(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    Ok(Value::Bool(
-        args.str(1).as_bytes().ends_with(args.str(0).as_bytes()),
-    ))
+fn repetitions(args: &Args<'_>) -> Result<usize, FuncError> {
+    let count = usize::try_from(args.int(0));
+    count.map_err(|_| FuncError::new("strings: negative Repeat count"))
 }
 
 fn repeat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(1).as_bytes();
-    let count = usize::try_from(args.int(0))
-        .map_err(|_| FuncError::new("strings: negative Repeat count"))?;
+    let count = repetitions(args)?;
     if text.is_empty() {
         return Ok(());
     }
@@ -207,12 +200,8 @@ fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 }
 
 fn plural(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let chosen = if args.int(2) == 1 {
-        args.str(0)
-    } else {
-        args.str(1)
-    };
-    out.extend_from_slice(chosen.as_bytes());
+    let chosen = usize::from(args.int(2) != 1);
+    out.extend_from_slice(args.str(chosen).as_bytes());
     Ok(())
 }
 
@@ -222,8 +211,7 @@ fn nindent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 }
 
 fn indent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    let spaces = usize::try_from(args.int(0))
-        .map_err(|_| FuncError::new("strings: negative Repeat count"))?;
+    let spaces = repetitions(args)?;
     let text = args.str(1).as_bytes();
     let lines = memchr::memchr_iter(b'\n', text).count() + 1;
     let length = text.len().saturating_add(spaces.saturating_mul(lines));
@@ -241,15 +229,16 @@ fn indent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     Ok(())
 }
 
+/// Returns the arguments that are not nil.
+fn given<'a>(args: &'a Args<'_>) -> impl Iterator<Item = &'a Value> {
+    let args = args.all().iter();
+    args.filter(|value| !matches!(value, Value::Nil))
+}
+
 fn quote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let budget = call.budget();
-    let mut first = true;
-    for value in args
-        .all()
-        .iter()
-        .filter(|value| !matches!(value, Value::Nil))
-    {
-        if !std::mem::take(&mut first) {
+    for (index, value) in given(args).enumerate() {
+        if index > 0 {
             out.push(b' ');
         }
         match value {
@@ -262,17 +251,8 @@ fn quote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 
 fn squote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let budget = call.budget();
-    let mut first = true;
-    for value in args
-        .all()
-        .iter()
-        .filter(|value| !matches!(value, Value::Nil))
-    {
-        out.extend_from_slice(if std::mem::take(&mut first) {
-            b"'"
-        } else {
-            b" '"
-        });
+    for (index, value) in given(args).enumerate() {
+        out.extend_from_slice(if index == 0 { b"'" } else { b" '" });
         crate::fmt::print_value(value, budget, out)?;
         out.push(b'\'');
     }
@@ -281,13 +261,8 @@ fn squote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 
 fn cat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let budget = call.budget();
-    let mut first = true;
-    for value in args
-        .all()
-        .iter()
-        .filter(|value| !matches!(value, Value::Nil))
-    {
-        if !std::mem::take(&mut first) {
+    for (index, value) in given(args).enumerate() {
+        if index > 0 {
             out.push(b' ');
         }
         crate::fmt::print_value(value, budget, out)?;
@@ -388,12 +363,8 @@ fn split_list(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 
 fn split_map(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let (separator, text) = (args.str(0).as_bytes(), args.str(1).as_bytes());
-    Ok(numbered(&split(
-        text,
-        separator,
-        usize::MAX,
-        call.budget(),
-    )?))
+    let pieces = split(text, separator, usize::MAX, call.budget())?;
+    Ok(numbered(&pieces))
 }
 
 fn split_n(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

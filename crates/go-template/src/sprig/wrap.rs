@@ -116,45 +116,28 @@ fn swap_case(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text
 }
 
 fn wrap(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_wrapped(
-        call,
-        out,
-        args.str(1).as_bytes(),
-        args.int(0),
-        &Str::EMPTY,
-        false,
-    )
+    push_wrapped(call, args.int(0), args.str(1), None, out)
 }
 
 fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_wrapped(
-        call,
-        out,
-        args.str(2).as_bytes(),
-        args.int(0),
-        args.str(1),
-        true,
-    )
+    push_wrapped(call, args.int(0), args.str(2), Some(args.str(1)), out)
 }
 
-/// Wraps at spaces after at most `width` bytes; longer words are cut only if `cut_words` is set.
+/// Wraps at spaces after at most `width` bytes; longer words are cut only if the line break is given.
 fn push_wrapped(
     call: &mut Call<'_>,
-    out: &mut Buffer,
-    text: &[u8],
     width: i64,
-    newline: &Str,
-    cut_words: bool,
+    text: &Str,
+    newline: Option<&Str>,
+    out: &mut Buffer,
 ) -> Text {
-    let newline: &[u8] = if newline.is_empty() {
-        b"\n"
-    } else {
-        newline.as_bytes()
-    };
+    let cut_words = newline.is_some();
+    let newline = newline.filter(|newline| !newline.is_empty());
+    let newline = newline.map_or(&b"\n"[..], Str::as_bytes);
     let width = usize::try_from(width).unwrap_or(1).max(1);
     call.budget()
         .string((text.len() / width).saturating_mul(newline.len()))?;
-    let mut rest = text;
+    let mut rest = text.as_bytes();
     while rest.len() > width {
         if let [b' ', after @ ..] = rest {
             rest = after;

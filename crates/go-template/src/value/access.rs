@@ -76,12 +76,8 @@ impl Value {
         match self {
             Self::List(list) => Some(list.clone()),
             Self::Bytes(bytes) => {
-                let items = bytes
-                    .as_bytes()
-                    .iter()
-                    .map(|byte| Self::byte(*byte))
-                    .collect();
-                Some(List::new(Type::BYTES, items))
+                let items = bytes.as_bytes().iter().copied().map(Self::byte);
+                Some(List::new(Type::BYTES, items.collect()))
             }
             Self::NilOf(ty) if ty.kind() == Kind::Slice => Some(List::new(*ty, Vec::new())),
             _ => None,
@@ -101,16 +97,7 @@ impl Value {
         match ty.kind() {
             _ if ty.info().named && !is_predeclared(ty) => Self::zero_of_declared(ty),
             Kind::Bool => Self::Bool(false),
-            Kind::Int => Self::Int(0),
-            Kind::Int64 => Self::Int64(0),
-            Kind::Int8 => Self::SmallInt(super::SmallInt::Int8, 0),
-            Kind::Int16 => Self::SmallInt(super::SmallInt::Int16, 0),
-            Kind::Int32 => Self::SmallInt(super::SmallInt::Int32, 0),
-            Kind::Uint | Kind::Uintptr => Self::Uint(super::Unsigned::Uint, 0),
-            Kind::Uint8 => Self::Uint(super::Unsigned::Uint8, 0),
-            Kind::Uint16 => Self::Uint(super::Unsigned::Uint16, 0),
-            Kind::Uint32 => Self::Uint(super::Unsigned::Uint32, 0),
-            Kind::Uint64 => Self::Uint(super::Unsigned::Uint64, 0),
+            kind if super::is_integer(kind) => Self::Int(0).convert_integer(predeclared(kind)),
             Kind::Float32 | Kind::Float64 => Self::Float(0.0),
             Kind::Complex128 => Self::Complex(std::rc::Rc::new((0.0, 0.0))),
             Kind::String => Self::Str(Str::EMPTY),

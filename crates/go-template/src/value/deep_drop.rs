@@ -40,9 +40,8 @@ pub(super) fn drop_deep(values: impl Iterator<Item = Value>) {
         }
     }
     let _ = QUEUE.try_with(|queue| {
-        queue
-            .try_borrow_mut()
-            .map(|mut queue| queue.is_draining = false)
+        let queue = queue.try_borrow_mut();
+        queue.map(|mut queue| queue.is_draining = false)
     });
 }
 
@@ -69,13 +68,12 @@ pub(crate) fn break_cycles() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{List, Type};
 
     #[test]
     fn a_million_nested_lists_are_dropped() {
         let mut value = Value::Nil;
         for _ in 0..1_000_000 {
-            value = Value::List(List::new(Type::LIST, vec![value]));
+            value = Value::list(vec![value]);
         }
         drop(value);
     }
@@ -84,7 +82,7 @@ mod tests {
     fn a_million_lists_with_two_references_each_are_dropped() {
         let mut value = Value::Nil;
         for _ in 0..1_000_000 {
-            value = Value::List(List::new(Type::LIST, vec![value.clone(), value]));
+            value = Value::list(vec![value.clone(), value]);
         }
         drop(value);
     }

@@ -59,11 +59,8 @@ fn block(bytes: usize, has_pointers: bool) -> usize {
     if bytes > LARGEST - HEADER {
         return bytes.next_multiple_of(PAGE);
     }
-    let header = if has_pointers && bytes > NO_HEADER {
-        HEADER
-    } else {
-        0
-    };
+    let has_header = has_pointers && bytes > NO_HEADER;
+    let header = if has_header { HEADER } else { 0 };
     let needed = bytes + header;
     let found = BLOCKS.iter().find(|size| **size >= needed);
     found.copied().unwrap_or(needed) - header

@@ -85,13 +85,8 @@ impl List {
 
     /// Creates a `[]string`.
     pub fn strings<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Self {
-        Self::new(
-            Type::STRINGS,
-            items
-                .into_iter()
-                .map(|item| Value::Str(item.into()))
-                .collect(),
-        )
+        let items = items.into_iter().map(|item| Value::Str(item.into()));
+        Self::new(Type::STRINGS, items.collect())
     }
 
     /// Returns the Go type.
@@ -120,11 +115,8 @@ impl List {
         if index >= self.len() {
             return None;
         }
-        self.cell
-            .items
-            .borrow()
-            .get(self.start as usize + index)
-            .cloned()
+        let items = self.cell.items.borrow();
+        items.get(self.start as usize + index).cloned()
     }
 
     /// Returns the slice from `start` up to `end`, both clamped to the capacity. It shares the

@@ -77,13 +77,9 @@ impl Map {
         ty: Type,
         entries: impl IntoIterator<Item = (K, Value)>,
     ) -> Self {
-        Self::owned(
-            ty,
-            entries
-                .into_iter()
-                .map(|(key, value)| (key.into(), value))
-                .collect(),
-        )
+        let entries = entries.into_iter();
+        let table = entries.map(|(key, value)| (key.into(), value)).collect();
+        Self::owned(ty, table)
     }
 
     /// Creates a map that reads `tree` until it is written to.
@@ -167,9 +163,8 @@ impl Map {
     pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
         let position = match &*self.read() {
             State::Owned(table) => {
-                let entry = table
-                    .find_name(name)
-                    .and_then(|position| table.entry(position));
+                let position = table.find_name(name);
+                let entry = position.and_then(|position| table.entry(position));
                 if let Some(entry) = entry {
                     to.put_copy(&entry.value);
                 }
@@ -368,10 +363,8 @@ impl Map {
             return;
         }
         if let State::Owned(table) = &*self.cell.state.borrow() {
-            table
-                .entries()
-                .iter()
-                .for_each(|entry| entry.value.watch_some(left));
+            let entries = table.entries().iter();
+            entries.for_each(|entry| entry.value.watch_some(left));
         }
     }
 
@@ -496,34 +489,29 @@ mod tests {
         ))
     }
 
+    fn nested(map: &Map) -> Map {
+        map.get("b").unwrap().as_map().unwrap().clone()
+    }
+
     #[test]
     fn writing_to_a_map_over_a_tree_does_not_change_the_tree() {
         let shared = tree();
         let map = Map::from_tree(Arc::clone(&shared));
-        let Some(Value::Map(inner)) = map.get("b") else {
-            panic!("no map at b")
-        };
+        let inner = nested(&map);
         inner.insert("x", Value::Int(2));
         map.insert("c", Value::Bool(true));
-        let Some(Value::Map(again)) = map.get("b") else {
-            panic!("no map at b")
-        };
+        let again = nested(&map);
         assert!(again.is_same(&inner));
         assert!(matches!(again.get("x"), Some(Value::Int(2))));
         assert_eq!(map.keys(), ["a", "b", "c"].map(Str::from));
         let fresh = Map::from_tree(shared);
-        let Some(Value::Map(inner)) = fresh.get("b") else {
-            panic!("no map at b")
-        };
-        assert!(matches!(inner.get("x"), Some(Value::Int(1))));
+        assert!(matches!(nested(&fresh).get("x"), Some(Value::Int(1))));
     }
 
     #[test]
     fn iteration_is_in_key_order() {
-        let map: Map = [("b", 1), ("a", 2), ("c", 3)]
-            .map(|(k, v)| (k, Value::Int(v)))
-            .into_iter()
-            .collect();
+        let entries = [("b", 1), ("a", 2), ("c", 3)].map(|(k, v)| (k, Value::Int(v)));
+        let map: Map = entries.into_iter().collect();
         assert_eq!(map.keys(), ["a", "b", "c"].map(Str::from));
         map.remove("b");
         assert_eq!(map.keys(), ["a", "c"].map(Str::from));

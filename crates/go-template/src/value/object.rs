@@ -96,11 +96,8 @@ impl Object {
 
     /// Returns the field `name`, exported or not.
     pub fn field(&self, name: &str) -> Option<Value> {
-        let mut value = self
-            .content
-            .fields
-            .get(self.content.ty.field(name)?)?
-            .clone();
+        let position = self.content.ty.field(name)?;
+        let mut value = self.content.fields.get(position)?.clone();
         if let Value::Object(object) = &mut value {
             object.addressable = self.addressable || self.content.ty.kind() == Kind::Ptr;
         }

@@ -86,13 +86,13 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
     // The last bytes, or all if there are few; some may be hashed twice.
     let last = match bytes {
         [.., _, _, _, _, _, _, _, _] => bytes.last_chunk().copied().map(u64::from_le_bytes),
-        [_, _, _, _, ..] => bytes
-            .first_chunk()
-            .zip(bytes.last_chunk())
-            .map(|(low, high)| {
+        [_, _, _, _, ..] => {
+            let chunks = bytes.first_chunk().zip(bytes.last_chunk());
+            chunks.map(|(low, high)| {
                 let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
                 u64::from(low) | u64::from(high) << 32
-            }),
+            })
+        }
         [first, .., last] => {
             let middle = bytes.get(1).copied().unwrap_or_default();
             Some(u64::from(*first) | u64::from(middle) << 8 | u64::from(*last) << 16)
@@ -193,10 +193,8 @@ impl<V> Table<V> {
     #[inline]
     fn locate(&self, hash: u32, is_key: impl Fn(&Str) -> bool) -> Option<usize> {
         if self.slots.is_empty() {
-            return self
-                .entries
-                .iter()
-                .position(|entry| entry.hash == hash && is_key(&entry.key));
+            let mut entries = self.entries.iter();
+            return entries.position(|entry| entry.hash == hash && is_key(&entry.key));
         }
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;

@@ -104,11 +104,11 @@ pub struct TreeList {
 impl TreeList {
     /// Creates a slice of the given Go type with these elements.
     pub fn new(ty: Type, items: Vec<Tree>) -> Self {
-        let held = Held::new(size_of::<Self>() + items.capacity() * size_of::<Tree>());
+        let memory = size_of::<Self>() + items.capacity() * size_of::<Tree>();
         Self {
             ty,
             items,
-            _held: held,
+            _held: Held::new(memory),
         }
     }
 
@@ -185,10 +185,8 @@ impl TreeMap {
 
     /// Iterates over the entries in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &Tree)> {
-        self.table
-            .entries()
-            .iter()
-            .map(|entry| (&entry.key, &entry.value))
+        let entries = self.table.entries().iter();
+        entries.map(|entry| (&entry.key, &entry.value))
     }
 
     pub(crate) fn table(&self) -> &Table<Tree> {

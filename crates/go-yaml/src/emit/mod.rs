@@ -134,33 +134,35 @@ impl<'o> Emitter<'o> {
         self.write_indent();
         let style = scalar::style_of(text, self.version);
         let simple = text.len() <= SIMPLE_KEY_LIMIT && !text.chars().any(scalar::is_break);
-        if simple {
-            self.scalar(text, style, true);
-            self.indicator(":", false, false, false);
-        } else {
-            self.indicator("?", true, false, true);
-            self.context = Context::Value;
-            self.scalar(text, style, false);
-            self.write_indent();
-            self.indicator(":", true, false, true);
-        }
-        self.context = Context::Value;
+        self.key_of(simple, |e| e.scalar(text, style, simple));
     }
 
     /// Writes a key after a tag, such as `!!binary`; its value follows.
     pub fn tagged_key(&mut self, tag: &str, text: &str) {
         self.write_indent();
-        if tag.len() + text.len() <= SIMPLE_KEY_LIMIT && !text.chars().any(scalar::is_break) {
-            self.indicator(tag, true, false, false);
-            self.scalar(text, Style::Plain, true);
-            self.indicator(":", false, false, false);
-        } else {
+        let length = tag.len() + text.len();
+        let simple = length <= SIMPLE_KEY_LIMIT && !text.chars().any(scalar::is_break);
+        self.key_of(simple, |e| {
+            if simple {
+                e.indicator(tag, true, false, false);
+                e.scalar(text, Style::Plain, true);
+            } else {
+                e.tagged(tag, text);
+            }
+        });
+    }
+
+    /// Writes a key with its indicators; a simple one stands on one line with its `:`.
+    fn key_of(&mut self, simple: bool, write: impl FnOnce(&mut Self)) {
+        if !simple {
             self.indicator("?", true, false, true);
             self.context = Context::Value;
-            self.tagged(tag, text);
-            self.write_indent();
-            self.indicator(":", true, false, true);
         }
+        write(self);
+        if !simple {
+            self.write_indent();
+        }
+        self.indicator(":", !simple, false, !simple);
         self.context = Context::Value;
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::resolve::{Scalar, is_base60, resolve_plain};
+use crate::resolve::{Scalar, is_base60, is_timestamp, resolve_plain};
 
 /// The Go package whose output is reproduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,26 +42,14 @@ pub(super) fn style_of(text: &str, version: Version) -> Style {
         return Style::Literal;
     }
     let old_bool = version == Version::V3
-        && matches!(
-            text,
-            "y" | "Y"
-                | "yes"
-                | "Yes"
-                | "YES"
-                | "on"
-                | "On"
-                | "ON"
-                | "n"
-                | "N"
-                | "no"
-                | "No"
-                | "NO"
-                | "off"
-                | "Off"
-                | "OFF"
-        );
+        && [
+            "y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off",
+            "Off", "OFF",
+        ]
+        .contains(&text);
     let plain = matches!(resolve_plain(text), Scalar::Str(_))
-        && !is_timestamp_like(text)
+        // Timestamps are strings here, but Go has a type for them and quotes such strings.
+        && !is_timestamp(text)
         && !is_base60(text)
         && !old_bool;
     if plain {
@@ -86,11 +74,6 @@ fn is_simple(text: &str) -> bool {
         && rest
             .iter()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'/'))
-}
-
-/// Timestamps are strings here, but Go has a type for them and quotes such strings.
-fn is_timestamp_like(text: &str) -> bool {
-    crate::resolve::is_timestamp(text)
 }
 
 pub(super) fn is_break(c: char) -> bool {

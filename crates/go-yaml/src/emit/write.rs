@@ -43,28 +43,32 @@ impl Emitter<'_> {
                 .bytes()
                 .all(|byte| (b' '..=b'~').contains(&byte) && is_plain(byte));
         if is_whole {
-            self.out.extend_from_slice(text.as_bytes());
-            self.column += text.len();
+            self.write_text(text);
         }
         is_whole
     }
 
-    pub(super) fn write_simple_plain(&mut self, text: &str) {
-        if !self.whitespace && !text.is_empty() {
-            self.out.push(b' ');
-            self.column += 1;
-        }
+    fn write_text(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
         self.column += text.len();
+    }
+
+    /// Writes the space before a plain scalar.
+    fn separate(&mut self, text: &str) {
+        if !self.whitespace && !text.is_empty() {
+            self.write(' ');
+        }
+    }
+
+    pub(super) fn write_simple_plain(&mut self, text: &str) {
+        self.separate(text);
+        self.write_text(text);
         self.whitespace = false;
         self.indention = false;
     }
 
     fn write_plain(&mut self, text: &str, allow_breaks: bool) {
-        if !self.whitespace && !text.is_empty() {
-            self.out.push(b' ');
-            self.column += 1;
-        }
+        self.separate(text);
         if self.write_whole(text, |_| true) {
             self.whitespace = false;
             self.indention = false;
@@ -129,8 +133,6 @@ impl Emitter<'_> {
             }
         }
         self.indicator("'", false, false, false);
-        self.whitespace = false;
-        self.indention = false;
     }
 
     fn write_double_quoted(&mut self, text: &str, allow_breaks: bool) {
@@ -170,14 +172,10 @@ impl Emitter<'_> {
             }
         }
         self.indicator("\"", false, false, false);
-        self.whitespace = false;
-        self.indention = false;
     }
 
     fn write_escape(&mut self, c: char) {
-        let escape = scalar::escape(c);
-        self.out.extend_from_slice(escape.as_bytes());
-        self.column += escape.len();
+        self.write_text(&scalar::escape(c));
     }
 
     fn write_literal(&mut self, text: &str) {
@@ -222,8 +220,7 @@ impl Emitter<'_> {
             let (content, ends) = (content.unwrap_or(line), content.is_some());
             if !content.is_empty() {
                 self.write_indent();
-                self.out.extend_from_slice(content.as_bytes());
-                self.column += content.len();
+                self.write_text(content);
                 self.indention = false;
             }
             if ends {

@@ -142,14 +142,16 @@ impl<'a> Scanner<'a> {
                     None => false,
                 };
             }
-            if !needed || (self.ended && self.tokens.is_empty()) {
-                return Ok(());
-            }
-            if self.ended {
+            if !needed || self.ended {
                 return Ok(());
             }
             self.fetch()?;
         }
+    }
+
+    /// Returns an error at the current position.
+    fn fail<T>(&self, message: impl Into<String>) -> Result<T, Error> {
+        Err(Error::scanner(message, self.mark))
     }
 
     // === Characters ===
@@ -191,6 +193,12 @@ impl<'a> Scanner<'a> {
         let width = char_width(self.byte(0));
         self.mark.offset += width;
         self.mark.column += 1;
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.blank(0) {
+            self.skip();
+        }
     }
 
     fn skip_bytes(&mut self, count: usize) {
@@ -281,10 +289,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn remove_simple_key(&mut self) -> Result<(), Error> {
-        let mark = self.mark;
         if let Some(key) = self.simple_keys.last_mut() {
             if key.possible && key.required {
-                return Err(Error::scanner("could not find expected ':'", mark));
+                return Err(Error::scanner("could not find expected ':'", self.mark));
             }
             key.possible = false;
         }
@@ -306,14 +313,28 @@ impl<'a> Scanner<'a> {
         }
         self.indents.push(self.indent);
         self.indent = column;
-        if self.indents.len() > self.max_depth {
-            return Err(Error::scanner(
-                format!("exceeded max depth of {}", self.max_depth),
-                self.mark,
-            ));
-        }
+        self.check_depth(self.indents.len())?;
         self.insert(number, Token { kind, start: mark });
         Ok(())
+    }
+
+    fn check_depth(&self, depth: usize) -> Result<(), Error> {
+        if depth > self.max_depth {
+            return self.fail(format!("exceeded max depth of {}", self.max_depth));
+        }
+        Ok(())
+    }
+
+    /// Begins a block at this column, unless it is in a flow collection; `refused` is the error where
+    /// there can be none.
+    fn begin_block(&mut self, kind: TokenKind, refused: &str) -> Result<(), Error> {
+        if self.flow_level > 0 {
+            return Ok(());
+        }
+        if !self.simple_key_allowed {
+            return self.fail(refused);
+        }
+        self.roll_indent(self.mark.column, None, kind, self.mark)
     }
 
     /// Inserts a token before the one with this number, or at the end if there is no number or that
@@ -339,6 +360,12 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { kind, start });
     }
 
+    /// Adds the token of the next character.
+    fn push_indicator(&mut self, kind: TokenKind) {
+        self.push(kind, self.mark);
+        self.skip();
+    }
+
     // === Tokens ===
 
     fn fetch(&mut self) -> Result<(), Error> {
@@ -347,13 +374,11 @@ impl<'a> Scanner<'a> {
         if self.at_end() {
             return self.fetch_stream_end();
         }
-        let column = self.mark.column;
         let c = self.byte(0);
-        if column == 0 && c == b'%' {
+        if self.mark.column == 0 && c == b'%' {
             return self.fetch_directive();
         }
-        let triple = [c, self.byte(1), self.byte(2)];
-        if column == 0 && self.blank_or_end(3) && (triple == *b"---" || triple == *b"...") {
+        if self.at_document_indicator() {
             let kind = if c == b'-' {
                 TokenKind::DocumentStart
             } else {
@@ -378,35 +403,17 @@ impl<'a> Scanner<'a> {
             b'\'' => self.fetch_flow_scalar(true),
             b'"' => self.fetch_flow_scalar(false),
             _ if self.starts_plain(c) => self.fetch_plain_scalar(),
-            _ => Err(Error::scanner(
-                "found character that cannot start any token",
-                self.mark,
-            )),
+            _ => self.fail("found character that cannot start any token"),
         }
     }
 
+    fn at_document_indicator(&self) -> bool {
+        let triple = [self.byte(0), self.byte(1), self.byte(2)];
+        self.mark.column == 0 && matches!(&triple, b"---" | b"...") && self.blank_or_end(3)
+    }
+
     fn starts_plain(&self, c: u8) -> bool {
-        let indicator = matches!(
-            c,
-            b'-' | b'?'
-                | b':'
-                | b','
-                | b'['
-                | b']'
-                | b'{'
-                | b'}'
-                | b'#'
-                | b'&'
-                | b'*'
-                | b'!'
-                | b'|'
-                | b'>'
-                | b'\''
-                | b'"'
-                | b'%'
-                | b'@'
-                | b'`'
-        );
+        let indicator = b"-?:,[]{}#&*!|>'\"%@`".contains(&c);
         (!indicator && !self.blank_or_end(0))
             || (c == b'-' && !self.blank(1))
             || (self.flow_level == 0 && matches!(c, b'?' | b':') && !self.blank_or_end(1))
@@ -442,16 +449,9 @@ impl<'a> Scanner<'a> {
             ..SimpleKey::default()
         });
         self.flow_level += 1;
-        if self.flow_level > self.max_depth {
-            return Err(Error::scanner(
-                format!("exceeded max depth of {}", self.max_depth),
-                self.mark,
-            ));
-        }
+        self.check_depth(self.flow_level)?;
         self.simple_key_allowed = true;
-        let start = self.mark;
-        self.skip();
-        self.push(kind, start);
+        self.push_indicator(kind);
         Ok(())
     }
 
@@ -471,64 +471,32 @@ impl<'a> Scanner<'a> {
             }
         }
         self.simple_key_allowed = false;
-        let start = self.mark;
-        self.skip();
-        self.push(kind, start);
+        self.push_indicator(kind);
         Ok(())
     }
 
     fn fetch_flow_entry(&mut self) -> Result<(), Error> {
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
-        let start = self.mark;
-        self.skip();
-        self.push(TokenKind::FlowEntry, start);
+        self.push_indicator(TokenKind::FlowEntry);
         Ok(())
     }
 
     fn fetch_block_entry(&mut self) -> Result<(), Error> {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(Error::scanner(
-                    "block sequence entries are not allowed in this context",
-                    self.mark,
-                ));
-            }
-            self.roll_indent(
-                self.mark.column,
-                None,
-                TokenKind::BlockSequenceStart,
-                self.mark,
-            )?;
-        }
+        let refused = "block sequence entries are not allowed in this context";
+        self.begin_block(TokenKind::BlockSequenceStart, refused)?;
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
-        let start = self.mark;
-        self.skip();
-        self.push(TokenKind::BlockEntry, start);
+        self.push_indicator(TokenKind::BlockEntry);
         Ok(())
     }
 
     fn fetch_key(&mut self) -> Result<(), Error> {
-        if self.flow_level == 0 {
-            if !self.simple_key_allowed {
-                return Err(Error::scanner(
-                    "mapping keys are not allowed in this context",
-                    self.mark,
-                ));
-            }
-            self.roll_indent(
-                self.mark.column,
-                None,
-                TokenKind::BlockMappingStart,
-                self.mark,
-            )?;
-        }
+        let refused = "mapping keys are not allowed in this context";
+        self.begin_block(TokenKind::BlockMappingStart, refused)?;
         self.remove_simple_key()?;
         self.simple_key_allowed = self.flow_level == 0;
-        let start = self.mark;
-        self.skip();
-        self.push(TokenKind::Key, start);
+        self.push_indicator(TokenKind::Key);
         Ok(())
     }
 
@@ -552,25 +520,11 @@ impl<'a> Scanner<'a> {
             }
             self.simple_key_allowed = false;
         } else {
-            if self.flow_level == 0 {
-                if !self.simple_key_allowed {
-                    return Err(Error::scanner(
-                        "mapping values are not allowed in this context",
-                        self.mark,
-                    ));
-                }
-                self.roll_indent(
-                    self.mark.column,
-                    None,
-                    TokenKind::BlockMappingStart,
-                    self.mark,
-                )?;
-            }
+            let refused = "mapping values are not allowed in this context";
+            self.begin_block(TokenKind::BlockMappingStart, refused)?;
             self.simple_key_allowed = self.flow_level == 0;
         }
-        let start = self.mark;
-        self.skip();
-        self.push(TokenKind::Value, start);
+        self.push_indicator(TokenKind::Value);
         Ok(())
     }
 
@@ -580,6 +534,17 @@ impl<'a> Scanner<'a> {
                 self.skip();
             }
         }
+    }
+
+    /// Skips blanks, a comment and the line break after them.
+    fn skip_end_of_line(&mut self) -> Result<(), Error> {
+        self.skip_blanks();
+        self.skip_comment();
+        if !self.end_or_break(0) {
+            return self.fail("did not find expected comment or line break");
+        }
+        self.skip_break();
+        Ok(())
     }
 
     fn scan_to_next_token(&mut self) -> Result<(), Error> {

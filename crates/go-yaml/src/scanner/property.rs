@@ -15,28 +15,17 @@ impl Scanner<'_> {
             self.read(&mut name);
         }
         if name.is_empty() {
-            return Err(Error::scanner(
-                "could not find expected directive name",
-                self.mark,
-            ));
+            return self.fail("could not find expected directive name");
         }
         if !self.blank_or_end(0) {
-            return Err(Error::scanner(
-                "found unexpected non-alphabetical character",
-                self.mark,
-            ));
+            return self.fail("found unexpected non-alphabetical character");
         }
-        while self.blank(0) {
-            self.skip();
-        }
+        self.skip_blanks();
         let kind = match name.as_slice() {
             b"YAML" => {
                 let major = self.directive_number()?;
                 if self.byte(0) != b'.' {
-                    return Err(Error::scanner(
-                        "did not find expected digit or '.' character",
-                        self.mark,
-                    ));
+                    return self.fail("did not find expected digit or '.' character");
                 }
                 self.skip();
                 TokenKind::VersionDirective {
@@ -46,27 +35,14 @@ impl Scanner<'_> {
             }
             b"TAG" => {
                 let handle = self.tag_handle(true)?;
-                while self.blank(0) {
-                    self.skip();
-                }
+                self.skip_blanks();
                 let prefix = self.tag_uri("")?;
                 TokenKind::TagDirective { handle, prefix }
             }
-            _ => return Err(Error::scanner("found unknown directive name", self.mark)),
+            _ => return self.fail("found unknown directive name"),
         };
         self.push(kind, start);
-        while self.blank(0) {
-            self.skip();
-        }
-        self.skip_comment();
-        if !self.end_or_break(0) {
-            return Err(Error::scanner(
-                "did not find expected comment or line break",
-                self.mark,
-            ));
-        }
-        self.skip_break();
-        Ok(())
+        self.skip_end_of_line()
     }
 
     fn directive_number(&mut self) -> Result<u32, Error> {
@@ -75,19 +51,13 @@ impl Scanner<'_> {
         while self.byte(0).is_ascii_digit() {
             digits += 1;
             if digits > 9 {
-                return Err(Error::scanner(
-                    "found extremely long version number",
-                    self.mark,
-                ));
+                return self.fail("found extremely long version number");
             }
             value = value * 10 + u32::from(self.byte(0) - b'0');
             self.skip();
         }
         if digits == 0 {
-            return Err(Error::scanner(
-                "did not find expected version number",
-                self.mark,
-            ));
+            return self.fail("did not find expected version number");
         }
         Ok(value)
     }
@@ -106,17 +76,14 @@ impl Scanner<'_> {
             || matches!(c, b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
         if name.is_empty() || !ends {
             let message = "did not find expected alphabetic or numeric character";
-            return Err(Error::scanner(message, self.mark));
+            return self.fail(message);
         }
-        let name = into_string(name);
-        self.push(
-            if alias {
-                TokenKind::Alias(name)
-            } else {
-                TokenKind::Anchor(name)
-            },
-            start,
-        );
+        let kind = if alias {
+            TokenKind::Alias
+        } else {
+            TokenKind::Anchor
+        };
+        self.push(kind(into_string(name)), start);
         Ok(())
     }
 
@@ -130,7 +97,7 @@ impl Scanner<'_> {
             handle = String::new();
             suffix = self.tag_uri("")?;
             if self.byte(0) != b'>' {
-                return Err(Error::scanner("did not find the expected '>'", self.mark));
+                return self.fail("did not find the expected '>'");
             }
             self.skip();
         } else {
@@ -149,10 +116,7 @@ impl Scanner<'_> {
             }
         }
         if !self.blank_or_end(0) {
-            return Err(Error::scanner(
-                "did not find expected whitespace or line break",
-                self.mark,
-            ));
+            return self.fail("did not find expected whitespace or line break");
         }
         self.push(TokenKind::Tag { handle, suffix }, start);
         Ok(())
@@ -160,7 +124,7 @@ impl Scanner<'_> {
 
     fn tag_handle(&mut self, directive: bool) -> Result<String, Error> {
         if self.byte(0) != b'!' {
-            return Err(Error::scanner("did not find expected '!'", self.mark));
+            return self.fail("did not find expected '!'");
         }
         let mut handle = Vec::new();
         self.read(&mut handle);
@@ -170,40 +134,17 @@ impl Scanner<'_> {
         if self.byte(0) == b'!' {
             self.read(&mut handle);
         } else if directive && handle != b"!" {
-            return Err(Error::scanner("did not find expected '!'", self.mark));
+            return self.fail("did not find expected '!'");
         }
         Ok(into_string(handle))
     }
 
     fn tag_uri(&mut self, head: &str) -> Result<String, Error> {
         let mut uri = head.get(1..).unwrap_or("").as_bytes().to_vec();
-        let had_head = head.len() > 1;
-        let mut any = had_head;
+        let mut any = head.len() > 1;
         loop {
             let c = self.byte(0);
-            let allowed = is_word(c)
-                || matches!(
-                    c,
-                    b',' | b'['
-                        | b']'
-                        | b';'
-                        | b'/'
-                        | b'?'
-                        | b':'
-                        | b'@'
-                        | b'&'
-                        | b'='
-                        | b'+'
-                        | b'$'
-                        | b'.'
-                        | b'!'
-                        | b'~'
-                        | b'*'
-                        | b'\''
-                        | b'('
-                        | b')'
-                        | b'%'
-                );
+            let allowed = is_word(c) || b",[];/?:@&=+$.!~*'()%".contains(&c);
             if !allowed {
                 break;
             }
@@ -221,7 +162,7 @@ impl Scanner<'_> {
             }
         }
         if !any && head.is_empty() {
-            return Err(Error::scanner("did not find expected tag URI", self.mark));
+            return self.fail("did not find expected tag URI");
         }
         String::from_utf8(uri)
             .map_err(|_| Error::scanner("found an incorrect leading UTF-8 octet", self.mark))

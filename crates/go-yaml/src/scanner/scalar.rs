@@ -1,7 +1,7 @@
 //! Scalars in their five styles.
 
-use super::{ScalarStyle, Scanner, Token, TokenKind, into_string};
-use crate::mark::Error;
+use super::{ScalarStyle, Scanner, TokenKind, into_string};
+use crate::mark::{Error, Mark};
 
 impl Scanner<'_> {
     pub(super) fn fetch_block_scalar(&mut self, literal: bool) -> Result<(), Error> {
@@ -55,14 +55,7 @@ impl Scanner<'_> {
         } else {
             ScalarStyle::Folded
         };
-        let token = Token {
-            kind: TokenKind::Scalar {
-                text: into_string(text),
-                style,
-            },
-            start,
-        };
-        self.tokens.push_back(token);
+        self.push_scalar(text, style, start);
         Ok(())
     }
 
@@ -79,7 +72,7 @@ impl Scanner<'_> {
                 }
                 b'0' if increment.is_none() => {
                     let message = "found an indentation indicator equal to 0";
-                    return Err(Error::scanner(message, self.mark));
+                    return self.fail(message);
                 }
                 c if c.is_ascii_digit() && increment.is_none() => {
                     increment = Some(usize::from(c - b'0'));
@@ -88,17 +81,7 @@ impl Scanner<'_> {
                 _ => break,
             }
         }
-        while self.blank(0) {
-            self.skip();
-        }
-        self.skip_comment();
-        if !self.end_or_break(0) {
-            return Err(Error::scanner(
-                "did not find expected comment or line break",
-                self.mark,
-            ));
-        }
-        self.skip_break();
+        self.skip_end_of_line()?;
         Ok((keep, increment))
     }
 
@@ -115,7 +98,7 @@ impl Scanner<'_> {
             widest = widest.max(self.mark.column);
             if (*indent == 0 || self.mark.column < *indent) && self.byte(0) == b'\t' {
                 let message = "found a tab character where an indentation space is expected";
-                return Err(Error::scanner(message, self.mark));
+                return self.fail(message);
             }
             if self.break_len(0) == 0 {
                 break;
@@ -133,37 +116,28 @@ impl Scanner<'_> {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let start = self.mark;
+        let quote = if single { b'\'' } else { b'"' };
         let mut text = Vec::new();
-        let mut whitespace = Vec::new();
-        let mut leading_break = Vec::new();
-        let mut trailing = Vec::new();
+        let mut blanks = Blanks::default();
         self.skip();
         loop {
-            let triple = [self.byte(0), self.byte(1), self.byte(2)];
-            if self.mark.column == 0
-                && (triple == *b"---" || triple == *b"...")
-                && self.blank_or_end(3)
-            {
-                return Err(Error::scanner(
-                    "found unexpected document indicator",
-                    self.mark,
-                ));
+            if self.at_document_indicator() {
+                return self.fail("found unexpected document indicator");
             }
             if self.at_end() {
-                return Err(Error::scanner("found unexpected end of stream", self.mark));
+                return self.fail("found unexpected end of stream");
             }
-            let mut leading_blanks = false;
             while !self.blank_or_end(0) {
                 let c = self.byte(0);
                 if single && c == b'\'' && self.byte(1) == b'\'' {
                     text.push(b'\'');
                     self.skip_bytes(2);
-                } else if c == if single { b'\'' } else { b'"' } {
+                } else if c == quote {
                     break;
                 } else if !single && c == b'\\' && self.break_len(1) > 0 {
                     self.skip();
                     self.skip_break();
-                    leading_blanks = true;
+                    blanks.has_break = true;
                     break;
                 } else if !single && c == b'\\' {
                     self.escape(&mut text)?;
@@ -171,30 +145,11 @@ impl Scanner<'_> {
                     self.read(&mut text);
                 }
             }
-            if self.byte(0) == if single { b'\'' } else { b'"' } && !self.at_end() {
+            if self.byte(0) == quote && !self.at_end() {
                 break;
             }
-            while self.blank(0) || self.break_len(0) > 0 {
-                if self.blank(0) {
-                    if leading_blanks {
-                        self.skip();
-                    } else {
-                        self.read(&mut whitespace);
-                    }
-                } else if leading_blanks {
-                    self.read_break(&mut trailing);
-                } else {
-                    whitespace.clear();
-                    self.read_break(&mut leading_break);
-                    leading_blanks = true;
-                }
-            }
-            if leading_blanks {
-                fold(&mut text, &mut leading_break, &mut trailing);
-            } else {
-                text.append(&mut whitespace);
-            }
-            whitespace.clear();
+            self.read_blanks(&mut blanks, None)?;
+            blanks.append_to(&mut text);
         }
         self.skip();
         let style = if single {
@@ -202,14 +157,13 @@ impl Scanner<'_> {
         } else {
             ScalarStyle::DoubleQuoted
         };
-        self.push(
-            TokenKind::Scalar {
-                text: into_string(text),
-                style,
-            },
-            start,
-        );
+        self.push_scalar(text, style, start);
         Ok(())
+    }
+
+    fn push_scalar(&mut self, text: Vec<u8>, style: ScalarStyle, start: Mark) {
+        let text = into_string(text);
+        self.push(TokenKind::Scalar { text, style }, start);
     }
 
     /// Reads an escape sequence of a double-quoted scalar.
@@ -233,20 +187,10 @@ impl Scanner<'_> {
         self.simple_key_allowed = false;
         let start = self.mark;
         let mut text = Vec::new();
-        let mut whitespace = Vec::new();
-        let mut leading_break = Vec::new();
-        let mut trailing = Vec::new();
-        let mut leading_blanks = false;
+        let mut blanks = Blanks::default();
         let indent = self.indent + 1;
         loop {
-            let triple = [self.byte(0), self.byte(1), self.byte(2)];
-            if self.mark.column == 0
-                && (triple == *b"---" || triple == *b"...")
-                && self.blank_or_end(3)
-            {
-                break;
-            }
-            if self.byte(0) == b'#' {
+            if self.at_document_indicator() || self.byte(0) == b'#' {
                 break;
             }
             while !self.blank_or_end(0) {
@@ -258,69 +202,76 @@ impl Scanner<'_> {
                 {
                     break;
                 }
-                if leading_blanks {
-                    fold(&mut text, &mut leading_break, &mut trailing);
-                    whitespace.clear();
-                    leading_blanks = false;
-                } else {
-                    text.append(&mut whitespace);
-                }
+                blanks.append_to(&mut text);
                 self.read(&mut text);
             }
             if !(self.blank(0) || self.break_len(0) > 0) {
                 break;
             }
-            while self.blank(0) || self.break_len(0) > 0 {
-                if self.blank(0) {
-                    let column = isize::try_from(self.mark.column).unwrap_or(isize::MAX);
-                    if leading_blanks && column < indent && self.byte(0) == b'\t' {
-                        return Err(Error::scanner(
-                            "found a tab character that violates indentation",
-                            self.mark,
-                        ));
-                    }
-                    if leading_blanks {
-                        self.skip();
-                    } else {
-                        self.read(&mut whitespace);
-                    }
-                } else if leading_blanks {
-                    self.read_break(&mut trailing);
-                } else {
-                    whitespace.clear();
-                    self.read_break(&mut leading_break);
-                    leading_blanks = true;
-                }
-            }
+            self.read_blanks(&mut blanks, Some(indent))?;
             let column = isize::try_from(self.mark.column).unwrap_or(isize::MAX);
             if self.flow_level == 0 && column < indent {
                 break;
             }
         }
-        let kind = TokenKind::Scalar {
-            text: into_string(text),
-            style: ScalarStyle::Plain,
-        };
-        self.tokens.push_back(Token { kind, start });
-        if leading_blanks {
+        self.push_scalar(text, ScalarStyle::Plain, start);
+        if blanks.has_break {
             self.simple_key_allowed = true;
+        }
+        Ok(())
+    }
+
+    /// Reads blanks and line breaks; in a plain scalar, no tab may stand before the column `indent`.
+    fn read_blanks(&mut self, blanks: &mut Blanks, indent: Option<isize>) -> Result<(), Error> {
+        while self.blank(0) || self.break_len(0) > 0 {
+            if self.blank(0) {
+                let column = isize::try_from(self.mark.column).unwrap_or(isize::MAX);
+                let is_indented = indent.is_none_or(|indent| column >= indent);
+                if !blanks.has_break {
+                    self.read(&mut blanks.whitespace);
+                } else if !is_indented && self.byte(0) == b'\t' {
+                    return self.fail("found a tab character that violates indentation");
+                } else {
+                    self.skip();
+                }
+            } else if blanks.has_break {
+                self.read_break(&mut blanks.trailing);
+            } else {
+                blanks.whitespace.clear();
+                self.read_break(&mut blanks.leading_break);
+                blanks.has_break = true;
+            }
         }
         Ok(())
     }
 }
 
-/// Joins lines: one break becomes a space, further ones are kept.
-fn fold(text: &mut Vec<u8>, leading_break: &mut Vec<u8>, trailing: &mut Vec<u8>) {
-    if leading_break.first() == Some(&b'\n') {
-        if trailing.is_empty() {
-            text.push(b' ');
-        } else {
-            text.append(trailing);
+/// The blanks and line breaks after a part of a scalar.
+#[derive(Default)]
+struct Blanks {
+    whitespace: Vec<u8>,
+    leading_break: Vec<u8>,
+    trailing: Vec<u8>,
+    has_break: bool,
+}
+
+impl Blanks {
+    /// Joins lines: one break becomes a space, further ones are kept. Nothing is left.
+    fn append_to(&mut self, text: &mut Vec<u8>) {
+        if !self.has_break {
+            text.append(&mut self.whitespace);
+            return;
         }
-        leading_break.clear();
-    } else {
-        text.append(leading_break);
-        text.append(trailing);
+        let is_line_feed = self.leading_break.first() == Some(&b'\n');
+        if is_line_feed && self.trailing.is_empty() {
+            text.push(b' ');
+        } else if !is_line_feed {
+            text.append(&mut self.leading_break);
+        }
+        text.append(&mut self.trailing);
+        self.whitespace.clear();
+        self.leading_break.clear();
+        self.has_break = false;
     }
 }
 

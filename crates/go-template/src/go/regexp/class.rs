@@ -66,10 +66,7 @@ pub(super) fn parse_class(s: &[u8], flags: Flags) -> Result<ParsedClass<'_>, Err
         {
             (high, rest) = class_char(after, s)?;
             if high < low {
-                return Err(Error::new(
-                    ErrorCode::InvalidCharRange,
-                    consumed(range, rest),
-                ));
+                return Err(Error::before(ErrorCode::InvalidCharRange, range, rest));
             }
         }
         if flags.fold {
@@ -112,7 +109,7 @@ fn parse_named(s: &[u8], flags: Flags) -> Result<Option<ParsedClass<'_>>, Error>
     };
     let found = POSIX.iter().find(|(posix, _)| *posix == wanted);
     let Some((_, ranges)) = found else {
-        return Err(Error::new(ErrorCode::InvalidCharRange, consumed(s, rest)));
+        return Err(Error::before(ErrorCode::InvalidCharRange, s, rest));
     };
     Ok(Some((group(ranges, negated, flags), rest)))
 }
@@ -167,7 +164,7 @@ fn parse_unicode(s: &[u8], negated: bool, flags: Flags) -> Result<ParsedClass<'_
         _ => (false, name),
     };
     let Some(set) = super::unicode_class::lookup(name) else {
-        return Err(Error::new(ErrorCode::InvalidCharRange, consumed(s, rest)));
+        return Err(Error::before(ErrorCode::InvalidCharRange, s, rest));
     };
     let set = if flags.fold { set.folded() } else { set };
     Ok((if negated == caret { set } else { set.negated() }, rest))

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::class::consumed;
+
 /// The kind of an error in a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorCode {
@@ -64,6 +66,11 @@ impl Error {
             code,
             expr: expr.to_vec(),
         }
+    }
+
+    /// Creates an error in the part of `s` before its suffix `rest`.
+    pub(super) fn before(code: ErrorCode, s: &[u8], rest: &[u8]) -> Self {
+        Self::new(code, consumed(s, rest))
     }
 }
 

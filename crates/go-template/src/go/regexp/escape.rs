@@ -1,6 +1,5 @@
 //! Escapes of single characters, and iteration over the runes of a pattern.
 
-use super::class::consumed;
 use super::error::{Error, ErrorCode};
 use crate::go::utf8::{RUNE_ERROR, decode_rune, runes};
 
@@ -45,7 +44,7 @@ pub(super) fn parse_escape(s: &[u8]) -> Result<(u32, &[u8]), Error> {
             return Ok(parse_octal(rune as u32 - u32::from(b'0'), rest));
         }
         _ if rune.is_ascii() && !rune.is_ascii_alphanumeric() => rune as u32,
-        _ => return Err(Error::new(ErrorCode::InvalidEscape, consumed(s, rest))),
+        _ => return Err(Error::before(ErrorCode::InvalidEscape, s, rest)),
     };
     Ok((value, rest))
 }
@@ -63,7 +62,7 @@ fn parse_octal(first: u32, mut rest: &[u8]) -> (u32, &[u8]) {
 }
 
 fn parse_hex<'p>(s: &'p [u8], rest: &'p [u8]) -> Result<(u32, &'p [u8]), Error> {
-    let invalid = |rest: &[u8]| Err(Error::new(ErrorCode::InvalidEscape, consumed(s, rest)));
+    let invalid = |rest: &[u8]| Err(Error::before(ErrorCode::InvalidEscape, s, rest));
     if rest.is_empty() {
         return invalid(rest);
     }

@@ -20,6 +20,8 @@ mod unicode_class;
 
 use regex_automata::meta;
 
+use crate::go::strconv::{can_backquote, quoted};
+
 pub use cache::cached;
 pub use error::{Error, ErrorCode};
 
@@ -110,15 +112,12 @@ pub fn quote_meta(text: &[u8]) -> Vec<u8> {
 
 /// Returns the message of Go's `regexp.MustCompile` for an invalid pattern.
 pub fn must_compile_message(pattern: &[u8], error: &Error) -> String {
-    let quoted = if crate::go::strconv::can_backquote(pattern) {
-        [b"`", pattern, b"`"].concat()
+    let shown = if can_backquote(pattern) {
+        format!("`{}`", String::from_utf8_lossy(pattern))
     } else {
-        crate::go::strconv::quote(pattern)
+        quoted(pattern)
     };
-    format!(
-        "regexp: Compile({}): {error}",
-        String::from_utf8_lossy(&quoted)
-    )
+    format!("regexp: Compile({shown}): {error}")
 }
 
 #[cfg(test)]
@@ -204,16 +203,11 @@ mod tests {
     #[test]
     fn invalid_utf8_matches_replacement_runes() {
         let re = Regexp::new(".".as_bytes()).unwrap();
-        let all = re
-            .find_all(b"a\xE4\xB8\xC3\xA9", -1, &budget())
-            .unwrap()
-            .unwrap();
-        assert_eq!(all, [&b"a"[..], b"\xE4", b"\xB8", b"\xC3\xA9"]);
+        let all = re.find_all(b"a\xE4\xB8\xC3\xA9", -1, &budget()).unwrap();
+        assert_eq!(all.unwrap(), [&b"a"[..], b"\xE4", b"\xB8", b"\xC3\xA9"]);
         let re = Regexp::new("\u{FFFD}+".as_bytes()).unwrap();
-        assert_eq!(
-            re.find(b"x\xFF\xFEy", &budget()).unwrap(),
-            Some(&b"\xFF\xFE"[..])
-        );
+        let found = re.find(b"x\xFF\xFEy", &budget()).unwrap();
+        assert_eq!(found, Some(&b"\xFF\xFE"[..]));
     }
 
     #[test]
@@ -232,21 +226,16 @@ mod tests {
             let re = Regexp::new(pattern.as_bytes()).unwrap();
             re.replace_all(text.as_bytes(), template.as_bytes(), &mut out, &budget())
                 .unwrap();
-            assert_eq!(
-                String::from_utf8(out.into_vec()).unwrap(),
-                want,
-                "{pattern} {template}"
-            );
+            let replaced = String::from_utf8(out.into_vec()).unwrap();
+            assert_eq!(replaced, want, "{pattern} {template}");
         }
         let re = Regexp::new(b"a").unwrap();
         let short = Budget::new(Limits {
             string: 50,
             ..Limits::default()
         });
-        assert_eq!(
-            re.replace_all_literal(&[b'a'; 20], b"xxx", &mut Buffer::new(), &short),
-            Err(BudgetError::String { limit: 50 })
-        );
+        let replaced = re.replace_all_literal(&[b'a'; 20], b"xxx", &mut Buffer::new(), &short);
+        assert_eq!(replaced, Err(BudgetError::String { limit: 50 }));
     }
 
     #[test]
@@ -258,17 +247,10 @@ mod tests {
                 .map(|pieces| pieces.len())
         };
         assert_eq!((split(5), split(0), split(-1)), (Some(5), None, Some(7)));
-        assert_eq!(
-            re.find_all(b"baac", 2, &budget()).unwrap().unwrap(),
-            [&b""[..], b"aa"]
-        );
-        assert_eq!(
-            Regexp::new(b"z")
-                .unwrap()
-                .find_all(b"a", -1, &budget())
-                .unwrap(),
-            None
-        );
+        let first = re.find_all(b"baac", 2, &budget()).unwrap();
+        assert_eq!(first.unwrap(), [&b""[..], b"aa"]);
+        let other = Regexp::new(b"z").unwrap();
+        assert_eq!(other.find_all(b"a", -1, &budget()).unwrap(), None);
         assert_eq!(re.split(b"", -1, &budget()).unwrap(), Some(vec![&b""[..]]));
     }
 
@@ -287,20 +269,13 @@ mod tests {
 
     #[test]
     fn compiled_patterns_are_cached() {
-        let first = cached(b"kept?", &budget()).unwrap().unwrap();
-        assert!(std::rc::Rc::ptr_eq(
-            &first,
-            &cached(b"kept?", &budget()).unwrap().unwrap()
-        ));
+        let get = |pattern: &str| cached(pattern.as_bytes(), &budget()).unwrap().unwrap();
+        let first = get("kept?");
+        assert!(std::rc::Rc::ptr_eq(&first, &get("kept?")));
         for number in 0..100 {
-            cached(format!("x{number}").as_bytes(), &budget())
-                .unwrap()
-                .unwrap();
+            get(&format!("x{number}"));
         }
-        assert!(!std::rc::Rc::ptr_eq(
-            &first,
-            &cached(b"kept?", &budget()).unwrap().unwrap()
-        ));
+        assert!(!std::rc::Rc::ptr_eq(&first, &get("kept?")));
         assert!(cached(b"(", &budget()).unwrap().is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
-use super::class::{consumed, parse_class, parse_class_escape};
+use super::class::{parse_class, parse_class_escape};
 use super::error::{Error, ErrorCode};
 use super::escape::{check_utf8, next_rune, parse_escape};
 use super::rune_set::RuneSet;
@@ -57,6 +57,23 @@ impl Item {
             repeats: 1,
         }
     }
+
+    fn of(items: Vec<Self>, join: fn(Vec<Hir>) -> Hir, height: u32, size: u64) -> Self {
+        Self {
+            height,
+            size,
+            repeats: items.iter().map(|item| item.repeats).max().unwrap_or(1),
+            hir: join(items.into_iter().map(|item| item.hir).collect()),
+        }
+    }
+}
+
+fn highest(items: &[Item]) -> u32 {
+    items.iter().map(|item| item.height).max().unwrap_or(0)
+}
+
+fn total_size(items: &[Item]) -> u64 {
+    items.iter().map(|item| item.size).sum()
 }
 
 /// An open group, or the whole pattern.
@@ -142,8 +159,8 @@ impl<'p> Parser<'p> {
                     None => rest = self.literal_at(rest)?,
                     Some(counts) => {
                         let Some((min, max)) = counts.bounds else {
-                            let expr = consumed(rest, counts.rest);
-                            return Err(Error::new(ErrorCode::InvalidRepeatSize, expr));
+                            let code = ErrorCode::InvalidRepeatSize;
+                            return Err(Error::before(code, rest, counts.rest));
                         };
                         repeat = Some(rest);
                         rest = self.repeat(min, max, true, rest, counts.rest, last_repeat)?;
@@ -173,30 +190,18 @@ impl<'p> Parser<'p> {
                 let branch = self.concat()?;
                 self.frame.alternatives.push(branch);
             }
-            b'^' => {
-                let look = if self.flags.multi_line {
-                    Look::StartLF
-                } else {
-                    Look::Start
-                };
-                self.push(Item::leaf(Hir::look(look)))?;
-            }
-            b'$' => {
-                let look = if self.flags.multi_line {
-                    Look::EndLF
-                } else {
-                    Look::End
-                };
-                self.push(Item::leaf(Hir::look(look)))?;
-            }
+            b'^' if self.flags.multi_line => self.push_look(Look::StartLF)?,
+            b'^' => self.push_look(Look::Start)?,
+            b'$' if self.flags.multi_line => self.push_look(Look::EndLF)?,
+            b'$' => self.push_look(Look::End)?,
             b'.' => {
                 let newline = RuneSet::from_ranges(&[(10, 10)]);
-                let set = if self.flags.dot_newline {
+                let all = self.flags.dot_newline;
+                self.push_set(&if all {
                     RuneSet::any()
                 } else {
                     newline.negated()
-                };
-                self.push_set(&set)?;
+                })?;
             }
             b'[' => {
                 let (set, rest) = parse_class(rest, self.flags)?;
@@ -219,11 +224,11 @@ impl<'p> Parser<'p> {
                 _ => None,
             };
             if let Some(look) = look {
-                self.push(Item::leaf(Hir::look(look)))?;
+                self.push_look(look)?;
                 return Ok(after);
             }
             if *letter == b'C' {
-                return Err(Error::new(ErrorCode::InvalidEscape, consumed(rest, after)));
+                return Err(Error::before(ErrorCode::InvalidEscape, rest, after));
             }
             if *letter == b'Q' {
                 let end = after.windows(2).position(|pair| pair == b"\\E");
@@ -261,6 +266,10 @@ impl<'p> Parser<'p> {
             }
             _ => self.push_set(&if may_fold { set.folded() } else { set }),
         }
+    }
+
+    fn push_look(&mut self, look: Look) -> Result<(), Error> {
+        self.push(Item::leaf(Hir::look(look)))
     }
 
     fn push_set(&mut self, set: &RuneSet) -> Result<(), Error> {
@@ -305,15 +314,13 @@ impl<'p> Parser<'p> {
             _ => (false, after),
         };
         if let Some(last) = last {
-            return Err(Error::new(
-                ErrorCode::InvalidRepeatOp,
-                consumed(last, after),
-            ));
+            return Err(Error::before(ErrorCode::InvalidRepeatOp, last, after));
         }
         let Some(item) = self.frame.current.pop() else {
-            return Err(Error::new(
+            return Err(Error::before(
                 ErrorCode::MissingRepeatArgument,
-                consumed(whole, after),
+                whole,
+                after,
             ));
         };
         let copies = max.unwrap_or(min);
@@ -343,10 +350,7 @@ impl<'p> Parser<'p> {
             repeats,
         })?;
         if counted && (min >= 2 || copies >= 2) && repeats > MAX_REPEAT {
-            return Err(Error::new(
-                ErrorCode::InvalidRepeatSize,
-                consumed(whole, after),
-            ));
+            return Err(Error::before(ErrorCode::InvalidRepeatSize, whole, after));
         }
         self.frame.current.push(repeated);
         Ok(after)
@@ -372,25 +376,10 @@ impl<'p> Parser<'p> {
             last
         } else {
             alternatives.push(last);
-            let height = 1 + alternatives
-                .iter()
-                .map(|item| item.height)
-                .max()
-                .unwrap_or(0);
-            let sizes: u64 = alternatives.iter().map(|item| item.size).sum();
-            let repeats = alternatives
-                .iter()
-                .map(|item| item.repeats)
-                .max()
-                .unwrap_or(1);
-            let size = sizes + alternatives.len() as u64 - 1;
-            let hir = Hir::alternation(alternatives.into_iter().map(|item| item.hir).collect());
-            self.limited(Item {
-                hir,
-                height,
-                size,
-                repeats,
-            })?
+            let height = 1 + highest(&alternatives);
+            let size = total_size(&alternatives) + alternatives.len() as u64 - 1;
+            let item = Item::of(alternatives, Hir::alternation, height, size);
+            self.limited(item)?
         };
         let Some(outer) = self.open.pop() else {
             return Ok(item);
@@ -420,17 +409,9 @@ impl<'p> Parser<'p> {
             return Ok(item);
         }
         let literals = items.iter().all(|item| item.height == 1);
-        let inner = items.iter().map(|item| item.height).max().unwrap_or(0);
-        let height = if literals { 1 } else { inner + 1 };
-        let size = items.iter().map(|item| item.size).sum::<u64>().max(1);
-        let repeats = items.iter().map(|item| item.repeats).max().unwrap_or(1);
-        let hir = Hir::concat(items.into_iter().map(|item| item.hir).collect());
-        self.limited(Item {
-            hir,
-            height,
-            size,
-            repeats,
-        })
+        let height = if literals { 1 } else { highest(&items) + 1 };
+        let size = total_size(&items).max(1);
+        self.limited(Item::of(items, Hir::concat, height, size))
     }
 
     /// Parses what begins with `(?`: a named group, flags, or flags with a group.
@@ -452,10 +433,7 @@ impl<'p> Parser<'p> {
             let rest = rest.get(1..).unwrap_or_default();
             check_utf8(name)?;
             if name.is_empty() || !name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'_') {
-                return Err(Error::new(
-                    ErrorCode::InvalidNamedCapture,
-                    consumed(s, rest),
-                ));
+                return Err(Error::before(ErrorCode::InvalidNamedCapture, s, rest));
             }
             self.open_group(Group::Capturing(Some(name.to_vec())));
             return Ok(rest);
@@ -490,7 +468,7 @@ impl<'p> Parser<'p> {
             }
             seen = true;
         }
-        Err(Error::new(ErrorCode::InvalidPerlOp, consumed(s, rest)))
+        Err(Error::before(ErrorCode::InvalidPerlOp, s, rest))
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::version::compare_identifiers;
 use super::{Parts, Version, split};
-use crate::go::strconv::quote;
+use crate::go::strconv::quoted;
 
 /// Maximum length of a constraint, in bytes.
 const MAX_LENGTH: usize = 512;
@@ -91,11 +91,8 @@ impl Constraints {
         if groups.len() > MAX_GROUPS {
             return Err(ParseConstraintError::TooManyGroups);
         }
-        let groups = groups
-            .into_iter()
-            .map(Group::new)
-            .collect::<Result<_, _>>()?;
-        Ok(Self { groups })
+        let groups = groups.into_iter().map(Group::new).collect::<Result<_, _>>();
+        Ok(Self { groups: groups? })
     }
 
     /// Returns whether the version satisfies one of the alternatives.
@@ -175,10 +172,7 @@ fn split_groups(text: &[u8]) -> Vec<&[u8]> {
 
 impl Group {
     fn new(text: &[u8]) -> Result<Self, ParseConstraintError> {
-        let improper = || {
-            let quoted = quote(text);
-            ParseConstraintError::Improper(String::from_utf8_lossy(&quoted).into_owned())
-        };
+        let improper = || ParseConstraintError::Improper(quoted(text));
         let mut found = Vec::new();
         let mut rest = skip_spaces(text);
         loop {

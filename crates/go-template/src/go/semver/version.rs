@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use super::{Parts, split};
+use crate::go::cut;
 use crate::go::strconv::{NumError, parse_uint};
 
 /// Maximum length of a version, in bytes.
@@ -160,10 +161,7 @@ impl Version {
     /// If the number would overflow.
     pub fn next_patch(&self) -> Result<Self, ParseVersionError> {
         let step = u64::from(self.prerelease.is_empty());
-        let patch = self
-            .patch
-            .checked_add(step)
-            .ok_or(ParseVersionError::Overflow("patch"))?;
+        let patch = increased(self.patch, step, "patch")?;
         Ok(self.numbered(self.major, self.minor, patch))
     }
 
@@ -172,10 +170,7 @@ impl Version {
     /// # Errors
     /// If the number would overflow.
     pub fn next_minor(&self) -> Result<Self, ParseVersionError> {
-        let minor = self
-            .minor
-            .checked_add(1)
-            .ok_or(ParseVersionError::Overflow("minor"))?;
+        let minor = increased(self.minor, 1, "minor")?;
         Ok(self.numbered(self.major, minor, 0))
     }
 
@@ -184,21 +179,17 @@ impl Version {
     /// # Errors
     /// If the number would overflow.
     pub fn next_major(&self) -> Result<Self, ParseVersionError> {
-        let major = self
-            .major
-            .checked_add(1)
-            .ok_or(ParseVersionError::Overflow("major"))?;
+        let major = increased(self.major, 1, "major")?;
         Ok(self.numbered(major, 0, 0))
     }
 
     fn numbered(&self, major: u64, minor: u64, patch: u64) -> Self {
-        let (prerelease, metadata) = (String::new(), String::new());
         Self {
             major,
             minor,
             patch,
-            prerelease,
-            metadata,
+            prerelease: String::new(),
+            metadata: String::new(),
             original: self.original.clone(),
         }
         .renamed()
@@ -236,11 +227,8 @@ impl Version {
 
     /// Updates the original text to match the version, keeping its `v`.
     fn renamed(mut self) -> Self {
-        let v = if self.original.starts_with('v') {
-            "v"
-        } else {
-            ""
-        };
+        let has_v = self.original.starts_with('v');
+        let v = if has_v { "v" } else { "" };
         self.original = format!("{v}{self}");
         self
     }
@@ -277,14 +265,9 @@ impl fmt::Display for Version {
     }
 }
 
-fn cut(s: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
-    match s.iter().position(|&c| c == at) {
-        Some(position) => {
-            let (before, after) = s.split_at(position);
-            (before, after.get(1..))
-        }
-        None => (s, None),
-    }
+fn increased(number: u64, step: u64, name: &'static str) -> Result<u64, ParseVersionError> {
+    let next = number.checked_add(step);
+    next.ok_or(ParseVersionError::Overflow(name))
 }
 
 /// Parses a number that may be missing.
@@ -320,14 +303,10 @@ fn check_identifier(part: &[u8], error: &ParseVersionError) -> Result<(), ParseV
     if fine { Ok(()) } else { Err(error.clone()) }
 }
 
-pub(super) fn compare_prereleases(a: &str, b: &str) -> Ordering {
-    match (a.is_empty(), b.is_empty()) {
-        (true, true) => return Ordering::Equal,
-        (true, false) => return Ordering::Greater,
-        (false, true) => return Ordering::Less,
-        (false, false) => {}
-    }
-    compare_identifiers(a, b)
+/// A release comes after its prereleases.
+fn compare_prereleases(a: &str, b: &str) -> Ordering {
+    let releases = a.is_empty().cmp(&b.is_empty());
+    releases.then_with(|| compare_identifiers(a, b))
 }
 
 /// Compares dotted identifiers one by one; the longer list is greater if all others are equal.

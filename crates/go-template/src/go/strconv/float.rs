@@ -3,7 +3,7 @@
 use bounded::Buffer;
 use std::io::Write;
 
-use super::{NumError, hexfloat, parse_int, push_uint, underscores_ok};
+use super::{NumError, hexfloat, parse_int, push_uint, split_sign, underscores_ok};
 
 /// Maximum number of significant digits of any `f64`; further digits are zeros.
 const MAX_PRECISION: usize = 1100;
@@ -117,15 +117,9 @@ impl Write for StackText {
 fn split_exponent(text: &[u8]) -> (&[u8], i32) {
     let mut halves = text.splitn(2, |&c| c == b'e');
     let mantissa = halves.next().unwrap_or_default();
-    let exponent = halves
-        .next()
-        .and_then(|digits| parse_int(digits, 10, 32).ok());
-    (
-        mantissa,
-        exponent
-            .and_then(|value| i32::try_from(value).ok())
-            .unwrap_or(0),
-    )
+    let exponent = halves.next().map(|digits| parse_int(digits, 10, 32));
+    let exponent = exponent.and_then(|value| i32::try_from(value.ok()?).ok());
+    (mantissa, exponent.unwrap_or(0))
 }
 
 /// Appends `value` like Go's `strconv.AppendFloat`. `format` is one of `b e E f g G x X`; without a
@@ -196,20 +190,15 @@ fn push_shortest(dst: &mut Buffer, value: f64, format: u8, bits: u32) {
     let found = Digits::shortest(value, bits);
     let (digits, point) = (found.as_bytes(), found.point);
     let decimals = usize::try_from(count(digits) - point).unwrap_or(0);
+    let fraction = digits.len().saturating_sub(1);
     match format {
         b'f' => push_f(dst, digits, point, decimals),
-        b'e' | b'E' => push_e(dst, digits, point, digits.len().saturating_sub(1), format),
+        b'e' | b'E' => push_e(dst, digits, point, fraction, format),
         _ if (-4..6).contains(&(point - 1)) || digits.is_empty() => {
             push_f(dst, digits, point, decimals);
         }
         // 'e' is two letters before 'g'.
-        _ => push_e(
-            dst,
-            digits,
-            point,
-            digits.len().saturating_sub(1),
-            format - 2,
-        ),
+        _ => push_e(dst, digits, point, fraction, format - 2),
     }
 }
 
@@ -246,28 +235,20 @@ fn push_general(dst: &mut Buffer, magnitude: f64, format: u8, precision: usize) 
         digits.pop();
     }
     let point = if digits.is_empty() { 0 } else { exponent + 1 };
-    let limit = i32::try_from(precision).unwrap_or(i32::MAX);
-    let limit = if limit > count(&digits) && count(&digits) >= point {
+    let most = i32::try_from(precision).unwrap_or(i32::MAX);
+    let limit = if most > count(&digits) && count(&digits) >= point {
         count(&digits)
     } else {
-        limit
+        most
     };
     let exponent = point - 1;
     if exponent < -4 || exponent >= limit {
         let kept = precision.min(digits.len());
         push_e(dst, &digits, point, kept.saturating_sub(1), format - 2);
     } else {
-        let kept = if i64::try_from(precision).unwrap_or(i64::MAX) > i64::from(point) {
-            count(&digits)
-        } else {
-            i32::try_from(precision).unwrap_or(i32::MAX)
-        };
-        push_f(
-            dst,
-            &digits,
-            point,
-            usize::try_from(kept - point).unwrap_or(0),
-        );
+        let kept = if most > point { count(&digits) } else { most };
+        let decimals = usize::try_from(kept - point).unwrap_or(0);
+        push_f(dst, &digits, point, decimals);
     }
 }
 
@@ -360,22 +341,19 @@ fn special(s: &[u8]) -> Option<f64> {
     if s.eq_ignore_ascii_case(b"nan") {
         return Some(f64::NAN);
     }
-    let (sign, rest) = match s {
-        [b'-', rest @ ..] => (-1.0, rest),
-        [b'+', rest @ ..] => (1.0, rest),
-        _ => (1.0, s),
-    };
+    let (negative, rest) = split_sign(s);
     let infinite = rest.eq_ignore_ascii_case(b"inf") || rest.eq_ignore_ascii_case(b"infinity");
-    infinite.then_some(sign * f64::INFINITY)
+    infinite.then_some(if negative {
+        f64::NEG_INFINITY
+    } else {
+        f64::INFINITY
+    })
 }
 
 /// Returns whether the text is a sign, digits with at most one point, and an optional exponent.
 /// Underscores count as digits here.
 fn is_decimal(s: &[u8]) -> bool {
-    let s = s
-        .strip_prefix(b"-")
-        .or_else(|| s.strip_prefix(b"+"))
-        .unwrap_or(s);
+    let (_, s) = split_sign(s);
     let (mantissa, exponent) = match s.iter().position(|&c| c == b'e' || c == b'E') {
         Some(at) => (s.get(..at).unwrap_or_default(), s.get(at + 1..)),
         None => (s, None),
@@ -385,10 +363,7 @@ fn is_decimal(s: &[u8]) -> bool {
         .iter()
         .all(|&c| c.is_ascii_digit() || c == b'.' || c == b'_');
     let exponent_ok = exponent.is_none_or(|digits| {
-        let digits = digits
-            .strip_prefix(b"-")
-            .or_else(|| digits.strip_prefix(b"+"))
-            .unwrap_or(digits);
+        let (_, digits) = split_sign(digits);
         digits.first().is_some_and(u8::is_ascii_digit)
             && digits.iter().all(|&c| c.is_ascii_digit() || c == b'_')
     });

@@ -1,6 +1,6 @@
 //! Floats in base 2 and 16: the formats `b` and `x`, and hexadecimal literals such as `0x1.8p-3`.
 
-use super::{NumError, push_int, push_uint, underscores_ok};
+use super::{NumError, push_int, push_uint, split_sign, underscores_ok};
 use bounded::Buffer;
 
 /// The layout of an IEEE 754 float.
@@ -41,18 +41,14 @@ fn parts(value: f64, bits: u32) -> Parts {
     let fraction = raw & ((1 << layout.mantissa_bits) - 1);
     let biased = (raw >> layout.mantissa_bits) & ((1 << layout.exponent_bits) - 1);
     let biased = i32::try_from(biased).unwrap_or(0);
-    if biased == 0 {
-        Parts {
-            mantissa: fraction,
-            exponent: 1 + layout.bias,
-            layout,
-        }
-    } else {
-        Parts {
-            mantissa: fraction | 1 << layout.mantissa_bits,
-            exponent: biased + layout.bias,
-            layout,
-        }
+    let (mantissa, exponent) = match biased {
+        0 => (fraction, 1 + layout.bias),
+        _ => (fraction | 1 << layout.mantissa_bits, biased + layout.bias),
+    };
+    Parts {
+        mantissa,
+        exponent,
+        layout,
     }
 }
 
@@ -147,10 +143,7 @@ fn hex_digit(digit: u64, upper: bool) -> u8 {
 /// Returns whether the text, after its sign, begins like a hexadecimal float with at least one more
 /// character.
 pub(super) fn is_hex(s: &[u8]) -> bool {
-    let s = s
-        .strip_prefix(b"-")
-        .or_else(|| s.strip_prefix(b"+"))
-        .unwrap_or(s);
+    let (_, s) = split_sign(s);
     matches!(s, [b'0', b'x' | b'X', _, ..])
 }
 
@@ -184,10 +177,7 @@ pub(super) fn parse(s: &[u8], bits: u32) -> Result<f64, NumError<f64>> {
 /// Returns the leading 64 bits of the mantissa, the power of two of its last bit, and whether
 /// nonzero bits were dropped.
 fn read(s: &[u8]) -> Option<(u64, i32, bool)> {
-    let s = s
-        .strip_prefix(b"-")
-        .or_else(|| s.strip_prefix(b"+"))
-        .unwrap_or(s);
+    let (_, s) = split_sign(s);
     let digits = s.get(2..)?;
     let at = digits.iter().position(|&c| c == b'p' || c == b'P')?;
     let (mut mantissa, mut dropped, mut seen, mut seen_point) = (0_u64, false, false, false);
@@ -211,11 +201,7 @@ fn read(s: &[u8]) -> Option<(u64, i32, bool)> {
         }
     }
     let text = digits.get(at + 1..)?;
-    let (negative, text) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        _ => (false, text),
-    };
+    let (negative, text) = split_sign(text);
     if !seen || !text.first()?.is_ascii_digit() {
         return None;
     }
@@ -227,20 +213,15 @@ fn read(s: &[u8]) -> Option<(u64, i32, bool)> {
             _ => return None,
         }
     }
-    Some((
-        mantissa,
-        shift.saturating_add(if negative { -exponent } else { exponent }),
-        dropped,
-    ))
+    let exponent = if negative { -exponent } else { exponent };
+    Some((mantissa, shift.saturating_add(exponent), dropped))
 }
 
 /// Rounds to the layout, half to even. The second result is whether the value overflows.
 fn assemble(mut mantissa: u64, exponent: i32, dropped: bool, layout: &Layout) -> (u64, bool) {
     let bits = layout.mantissa_bits;
-    let (largest, smallest) = (
-        (1 << layout.exponent_bits) + layout.bias - 2,
-        layout.bias + 1,
-    );
+    let largest = (1 << layout.exponent_bits) + layout.bias - 2;
+    let smallest = layout.bias + 1;
     let mut exponent = exponent.saturating_add(i32::try_from(bits).unwrap_or(0));
     // Two extra bits are kept for rounding; the lower one is set if any nonzero bit was lost.
     while mantissa != 0 && mantissa >> (bits + 2) == 0 {
@@ -301,24 +282,15 @@ mod tests {
 
     #[test]
     fn hexadecimal_literals_round_half_to_even() {
-        assert_eq!(parse_float(b"0x1.fffffffffffff8p0", 64), Ok(2.0));
-        assert_eq!(
-            parse_float(b"0x1.fffffffffffff7p0", 64),
-            Ok(1.999_999_999_999_999_8)
-        );
-        assert_eq!(parse_float(b"-0x1p-1074", 64), Ok(-5e-324));
-        assert_eq!(parse_float(b"0x1p-1075", 64), Ok(0.0));
-        assert!(
-            parse_float(b"0x1p1024", 64)
-                .unwrap_err()
-                .value
-                .is_infinite()
-        );
-        assert_eq!(
-            parse_float(b"0x123456789abcdef01p0", 64),
-            Ok(20_988_295_479_420_645_121.0)
-        );
-        assert!(parse_float(b"0x.p1", 64).is_err());
-        assert!(parse_float(b"0x1p", 64).is_err());
+        let parse = |text: &str| parse_float(text.as_bytes(), 64);
+        assert_eq!(parse("0x1.fffffffffffff8p0"), Ok(2.0));
+        assert_eq!(parse("0x1.fffffffffffff7p0"), Ok(1.999_999_999_999_999_8));
+        assert_eq!(parse("-0x1p-1074"), Ok(-5e-324));
+        assert_eq!(parse("0x1p-1075"), Ok(0.0));
+        assert!(parse("0x1p1024").unwrap_err().value.is_infinite());
+        let many = 20_988_295_479_420_645_121.0;
+        assert_eq!(parse("0x123456789abcdef01p0"), Ok(many));
+        assert!(parse("0x.p1").is_err());
+        assert!(parse("0x1p").is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Integers and booleans: Go's `ParseInt`, `ParseUint`, `Atoi`, `ParseBool` and `FormatInt`.
 
-use super::{NumError, underscores_ok};
+use super::{NumError, split_sign, underscores_ok};
 use bounded::Buffer;
 
 /// Go's `strconv.ParseUint`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
@@ -55,20 +55,11 @@ pub fn parse_uint(s: &[u8], base: u32, bits: u32) -> Result<u64, NumError<u64>> 
 /// # Errors
 /// If the text is not a number, or out of range.
 pub fn parse_int(s: &[u8], base: u32, bits: u32) -> Result<i64, NumError<i64>> {
-    let (negative, magnitude) = match s {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        _ => (false, s),
-    };
+    let (negative, magnitude) = split_sign(s);
     let value = match parse_uint(magnitude, base, bits) {
         Ok(value) => value,
         Err(error) if error.kind == super::NumErrorKind::Range => error.value,
-        Err(error) => {
-            return Err(NumError {
-                kind: error.kind,
-                value: 0,
-            });
-        }
+        Err(_) => return Err(NumError::syntax()),
     };
     let cutoff = 1_u64 << (bits.clamp(1, 64) - 1);
     match (negative, value) {

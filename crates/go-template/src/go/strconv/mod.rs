@@ -11,6 +11,7 @@ mod unquote;
 
 pub use float::{Digits, format_float, parse_float};
 pub use int::{atoi, format_int, parse_bool, parse_int, parse_uint, push_int, push_uint};
+pub(crate) use quote::quoted;
 pub use quote::{
     can_backquote, push_quoted, push_quoted_ascii, push_quoted_rune, quote, quote_rune,
     quote_to_ascii,
@@ -57,12 +58,17 @@ impl<T: std::fmt::Debug + Default> NumError<T> {
 
     /// Returns Go's text: `strconv.ParseInt: parsing "x": invalid syntax`.
     pub fn describe(&self, function: &str, input: &[u8]) -> String {
-        let quoted = quote(input);
-        format!(
-            "strconv.{function}: parsing {}: {}",
-            String::from_utf8_lossy(&quoted),
-            self.kind
-        )
+        let (input, kind) = (quoted(input), self.kind);
+        format!("strconv.{function}: parsing {input}: {kind}")
+    }
+}
+
+/// Splits off a sign, and returns whether it is a minus.
+pub(super) fn split_sign(s: &[u8]) -> (bool, &[u8]) {
+    match s {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, s),
     }
 }
 
@@ -75,10 +81,7 @@ fn underscores_ok(s: &[u8]) -> bool {
         Underscore,
         Other,
     }
-    let s = s
-        .strip_prefix(b"-")
-        .or_else(|| s.strip_prefix(b"+"))
-        .unwrap_or(s);
+    let (_, s) = split_sign(s);
     let (mut saw, hex, digits) = match s {
         [b'0', b'x' | b'X', rest @ ..] => (Saw::Digit, true, rest),
         [b'0', b'b' | b'B' | b'o' | b'O', rest @ ..] => (Saw::Digit, false, rest),

@@ -13,6 +13,11 @@ pub fn quote(s: &[u8]) -> Vec<u8> {
     out.into_vec()
 }
 
+/// Returns the result of [`quote`] as a string.
+pub(crate) fn quoted(s: &[u8]) -> String {
+    String::from_utf8_lossy(&quote(s)).into_owned()
+}
+
 /// Go's `strconv.QuoteToASCII`.
 pub fn quote_to_ascii(s: &[u8]) -> Vec<u8> {
     let mut out = Buffer::with_capacity(s.len() + 2);
@@ -69,12 +74,8 @@ pub fn quote_rune(rune: u32) -> Vec<u8> {
 /// Appends a rune as a character literal, escaping all non-ASCII characters if `ascii` is set.
 pub fn push_quoted_rune(dst: &mut Buffer, rune: u32, ascii: bool) {
     dst.push(b'\'');
-    push_escaped(
-        dst,
-        char::from_u32(rune).unwrap_or(RUNE_ERROR),
-        b'\'',
-        ascii,
-    );
+    let rune = char::from_u32(rune).unwrap_or(RUNE_ERROR);
+    push_escaped(dst, rune, b'\'', ascii);
     dst.push(b'\'');
 }
 
@@ -83,11 +84,7 @@ fn push_escaped(dst: &mut Buffer, rune: char, quote: u8, ascii: bool) {
         dst.extend_from_slice(&[b'\\', rune as u8]);
         return;
     }
-    if if ascii {
-        matches!(rune, ' '..='~')
-    } else {
-        is_print(rune)
-    } {
+    if matches!(rune, ' '..='~') || !ascii && is_print(rune) {
         push_rune(dst, rune);
         return;
     }

@@ -15,6 +15,16 @@ pub struct Unquoted<'a> {
     pub rest: &'a [u8],
 }
 
+impl<'a> Unquoted<'a> {
+    fn new(value: u32, multibyte: bool, rest: &'a [u8]) -> Self {
+        Self {
+            value,
+            multibyte,
+            rest,
+        }
+    }
+}
+
 /// Go's `strconv.Unquote`: a literal in double quotes, in backquotes, or one character in single
 /// quotes.
 ///
@@ -39,10 +49,8 @@ pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
             return Err(NumErrorKind::Syntax);
         }
         if unquoted.multibyte {
-            push_rune(
-                &mut out,
-                char::from_u32(unquoted.value).unwrap_or(RUNE_ERROR),
-            );
+            let rune = char::from_u32(unquoted.value);
+            push_rune(&mut out, rune.unwrap_or(RUNE_ERROR));
         } else {
             out.extend(u8::try_from(unquoted.value));
         }
@@ -68,28 +76,12 @@ pub fn unquote_char(s: &[u8], quote: u8) -> Result<Unquoted<'_>, NumErrorKind> {
         [0x80..=0xFF, ..] => {
             let (rune, width) = decode_rune(s);
             let rest = s.get(width..).unwrap_or_default();
-            return Ok(Unquoted {
-                value: rune as u32,
-                multibyte: true,
-                rest,
-            });
+            return Ok(Unquoted::new(rune as u32, true, rest));
         }
         [b'\\', escape, rest @ ..] => (*escape, rest),
-        [c, rest @ ..] => {
-            return Ok(Unquoted {
-                value: u32::from(*c),
-                multibyte: false,
-                rest,
-            });
-        }
+        [c, rest @ ..] => return Ok(Unquoted::new(u32::from(*c), false, rest)),
     };
-    let byte = |value: u8| {
-        Ok(Unquoted {
-            value: u32::from(value),
-            multibyte: false,
-            rest,
-        })
-    };
+    let byte = |value: u8| Ok(Unquoted::new(u32::from(value), false, rest));
     match escape {
         b'a' => byte(7),
         b'b' => byte(8),
@@ -100,21 +92,13 @@ pub fn unquote_char(s: &[u8], quote: u8) -> Result<Unquoted<'_>, NumErrorKind> {
         b'v' => byte(11),
         b'\\' => byte(b'\\'),
         b'\'' | b'"' if escape == quote => byte(escape),
-        b'x' => number(rest, 2, 16).map(|(value, rest)| Unquoted {
-            value,
-            multibyte: false,
-            rest,
-        }),
+        b'x' => number(rest, 2, 16).map(|(value, rest)| Unquoted::new(value, false, rest)),
         b'u' | b'U' => {
             let (value, rest) = number(rest, if escape == b'u' { 4 } else { 8 }, 16)?;
             if char::from_u32(value).is_none() {
                 return Err(NumErrorKind::Syntax);
             }
-            Ok(Unquoted {
-                value,
-                multibyte: true,
-                rest,
-            })
+            Ok(Unquoted::new(value, true, rest))
         }
         b'0'..=b'7' => {
             let (low, rest) = number(rest, 2, 8)?;
@@ -122,11 +106,7 @@ pub fn unquote_char(s: &[u8], quote: u8) -> Result<Unquoted<'_>, NumErrorKind> {
             if value > 255 {
                 return Err(NumErrorKind::Syntax);
             }
-            Ok(Unquoted {
-                value,
-                multibyte: false,
-                rest,
-            })
+            Ok(Unquoted::new(value, false, rest))
         }
         _ => Err(NumErrorKind::Syntax),
     }
@@ -170,12 +150,8 @@ mod tests {
             (b"a", None),
         ];
         for (text, want) in cases {
-            assert_eq!(
-                unquote(text).ok().as_deref(),
-                want,
-                "{}",
-                String::from_utf8_lossy(text)
-            );
+            let shown = String::from_utf8_lossy(text);
+            assert_eq!(unquote(text).ok().as_deref(), want, "{shown}");
         }
     }
 }

@@ -88,43 +88,14 @@ mod tests {
     fn days_and_dates_agree() {
         for days in (-1_000_000..1_000_000).step_by(137) {
             let date = date_of(days);
-            assert_eq!(
-                days_of(date.year, i64::from(date.month), i64::from(date.day)),
-                days
-            );
+            let back = days_of(date.year, date.month.into(), date.day.into());
+            assert_eq!(back, days);
         }
-        assert_eq!(
-            date_of(0),
-            CivilDate {
-                year: 1970,
-                month: 1,
-                day: 1
-            }
-        );
-        assert_eq!(
-            date_of(-719_162),
-            CivilDate {
-                year: 1,
-                month: 1,
-                day: 1
-            }
-        );
-        assert_eq!(
-            date_of(11_016),
-            CivilDate {
-                year: 2000,
-                month: 2,
-                day: 29
-            }
-        );
+        let date = |year, month, day| CivilDate { year, month, day };
+        assert_eq!(date_of(0), date(1970, 1, 1));
+        assert_eq!(date_of(-719_162), date(1, 1, 1));
+        assert_eq!(date_of(11_016), date(2000, 2, 29));
         assert_eq!(days_of(2024, 14, 31), days_of(2025, 3, 3));
-        assert_eq!(
-            year_day(CivilDate {
-                year: 2024,
-                month: 12,
-                day: 31
-            }),
-            366
-        );
+        assert_eq!(year_day(date(2024, 12, 31)), 366);
     }
 }

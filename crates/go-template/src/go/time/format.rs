@@ -71,16 +71,12 @@ impl Time {
             Element::UpperPm => dst.extend_from_slice(if hour >= 12 { b"PM" } else { b"AM" }),
             Element::LowerPm => dst.extend_from_slice(if hour >= 12 { b"pm" } else { b"am" }),
             Element::ZoneName if self.location().name().is_empty() => {
-                let (colon, precision) = (false, OffsetPrecision::Minutes);
-                push_offset(
-                    dst,
-                    self.location().offset(),
-                    Offset {
-                        zulu: false,
-                        colon,
-                        precision,
-                    },
-                );
+                let shape = Offset {
+                    zulu: false,
+                    colon: false,
+                    precision: OffsetPrecision::Minutes,
+                };
+                push_offset(dst, self.location().offset(), shape);
             }
             Element::ZoneName => dst.extend_from_slice(self.location().name()),
             Element::Offset(shape) => push_offset(dst, self.location().offset(), shape),
@@ -96,11 +92,8 @@ impl Time {
 
 fn push_name(dst: &mut Buffer, names: &[&str], index: usize, length: Option<usize>) {
     let name = names.get(index).copied().unwrap_or_default();
-    dst.extend_from_slice(
-        name.get(..length.unwrap_or(name.len()))
-            .unwrap_or(name)
-            .as_bytes(),
-    );
+    let part = name.get(..length.unwrap_or(name.len()));
+    dst.extend_from_slice(part.unwrap_or(name).as_bytes());
 }
 
 /// Pads with zeros after the sign.

@@ -144,14 +144,12 @@ fn offset_at(s: &[u8]) -> Option<(Element, usize)> {
     let (text, colon, precision) = shapes
         .into_iter()
         .find(|(text, ..)| digits.starts_with(text))?;
-    Some((
-        Element::Offset(Offset {
-            zulu,
-            colon,
-            precision,
-        }),
-        1 + text.len(),
-    ))
+    let shape = Offset {
+        zulu,
+        colon,
+        precision,
+    };
+    Some((Element::Offset(shape), 1 + text.len()))
 }
 
 fn fraction_at(s: &[u8]) -> Option<(Element, usize)> {

@@ -16,7 +16,7 @@ mod zone;
 use std::sync::Arc;
 
 pub use parse::ParseTimeError;
-pub use zone::{Zone, ZoneAt};
+pub use zone::Zone;
 
 use super::duration::{Duration, SECOND};
 use civil::CivilDate;
@@ -61,6 +61,15 @@ impl Location {
             Self::Fixed { name, .. } => name,
         }
     }
+}
+
+/// The local time settings of a zone at an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneAt {
+    /// The abbreviation, such as `CEST`; empty if there is none.
+    pub name: String,
+    /// Seconds east of UTC.
+    pub offset: i32,
 }
 
 /// An instant in nanoseconds, and its display zone.
@@ -174,17 +183,14 @@ impl Time {
     /// Returns the date this many years, months and days later, normalized as in Go.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
-        let (date, [hour, minute, second]) = (self.civil(), self.clock());
+        let (date, clock) = (self.civil(), self.clock());
         let offset = i64::from(self.location.offset());
-        let mut time = Self::date(
-            [
-                date.year.wrapping_add(years),
-                i64::from(date.month).saturating_add(months),
-                i64::from(date.day).wrapping_add(days),
-            ],
-            [hour, minute, second],
-            self.nanoseconds,
-        );
+        let date = [
+            date.year.wrapping_add(years),
+            i64::from(date.month).saturating_add(months),
+            i64::from(date.day).wrapping_add(days),
+        ];
+        let mut time = Self::date(date, clock, self.nanoseconds);
         time.seconds = time.seconds.wrapping_sub(offset);
         time.with_location(self.location.clone())
     }
@@ -310,26 +316,14 @@ mod tests {
     #[test]
     fn every_element_is_formatted() {
         let time = Time::unix(1_709_251_449, 123_450_000);
-        let cases = [
-            (
-                "January Jan 1 01 Monday Mon 2 _2 02",
-                "March Mar 3 03 Friday Fri 1  1 01",
-            ),
-            (
-                "__2 002 15 3 03 4 04 5 05 PM pm",
-                " 61 061 00 12 12 4 04 9 09 AM am",
-            ),
-            (
-                "2006 06 _2006 .000 ,000000 .999 .9999999",
-                "2024 24 _2024 .123 ,123450 .123 .12345",
-            ),
-            (
-                "MST Z0700 Z07:00 -07 -0700 -07:00 -07:00:00",
-                "UTC Z Z +00 +0000 +00:00 +00:00:00",
-            ),
-            ("Months Mondays .00x", "Months Fridays .12x"),
-        ];
-        for (layout, want) in cases {
+        let cases = "\
+January Jan 1 01 Monday Mon 2 _2 02|March Mar 3 03 Friday Fri 1  1 01
+__2 002 15 3 03 4 04 5 05 PM pm| 61 061 00 12 12 4 04 9 09 AM am
+2006 06 _2006 .000 ,000000 .999 .9999999|2024 24 _2024 .123 ,123450 .123 .12345
+MST Z0700 Z07:00 -07 -0700 -07:00 -07:00:00|UTC Z Z +00 +0000 +00:00 +00:00:00
+Months Mondays .00x|Months Fridays .12x";
+        for case in cases.lines() {
+            let (layout, want) = case.split_once('|').unwrap();
             assert_eq!(formatted(&time, layout), want);
         }
         let location = Location::Fixed {
@@ -346,60 +340,22 @@ mod tests {
 
     #[test]
     fn texts_are_parsed_as_in_go() {
-        let cases = [
-            (
-                "2006-01-02T15:04:05Z07:00",
-                "2024-02-29T10:20:30.5+02:00",
-                "2024-02-29 10:20:30.5 +0200 +0200",
-            ),
-            (
-                "2006-01-02 15:04 MST",
-                "2024-01-02 03:04 CEST",
-                "2024-01-02 03:04:00 +0000 CEST",
-            ),
-            (
-                "2006-01-02 15:04 MST",
-                "2024-01-02 03:04 GMT+3",
-                "2024-01-02 06:04:00 +0300 GMT+3",
-            ),
-            ("2006 002", "2024 060", "2024-02-29 00:00:00 +0000 UTC"),
-            (
-                "Jan _2 06 3PM",
-                "feb  1 70 12AM",
-                "1970-02-01 00:00:00 +0000 UTC",
-            ),
-            (
-                "2006-01-02",
-                "2023-02-29",
-                "parsing time \"2023-02-29\": day out of range",
-            ),
-            (
-                "2006-01-02",
-                "2023-13-29",
-                "parsing time \"2023-13-29\": month out of range",
-            ),
-            (
-                "2006-01-02",
-                "2023-01-02x",
-                "parsing time \"2023-01-02x\": extra text: \"x\"",
-            ),
-            (
-                "2006",
-                "x",
-                "parsing time \"x\" as \"2006\": cannot parse \"x\" as \"2006\"",
-            ),
-            (
-                "2006 002",
-                "2023 366",
-                "parsing time \"2023 366\": day-of-year out of range",
-            ),
-            (
-                "-0700",
-                "+2500",
-                "parsing time \"+2500\": time zone offset hour out of range",
-            ),
-        ];
-        for (layout, value, want) in cases {
+        let cases = r#"
+2006-01-02T15:04:05Z07:00 | 2024-02-29T10:20:30.5+02:00 | 2024-02-29 10:20:30.5 +0200 +0200
+2006-01-02 15:04 MST | 2024-01-02 03:04 CEST | 2024-01-02 03:04:00 +0000 CEST
+2006-01-02 15:04 MST | 2024-01-02 03:04 GMT+3 | 2024-01-02 06:04:00 +0300 GMT+3
+2006 002 | 2024 060 | 2024-02-29 00:00:00 +0000 UTC
+Jan _2 06 3PM | feb  1 70 12AM | 1970-02-01 00:00:00 +0000 UTC
+2006-01-02 | 2023-02-29 | parsing time "2023-02-29": day out of range
+2006-01-02 | 2023-13-29 | parsing time "2023-13-29": month out of range
+2006-01-02 | 2023-01-02x | parsing time "2023-01-02x": extra text: "x"
+2006 | x | parsing time "x" as "2006": cannot parse "x" as "2006"
+2006 002 | 2023 366 | parsing time "2023 366": day-of-year out of range
+-0700 | +2500 | parsing time "+2500": time zone offset hour out of range"#;
+        for case in cases.trim_start().lines() {
+            let [layout, value, want] = case.split(" | ").collect::<Vec<_>>()[..] else {
+                panic!("{case}")
+            };
             assert_eq!(shown(layout, value), want);
         }
     }

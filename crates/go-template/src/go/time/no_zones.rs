@@ -1,17 +1,10 @@
 //! Time zones by name without the feature `time-zones`: only UTC.
 
+use super::ZoneAt;
+
 /// A time zone of the database.
 #[derive(Debug, Clone)]
 pub struct Zone(());
-
-/// The local time settings of a zone at an instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ZoneAt {
-    /// The abbreviation, such as `CEST`; empty if there is none.
-    pub name: String,
-    /// Seconds east of UTC.
-    pub offset: i32,
-}
 
 impl Zone {
     /// Returns UTC for its names. Other zones need the feature `time-zones`.

@@ -4,6 +4,7 @@ use super::civil::{days_before, days_in, is_leap};
 use super::layout::{Element, MONTHS, Offset, OffsetPrecision, WEEKDAYS, next_chunk};
 use super::{Location, Time};
 use crate::go::duration::{leading_int, quote};
+use crate::go::strconv::split_sign;
 
 /// An error while parsing a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -204,12 +205,8 @@ impl<'v> Fields<'v> {
             }
             Element::UnderYearDay | Element::ZeroYearDay => {
                 let zeros = element == Element::ZeroYearDay;
-                let spaces = value
-                    .iter()
-                    .take(2)
-                    .take_while(|&&c| c == b' ' && !zeros)
-                    .count();
-                let value = value.get(spaces..).unwrap_or_default();
+                let spaces = value.iter().take(2).take_while(|&&c| c == b' ' && !zeros);
+                let value = value.get(spaces.count()..).unwrap_or_default();
                 let (day, after) = three_digits(value, zeros)?;
                 self.year_day = Some(day);
                 rest = after;
@@ -299,11 +296,8 @@ impl<'v> Fields<'v> {
         let Some(length) = fraction_length(value) else {
             return Ok(value);
         };
-        let next = next_chunk(layout).element.map(|(element, _)| element);
-        if matches!(
-            next,
-            Some(Element::FractionZeros(_) | Element::FractionNines(_))
-        ) {
+        let next = next_chunk(layout).element;
+        if let Some((Element::FractionZeros(_) | Element::FractionNines(_), _)) = next {
             return Ok(value);
         }
         let (digits, rest) = value.split_at(length);
@@ -359,14 +353,10 @@ impl<'v> Fields<'v> {
         if day < 1 || day > days_in(month, self.year) {
             return Err(range("day"));
         }
+        let date = [self.year, month.into(), day.into()];
         let clock = [self.hour, self.minute, self.second].map(i64::from);
         let shown_as = |offset: i32| {
-            let seconds = clock.map(|part| part);
-            let mut time = Time::date(
-                [self.year, month.into(), day.into()],
-                seconds,
-                self.nanosecond,
-            );
+            let mut time = Time::date(date, clock, self.nanosecond);
             time.seconds -= i64::from(offset);
             time
         };
@@ -381,12 +371,8 @@ impl<'v> Fields<'v> {
             None if self.zone_name.is_empty() => utc,
             None => {
                 // The offset of an unknown abbreviation is zero, except for GMT with a number.
-                let hours = self
-                    .zone_name
-                    .strip_prefix(b"GMT")
-                    .and_then(signed)
-                    .unwrap_or(0);
-                let offset = i32::try_from(hours).unwrap_or(0) * 3600;
+                let hours = self.zone_name.strip_prefix(b"GMT").and_then(signed);
+                let offset = i32::try_from(hours.unwrap_or(0)).unwrap_or(0) * 3600;
                 utc.with_location(Location::Fixed {
                     name: self.zone_name.into(),
                     offset,
@@ -440,28 +426,21 @@ fn three_digits(s: &[u8], fixed: bool) -> Read<'_, u16> {
         return Err(ElementError::Mismatch);
     }
     let (digits, rest) = s.split_at(length);
-    Ok((
-        digits
-            .iter()
-            .fold(0, |value, digit| value * 10 + u16::from(digit - b'0')),
-        rest,
-    ))
+    let digits = digits.iter().map(|digit| u16::from(digit - b'0'));
+    Ok((digits.fold(0, |value, digit| value * 10 + digit), rest))
 }
 
 /// Parses a number with an optional sign that spans the whole text.
 fn signed(s: &[u8]) -> Option<i64> {
-    let (negative, digits) = match s {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        _ => (false, s),
-    };
+    let (negative, digits) = split_sign(s);
     let (value, rest) = leading_int(digits)?;
-    let value = value.cast_signed();
-    rest.is_empty().then_some(if negative {
-        value.wrapping_neg()
+    let magnitude = value.cast_signed();
+    let value = if negative {
+        magnitude.wrapping_neg()
     } else {
-        value
-    })
+        magnitude
+    };
+    rest.is_empty().then_some(value)
 }
 
 /// Finds the name that `s` begins with, case-insensitively.
@@ -484,11 +463,8 @@ fn read_offset(s: &[u8], shape: Offset) -> Read<'_, i32> {
         OffsetPrecision::Minutes => 2,
         OffsetPrecision::Seconds => 3,
     };
-    let (width, gap) = if shape.colon {
-        (3, &b":"[..])
-    } else {
-        (2, &b""[..])
-    };
+    let gap: &[u8] = if shape.colon { b":" } else { b"" };
+    let width = 2 + gap.len();
     let (text, rest) = s
         .split_at_checked(width * count + 3 - width)
         .ok_or(ElementError::Mismatch)?;
@@ -539,12 +515,8 @@ fn zone_length(s: &[u8]) -> Option<usize> {
     if matches!(s.first(), Some(b'+' | b'-')) {
         return Some(signed_offset_length(s)).filter(|&length| length > 0);
     }
-    let upper = s
-        .iter()
-        .take(6)
-        .take_while(|c| c.is_ascii_uppercase())
-        .count();
-    match upper {
+    let upper = s.iter().take(6).take_while(|c| c.is_ascii_uppercase());
+    match upper.count() {
         5 if s.get(4) == Some(&b'T') => Some(5),
         4 if s.get(3) == Some(&b'T') || s.starts_with(b"WITA") => Some(4),
         3 => Some(3),

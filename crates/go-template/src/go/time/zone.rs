@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
+use super::ZoneAt;
+
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// Seconds in 400 years, after which the calendar repeats.
@@ -13,15 +15,6 @@ const ERA: i64 = 146_097 * 86_400;
 /// A time zone of the database.
 #[derive(Debug, Clone)]
 pub struct Zone(TimeZone);
-
-/// The local time settings of a zone at an instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ZoneAt {
-    /// The abbreviation, such as `CEST`; empty if there is none.
-    pub name: String,
-    /// Seconds east of UTC.
-    pub offset: i32,
-}
 
 impl Zone {
     /// Returns the zone that Go's `time.LoadLocation` finds under a name. The local zone is UTC,

@@ -10,7 +10,7 @@ use super::key::{KeyError, PrivateKey};
 use super::pem;
 use crate::error::FuncError;
 use crate::go::duration::{Duration, HOUR};
-use crate::go::strconv::quote;
+use crate::go::strconv::quoted;
 use crate::go::time::Time;
 
 /// The content of a certificate.
@@ -93,16 +93,15 @@ impl CertificateTemplate {
                     return Err(CertificateError::Mismatch);
                 }
                 // An authority with the same name is treated as the certificate itself.
-                let id = authority
-                    .key_id
-                    .as_ref()
-                    .filter(|_| authority.subject != subject);
-                (&authority.subject, id)
+                let id = authority.key_id.as_ref();
+                (
+                    &authority.subject,
+                    id.filter(|_| authority.subject != subject),
+                )
             }
         };
-        let not_after = self
-            .not_before
-            .add(Duration(self.days.wrapping_mul(24 * HOUR)));
+        let span = Duration(self.days.wrapping_mul(24 * HOUR));
+        let not_after = self.not_before.add(span);
         let validity = sequence(&[&encode_time(&self.not_before)?, &encode_time(&not_after)?]);
         let extensions = self.extensions(subject.len() == 2, key_id, authority_id)?;
         let body = sequence(&[
@@ -156,39 +155,21 @@ impl CertificateTemplate {
             &[]
         };
         let mut out = Vec::new();
-        out.extend(extension(
-            oid::KEY_USAGE,
-            true,
-            &element(tag::BIT_STRING, usage),
-        ));
-        out.extend(extension(
-            oid::EXT_KEY_USAGE,
-            false,
-            &sequence(&[&purposes.concat()]),
-        ));
-        out.extend(extension(
-            oid::BASIC_CONSTRAINTS,
-            true,
-            &sequence(&[authority]),
-        ));
+        let mut add = |name, critical, value: &[u8]| out.extend(extension(name, critical, value));
+        add(oid::KEY_USAGE, true, &element(tag::BIT_STRING, usage));
+        add(oid::EXT_KEY_USAGE, false, &sequence(&[&purposes.concat()]));
+        add(oid::BASIC_CONSTRAINTS, true, &sequence(&[authority]));
         if let Some(id) = key_id {
-            out.extend(extension(
-                oid::SUBJECT_KEY_ID,
-                false,
-                &element(tag::OCTET_STRING, &id),
-            ));
+            add(oid::SUBJECT_KEY_ID, false, &element(tag::OCTET_STRING, &id));
         }
         if let Some(id) = authority_id {
             let id = sequence(&[&element(tag::primitive(0), id)]);
-            out.extend(extension(oid::AUTHORITY_KEY_ID, false, &id));
+            add(oid::AUTHORITY_KEY_ID, false, &id);
         }
         let mut names = Vec::new();
         for name in &self.names {
             if !name.is_ascii() {
-                let quoted = quote(name);
-                return Err(CertificateError::Name(
-                    String::from_utf8_lossy(&quoted).into_owned(),
-                ));
+                return Err(CertificateError::Name(quoted(name)));
             }
             names.extend(element(tag::primitive(2), name));
         }
@@ -199,11 +180,7 @@ impl CertificateTemplate {
             });
         }
         if !names.is_empty() {
-            out.extend(extension(
-                oid::SUBJECT_ALT_NAME,
-                no_subject,
-                &sequence(&[&names]),
-            ));
+            add(oid::SUBJECT_ALT_NAME, no_subject, &sequence(&[&names]));
         }
         Ok(out)
     }
@@ -313,13 +290,11 @@ impl Authority {
         let parsed = parse(&block.bytes).map_err(malformed)?;
         let key = PrivateKey::from_pem(key)
             .map_err(|error| FuncError::new(format!("error parsing private key: {error}")))?;
+        let key_id = parsed.key_id.filter(|id| !id.is_empty());
         Ok(Self {
             key,
             subject: parsed.subject.to_vec(),
-            key_id: parsed
-                .key_id
-                .filter(|id| !id.is_empty())
-                .map(<[u8]>::to_vec),
+            key_id: key_id.map(<[u8]>::to_vec),
             public_key: parsed.public_key.to_vec(),
         })
     }

@@ -55,9 +55,7 @@ impl PrivateKey {
     pub(super) fn generate_ed25519() -> Result<Self, FuncError> {
         let mut seed = [0; 32];
         crate::sprig::random::fill(&mut seed)?;
-        Ok(Self::Ed25519(Box::new(
-            ed25519_dalek::SigningKey::from_bytes(&seed),
-        )))
+        Ok(ed25519(&seed))
     }
 
     pub(super) fn generate_dsa() -> Result<Self, FuncError> {
@@ -103,18 +101,15 @@ impl PrivateKey {
                 ec_from_der(key, curve).map_err(|error| embedded("EC", error))
             }
             oid::ED25519 => {
-                let seed = DerReader::new(key)
-                    .expect(tag::OCTET_STRING)
-                    .map_err(malformed)?;
+                let seed = DerReader::new(key).expect(tag::OCTET_STRING);
+                let seed = seed.map_err(malformed)?;
                 let seed = seed.try_into().map_err(|_| {
                     let length = seed.len();
                     KeyError::Pkcs8(format!(
                         "x509: invalid Ed25519 private key length: {length}"
                     ))
                 })?;
-                Ok(Self::Ed25519(Box::new(
-                    ed25519_dalek::SigningKey::from_bytes(seed),
-                )))
+                Ok(ed25519(seed))
             }
             _ => Err(KeyError::Pkcs8(
                 "x509: PKCS#8 wrapping contained private key with unknown algorithm".to_owned(),
@@ -159,10 +154,8 @@ impl PrivateKey {
             }
             Self::Ec(key) => {
                 let curve = element(tag::OID, oid::P256);
-                (
-                    sequence(&[&element(tag::OID, oid::EC), &curve]),
-                    ec_point(key),
-                )
+                let algorithm = sequence(&[&element(tag::OID, oid::EC), &curve]);
+                (algorithm, ec_point(key))
             }
             Self::Ed25519(key) => {
                 let bits = key.verifying_key().to_bytes().to_vec();
@@ -211,6 +204,10 @@ pub(super) struct PublicKey {
 
 fn ec_point(key: &p256::SecretKey) -> Vec<u8> {
     key.public_key().to_sec1_point(false).as_bytes().to_vec()
+}
+
+fn ed25519(seed: &[u8; 32]) -> PrivateKey {
+    PrivateKey::Ed25519(Box::new(ed25519_dalek::SigningKey::from_bytes(seed)))
 }
 
 fn rsa_from_der(bytes: &[u8]) -> Result<PrivateKey, RsaError> {

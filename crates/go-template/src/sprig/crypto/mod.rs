@@ -27,7 +27,7 @@ use super::text::strval;
 use super::{Answer, INT, STRING};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
-use crate::value::{Field, Object, Str, Type, TypeInfo, Value};
+use crate::value::{Field, Object, Type, TypeInfo, Value};
 
 const LIST: Type = Type::LIST;
 
@@ -44,16 +44,15 @@ static CERTIFICATE_INFO: TypeInfo = TypeInfo::structure(
 /// Sprig's `certificate`: a certificate with its key.
 const CERTIFICATE: Type = Type::new(&CERTIFICATE_INFO);
 
+/// The parameters that describe a certificate: name, IP addresses, DNS names, days of validity.
+const LEAF: &[Type] = &[STRING, LIST, LIST, INT];
+
 static OWN_FUNCS: &[Func] = &[
     Func::value("buildCustomCert", &[STRING, STRING], build_custom_cert),
     Func::value("genCA", &[STRING, INT], gen_ca),
     Func::value("genCAWithKey", &[STRING, INT, STRING], gen_ca_with_key),
     Func::text("genPrivateKey", &[STRING], gen_private_key),
-    Func::value(
-        "genSelfSignedCert",
-        &[STRING, LIST, LIST, INT],
-        gen_self_signed,
-    ),
+    Func::value("genSelfSignedCert", LEAF, gen_self_signed),
     Func::value(
         "genSelfSignedCertWithKey",
         &[STRING, LIST, LIST, INT, STRING],
@@ -111,10 +110,8 @@ fn gen_private_key(
 }
 
 fn certificate_value(certificate: impl Into<Value>, key: impl Into<Value>) -> Value {
-    Value::Object(Object::structure(
-        CERTIFICATE,
-        vec![certificate.into(), key.into()],
-    ))
+    let fields = vec![certificate.into(), key.into()];
+    Value::Object(Object::structure(CERTIFICATE, fields))
 }
 
 /// Checks a certificate and its key, both base64 of PEM, and returns them decoded.
@@ -169,13 +166,7 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
     let mut addresses = Vec::new();
     for item in items(args.get(1)) {
         let Value::Str(text) = &item else {
-            let shown = strval(&item, call.budget())?;
-            let shown = String::from_utf8_lossy(&shown);
-            return Err(FuncError::with_value(
-                "error parsing ip: ",
-                shown,
-                " is not a string",
-            ));
+            return Err(not_a_string(call, "error parsing ip: ", &item));
         };
         let address = text.to_str().and_then(|text| text.parse::<IpAddr>().ok());
         let failed = || FuncError::with_value("error parsing ip: ", text.to_string(), "");
@@ -184,12 +175,10 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
     let mut names = Vec::new();
     for item in items(args.get(2)) {
         let Value::Str(text) = &item else {
-            let shown = strval(&item, call.budget())?;
-            let shown = String::from_utf8_lossy(&shown);
-            return Err(FuncError::with_value(
+            return Err(not_a_string(
+                call,
                 "error processing alternate dns name: ",
-                shown,
-                " is not a string",
+                &item,
             ));
         };
         names.push(text.as_bytes().to_vec());
@@ -204,35 +193,33 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
     })
 }
 
+fn not_a_string(call: &Call<'_>, before: &'static str, item: &Value) -> FuncError {
+    match strval(item, call.budget()) {
+        Ok(shown) => {
+            let shown = String::from_utf8_lossy(&shown);
+            FuncError::with_value(before, shown, " is not a string")
+        }
+        Err(error) => error.into(),
+    }
+}
+
 fn items(value: &Value) -> Vec<Value> {
-    value
-        .as_list()
-        .map(|list| list.to_vec())
-        .unwrap_or_default()
+    value.as_list().map_or_else(Vec::new, |list| list.to_vec())
 }
 
 fn create(template: &CertificateTemplate, key: &PrivateKey, issuer: &Issuer<'_>) -> Answer {
-    let certificate = template.create(key, issuer)?;
-    Ok(certificate_value(
-        pem::encode("CERTIFICATE", &certificate),
-        key.to_pem(),
-    ))
+    let certificate = pem::encode("CERTIFICATE", &template.create(key, issuer)?);
+    Ok(certificate_value(certificate, key.to_pem()))
 }
 
 fn gen_ca(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    create(
-        &authority_template(call, args)?,
-        &new_rsa_key(call)?,
-        &Issuer::Itself,
-    )
+    let template = authority_template(call, args)?;
+    create(&template, &new_rsa_key(call)?, &Issuer::Itself)
 }
 
 fn gen_ca_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    create(
-        &authority_template(call, args)?,
-        &key_argument(args, 2)?,
-        &Issuer::Itself,
-    )
+    let template = authority_template(call, args)?;
+    create(&template, &key_argument(args, 2)?, &Issuer::Itself)
 }
 
 fn gen_self_signed(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -248,33 +235,23 @@ fn gen_self_signed_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer 
 /// Returns the authority in argument 4.
 fn authority_argument(args: &Args<'_>) -> Result<Authority, FuncError> {
     let part = |name: &str| {
-        let field = args
-            .get(4)
-            .as_object()
-            .and_then(|object| object.field(name));
-        field
-            .and_then(|field| field.as_str().cloned())
-            .unwrap_or(Str::EMPTY)
+        let field = args.get(4).as_object()?.field(name)?;
+        field.as_str().cloned()
     };
-    Authority::from_pem(part("Cert").as_bytes(), part("Key").as_bytes())
+    let [certificate, key] = ["Cert", "Key"].map(|name| part(name).unwrap_or_default());
+    Authority::from_pem(certificate.as_bytes(), key.as_bytes())
 }
 
 fn gen_signed(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let authority = authority_argument(args)?;
     let template = leaf_template(call, args)?;
-    create(
-        &template,
-        &new_rsa_key(call)?,
-        &Issuer::Authority(&authority),
-    )
+    let issuer = Issuer::Authority(&authority);
+    create(&template, &new_rsa_key(call)?, &issuer)
 }
 
 fn gen_signed_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let key = key_argument(args, 5)?;
     let authority = authority_argument(args)?;
-    create(
-        &leaf_template(call, args)?,
-        &key,
-        &Issuer::Authority(&authority),
-    )
+    let issuer = Issuer::Authority(&authority);
+    create(&leaf_template(call, args)?, &key, &issuer)
 }

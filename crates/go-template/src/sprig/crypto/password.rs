@@ -76,34 +76,15 @@ fn htpasswd(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text 
     push_bcrypt(call, args.str(1).as_bytes(), out)
 }
 
-const MAXIMUM: &[&str] = &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"];
-const LONG: &[&str] = &[
-    "CvcvnoCvcvCvcv",
-    "CvcvCvcvnoCvcv",
-    "CvcvCvcvCvcvno",
-    "CvccnoCvcvCvcv",
-    "CvccCvcvnoCvcv",
-    "CvccCvcvCvcvno",
-    "CvcvnoCvccCvcv",
-    "CvcvCvccnoCvcv",
-    "CvcvCvccCvcvno",
-    "CvcvnoCvcvCvcc",
-    "CvcvCvcvnoCvcc",
-    "CvcvCvcvCvccno",
-    "CvccnoCvccCvcv",
-    "CvccCvccnoCvcv",
-    "CvccCvccCvcvno",
-    "CvcvnoCvccCvcc",
-    "CvcvCvccnoCvcc",
-    "CvcvCvccCvccno",
-    "CvccnoCvcvCvcc",
-    "CvccCvcvnoCvcc",
-    "CvccCvcvCvccno",
-];
-const MEDIUM: &[&str] = &["CvcnoCvc", "CvcCvcno"];
-const SHORT: &[&str] = &["Cvcn"];
-const BASIC: &[&str] = &["aaanaaan", "aannaaan", "aaannaaa"];
-const PIN: &[&str] = &["nnnn"];
+const MAXIMUM: &str = "anoxxxxxxxxxxxxxxxxx axxxxxxxxxxxxxxxxxno";
+const LONG: &str = "CvcvnoCvcvCvcv CvcvCvcvnoCvcv CvcvCvcvCvcvno CvccnoCvcvCvcv CvccCvcvnoCvcv \
+    CvccCvcvCvcvno CvcvnoCvccCvcv CvcvCvccnoCvcv CvcvCvccCvcvno CvcvnoCvcvCvcc CvcvCvcvnoCvcc \
+    CvcvCvcvCvccno CvccnoCvccCvcv CvccCvccnoCvcv CvccCvccCvcvno CvcvnoCvccCvcc CvcvCvccnoCvcc \
+    CvcvCvccCvccno CvccnoCvcvCvcc CvccCvcvnoCvcc CvccCvcvCvccno";
+const MEDIUM: &str = "CvcnoCvc CvcCvcno";
+const SHORT: &str = "Cvcn";
+const BASIC: &str = "aaanaaan aannaaan aaannaaa";
+const PIN: &str = "nnnn";
 
 /// Returns the characters that a letter of a template represents.
 fn characters(class: u8) -> &'static [u8] {
@@ -146,21 +127,20 @@ fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let [password, user, site] = [args.str(2), args.str(3), args.str(4)].map(Str::as_bytes);
     let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
     let salt = [SEED, &length(user), user].concat();
-    let failed = |error: String| FuncError::new(format!("failed to derive password: {error}"));
-    let params = scrypt::Params::new(cost, 8, 2).map_err(|error| failed(error.to_string()))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        FuncError::new(format!("failed to derive password: {error}"))
+    };
+    let params = scrypt::Params::new(cost, 8, 2).map_err(|error| failed(&error))?;
     let mut key = [0; 64];
-    scrypt::scrypt(password, &salt, &params, &mut key)
-        .map_err(|error| failed(error.to_string()))?;
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(&key).map_err(|error| failed(error.to_string()))?;
+    scrypt::scrypt(password, &salt, &params, &mut key).map_err(|error| failed(&error))?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| failed(&error))?;
     mac.update(&[SEED, &length(site), site, &counter.to_be_bytes()].concat());
     let seed = mac.finalize().into_bytes();
     let pick = |from: &[u8], seed: u8| from.get(usize::from(seed) % from.len()).copied();
     let first = seed.first().copied().unwrap_or(0);
-    let template = templates
-        .get(usize::from(first) % templates.len())
-        .copied()
-        .unwrap_or_default();
+    let templates: Vec<_> = templates.split(' ').collect();
+    let template = templates.get(usize::from(first) % templates.len());
+    let template = template.copied().unwrap_or_default();
     for (class, seed) in template.bytes().zip(seed.iter().skip(1)) {
         out.extend(pick(characters(class), *seed));
     }

@@ -48,10 +48,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Block> {
 /// Encodes a block with 64 characters per line.
 pub(super) fn encode(kind: &str, bytes: &[u8]) -> String {
     let digits = BASE64.encode(bytes);
-    let mut out = String::with_capacity(digits.len() + digits.len() / 64 + 64);
-    out.push_str("-----BEGIN ");
-    out.push_str(kind);
-    out.push_str("-----\n");
+    let mut out = format!("-----BEGIN {kind}-----\n");
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && index % 64 == 0 {
             out.push('\n');
@@ -61,10 +58,7 @@ pub(super) fn encode(kind: &str, bytes: &[u8]) -> String {
     if !digits.is_empty() {
         out.push('\n');
     }
-    out.push_str("-----END ");
-    out.push_str(kind);
-    out.push_str("-----\n");
-    out
+    out + &format!("-----END {kind}-----\n")
 }
 
 #[cfg(test)]
@@ -76,18 +70,10 @@ mod tests {
         let bytes: Vec<u8> = (0..100).collect();
         let block = encode("TEST KEY", &bytes);
         assert_eq!(block.lines().nth(1).map(str::len), Some(64));
-        let text = format!(
-            "Bag Attributes\n{}",
-            block.replacen('\n', "\nProc-Type: 4\n\n", 1)
-        );
-        let decoded = decode(text.as_bytes()).unwrap();
-        assert_eq!(
-            decoded,
-            Block {
-                kind: "TEST KEY".to_owned(),
-                bytes
-            }
-        );
+        let block = block.replacen('\n', "\nProc-Type: 4\n\n", 1);
+        let decoded = decode(format!("Bag Attributes\n{block}").as_bytes()).unwrap();
+        let kind = "TEST KEY".to_owned();
+        assert_eq!(decoded, Block { kind, bytes });
         assert_eq!(decode(b"-----BEGIN X-----\n!!\n-----END X-----\n"), None);
         assert_eq!(decode(b"-----BEGIN X-----\nAAAA\n"), None);
     }

@@ -41,10 +41,8 @@ pub(super) fn search<T: Width>(count: usize) -> Result<Vec<T>, FuncError> {
         }
         search.work()
     })?;
-    Ok(search
-        .found
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner))
+    let found = search.found.into_inner();
+    Ok(found.unwrap_or_else(PoisonError::into_inner))
 }
 
 struct Search<T> {

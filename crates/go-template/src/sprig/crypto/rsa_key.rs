@@ -118,13 +118,9 @@ impl RsaKey {
         if fields.peek() == Some(tag::SEQUENCE) && !fields.sequence()?.is_empty() {
             return Err(RsaError::ManyPrimes);
         }
-        let computed = match <[_; 3]>::try_from(computed) {
-            Ok([p_exponent, q_exponent, coefficient]) => {
-                Some(([p_exponent, q_exponent], coefficient))
-            }
-            Err(_) => None,
-        };
-        Self::checked(modulus, public, private, p, q, computed)
+        let computed = <[_; 3]>::try_from(computed);
+        let computed = computed.map(|[for_p, for_q, coefficient]| ([for_p, for_q], coefficient));
+        Self::checked(modulus, public, private, p, q, computed.ok())
     }
 
     /// Makes a key of numbers that are checked as Go checks them. The numbers that speed up a signature, the
@@ -175,16 +171,14 @@ impl RsaKey {
             (exponents, inverse(&q, &p)?)
         };
         for (exponent, order) in [(&p_exponent, &p_order), (&q_exponent, &q_order)] {
-            let product = exponent
-                .concatenating_mul(&public_exponent)
-                .rem_vartime(order);
+            let product = exponent.concatenating_mul(&public_exponent);
+            let product = product.rem_vartime(order);
             if exponent >= order.as_ref() || product != BoxedUint::one() {
                 return Err(Invalid("invalid CRT exponent"));
             }
         }
-        let product = coefficient
-            .concatenating_mul(&*q)
-            .rem_vartime(p.as_nz_ref());
+        let product = coefficient.concatenating_mul(&*q);
+        let product = product.rem_vartime(p.as_nz_ref());
         if coefficient >= *p || product != BoxedUint::one() {
             return Err(Invalid("invalid CRT coefficient"));
         }
@@ -273,9 +267,8 @@ impl RsaKey {
         let p_power = power(number, p_exponent, p);
         let q_power = power(number, q_exponent, q);
         let difference = p_power.sub_mod(&q_power.rem(p.as_nz_ref()), p.as_nz_ref());
-        let factor = difference
-            .concatenating_mul(&self.coefficient)
-            .rem(p.as_nz_ref());
+        let product = difference.concatenating_mul(&self.coefficient);
+        let factor = product.rem(p.as_nz_ref());
         // Less than the modulus, because both primes are larger than what they are multiplied with or added to.
         factor.concatenating_mul(&**q).wrapping_add(&q_power)
     }

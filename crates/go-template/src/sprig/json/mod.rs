@@ -27,11 +27,19 @@ use bounded::Buffer;
 pub(super) static FUNCS: &[Func] = &[
     Func::value("fromJson", &[STRING], from_json),
     Func::value("mustFromJson", &[STRING], must_from_json),
-    Func::text("mustToJson", &[ANY], must_to_json),
-    Func::text("mustToPrettyJson", &[ANY], must_to_pretty_json),
+    Func::text("mustToJson", &[ANY], |call, args, out| {
+        Ok(encode(args.get(0), Style::COMPACT, call.budget(), out)?)
+    }),
+    Func::text("mustToPrettyJson", &[ANY], |call, args, out| {
+        Ok(encode(args.get(0), Style::PRETTY, call.budget(), out)?)
+    }),
     Func::text("mustToRawJson", &[ANY], to_raw_json),
-    Func::text("toJson", &[ANY], to_json),
-    Func::text("toPrettyJson", &[ANY], to_pretty_json),
+    Func::text("toJson", &[ANY], |call, args, out| {
+        push_or_nothing(call, args.get(0), Style::COMPACT, out)
+    }),
+    Func::text("toPrettyJson", &[ANY], |call, args, out| {
+        push_or_nothing(call, args.get(0), Style::PRETTY, out)
+    }),
     Func::text("toRawJson", &[ANY], to_raw_json),
 ];
 
@@ -55,22 +63,6 @@ fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut B
             Ok(())
         }
     }
-}
-
-fn to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_or_nothing(call, args.get(0), Style::COMPACT, out)
-}
-
-fn must_to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    Ok(encode(args.get(0), Style::COMPACT, call.budget(), out)?)
-}
-
-fn to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_or_nothing(call, args.get(0), Style::PRETTY, out)
-}
-
-fn must_to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    Ok(encode(args.get(0), Style::PRETTY, call.budget(), out)?)
 }
 
 fn to_raw_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {

@@ -67,16 +67,11 @@ pub fn decode_within(text: &[u8], budget: &Budget) -> Decoded {
         open: Vec::new(),
         number_error: None,
     };
-    match reader.read() {
-        Ok(value) => Decoded {
-            value,
-            error: reader.number_error,
-        },
-        Err(error) => Decoded {
-            value: Value::Nil,
-            error: Some(error),
-        },
-    }
+    let (value, error) = match reader.read() {
+        Ok(value) => (value, reader.number_error),
+        Err(error) => (Value::Nil, Some(error)),
+    };
+    Decoded { value, error }
 }
 
 /// An open container.
@@ -313,10 +308,8 @@ impl JsonReader<'_> {
     /// Returns the number of bytes before the next quote, backslash or control character.
     fn plain_length(&self) -> usize {
         let special = |c: &u8| matches!(c, b'"' | b'\\' | 0..0x20);
-        self.rest
-            .iter()
-            .position(special)
-            .unwrap_or(self.rest.len())
+        let length = self.rest.iter().position(special);
+        length.unwrap_or(self.rest.len())
     }
 
     fn escape(&mut self, out: &mut Buffer) -> Result<(), DecodeError> {

@@ -3,10 +3,9 @@
 
 use std::collections::HashSet;
 
-use data_encoding::BASE64;
-
 use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
+use crate::sprig::encoding::push_base64;
 use crate::value::{Kind, List, Map, Object, Type, Value};
 use bounded::{Budget, BudgetError, Buffer};
 
@@ -117,19 +116,16 @@ impl JsonWriter<'_> {
 
     fn bytes(&mut self, bytes: &[u8]) {
         self.out.push(b'"');
-        let start = self.out.len();
-        self.out.resize(start + BASE64.encode_len(bytes.len()), 0);
-        if let Some(room) = self.out.get_mut(start..) {
-            BASE64.encode_mut(bytes, room);
-        }
+        push_base64(self.out, bytes);
         self.out.push(b'"');
     }
 
-    /// Enters a container, unless it encloses itself or is nested too deeply.
+    /// Writes a container in its brackets, unless it encloses itself or is nested too deeply.
     fn nested(
         &mut self,
         address: usize,
         name: &'static str,
+        [open, close]: [u8; 2],
         body: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
         // Shared parts can turn a small value into a long text.
@@ -143,13 +139,17 @@ impl JsonWriter<'_> {
             return Err(EncodeError::Cycle(name));
         }
         self.depth += 1;
+        self.out.push(open);
         let budget = self.budget;
         let result = budget.descend(|| body(self));
         self.depth -= 1;
         if watched {
             self.enclosing.remove(&address);
         }
-        result
+        result?;
+        self.new_line();
+        self.out.push(close);
+        Ok(())
     }
 
     /// Begins a member of a container: writes the comma and, if pretty, a new line.
@@ -182,8 +182,7 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"[]");
             return Ok(());
         }
-        self.nested(list.address(), ty.name(), |writer| {
-            writer.out.push(b'[');
+        self.nested(list.address(), ty.name(), *b"[]", |writer| {
             for (index, item) in list.iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.budget.step(1)?;
@@ -191,10 +190,7 @@ impl JsonWriter<'_> {
                 writer.value(&item)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b']');
-        Ok(())
+        })
     }
 
     fn map(&mut self, map: &Map) -> Result<(), EncodeError> {
@@ -202,8 +198,7 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
-        self.nested(map.address(), map.go_type().name(), |writer| {
-            writer.out.push(b'{');
+        self.nested(map.address(), map.go_type().name(), *b"{}", |writer| {
             for (index, (key, value)) in map.iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.budget.step(1)?;
@@ -212,10 +207,7 @@ impl JsonWriter<'_> {
                 writer.value(&value)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b'}');
-        Ok(())
+        })
     }
 
     fn key(&mut self, key: &[u8]) {
@@ -246,18 +238,14 @@ impl JsonWriter<'_> {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
-        self.nested(object.address(), ty.name(), |writer| {
-            writer.out.push(b'{');
+        self.nested(object.address(), ty.name(), *b"{}", |writer| {
             for (index, (key, value)) in members.into_iter().enumerate() {
                 writer.begin_member(index == 0);
                 writer.key(key.as_bytes());
                 writer.value(value)?;
             }
             Ok(())
-        })?;
-        self.new_line();
-        self.out.push(b'}');
-        Ok(())
+        })
     }
 }
 

@@ -32,13 +32,16 @@ fn key() -> RsaKey {
     RsaKey::from_der(&pem::decode(KEY.as_bytes()).unwrap().bytes).unwrap()
 }
 
+fn integers(numbers: &[&BoxedUint]) -> Vec<u8> {
+    let numbers = numbers.iter();
+    numbers
+        .flat_map(|number| integer(&number.to_be_bytes()))
+        .collect()
+}
+
 /// Encodes numbers of a key after the version 0.
 fn encoded(numbers: &[&BoxedUint]) -> Vec<u8> {
-    let numbers: Vec<u8> = numbers
-        .iter()
-        .flat_map(|number| integer(&number.to_be_bytes()))
-        .collect();
-    sequence(&[&integer(&[0]), &numbers])
+    sequence(&[&integer(&[0]), &integers(numbers)])
 }
 
 fn numbers(key: &RsaKey) -> [&BoxedUint; 8] {
@@ -136,10 +139,7 @@ fn the_size_of_a_key_is_limited() {
 #[test]
 fn keys_of_more_than_two_primes_are_refused() {
     let key = key();
-    let numbers: Vec<u8> = numbers(&key)
-        .iter()
-        .flat_map(|number| integer(&number.to_be_bytes()))
-        .collect();
+    let numbers = integers(&numbers(&key));
     let with = |others: &[u8]| {
         RsaKey::from_der(&sequence(&[&integer(&[1]), &numbers, &sequence(&[others])]))
     };

@@ -1,6 +1,8 @@
 //! A server of files, and what several tests ask of it.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+mod rows;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use chart_source::{Access, Patience};
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
+pub(crate) use rows::rows;
 
 /// Serves files that can be changed, by their paths in the URL.
 pub(crate) struct FileServer {
@@ -77,12 +80,4 @@ pub(crate) fn fails_with<T: Debug, E: Error>(result: Result<T, E>, expected: &st
         "{expected:?} is not in {message}"
     );
     message
-}
-
-/// Returns the rows of a table, with bars between its columns.
-pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
-    table.trim().lines().map(|line| {
-        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-        columns.try_into().unwrap()
-    })
 }

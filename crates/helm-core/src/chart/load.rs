@@ -107,6 +107,11 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    fn read(path: &Path, error: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Read { path, error }
+    }
+
     /// Adds the place to an error in a field of `Chart.yaml`, which the error names.
     fn of_metadata(message: String, source: Option<&File>) -> Self {
         let name = message.strip_prefix("chart.metadata.");
@@ -167,10 +172,7 @@ impl LoadError {
 
 /// Loads the chart at `path`, except for its values, which [`read_values`] reads.
 pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
-    let unreadable = |error| LoadError::Read {
-        path: path.to_owned(),
-        error,
-    };
+    let unreadable = |error| LoadError::read(path, error);
     let roots = SchemaRoots::of_process();
     if fs::metadata(path).map_err(unreadable)?.is_dir() {
         let chart = files(directory(path, limits)?, &Room::new(limits), 0)?;
@@ -178,18 +180,12 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
     }
     let bytes = fs::read(path).map_err(unreadable)?;
     if !bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
-        let hint = if is_yaml {
-            "; it seems to be a YAML file"
-        } else {
-            ""
+        let hint = match path.extension().and_then(OsStr::to_str) {
+            Some("yaml" | "yml") => "; it seems to be a YAML file",
+            _ => "",
         };
-        return Err(LoadError::NotAnArchive {
-            path: path.to_owned(),
-            hint,
-        });
+        let path = path.to_owned();
+        return Err(LoadError::NotAnArchive { path, hint });
     }
     Ok(archive(&bytes, &Room::new(limits), 0)?.with_schema_roots(roots))
 }
@@ -250,10 +246,7 @@ impl Walk<'_> {
         depth: usize,
         outside: Option<&Path>,
     ) -> Result<(), LoadError> {
-        let unreadable = |error| LoadError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let unreadable = |error| LoadError::read(path, error);
         if depth > MAX_DEPTH {
             return Err(LoadError::TooDeep { limit: MAX_DEPTH });
         }
@@ -302,10 +295,7 @@ impl Walk<'_> {
         depth: usize,
         outside: Option<&Path>,
     ) -> Result<(), LoadError> {
-        let unreadable = |error| LoadError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let unreadable = |error| LoadError::read(path, error);
         self.seen += 1;
         if self.seen > self.limits.entries {
             return Err(LoadError::TooManyFiles {

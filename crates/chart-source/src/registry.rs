@@ -61,6 +61,13 @@ struct Text {
     body: Vec<u8>,
 }
 
+impl Text {
+    fn wrong(&self, why: String) -> PullError {
+        let url = self.url.clone();
+        PullError::Manifest { url, why }
+    }
+}
+
 #[derive(Deserialize)]
 struct Tags {
     tags: Option<Vec<String>>,
@@ -215,10 +222,7 @@ impl<'a> Registry<'a> {
     /// Finds a chart by tag or digest.
     async fn chart(&mut self, by: &str) -> Result<Found, PullError> {
         let text = self.text(by).await?;
-        let wrong = |why| PullError::Manifest {
-            url: text.url.clone(),
-            why,
-        };
+        let wrong = |why| text.wrong(why);
         let (manifests, layers) = match Document::of(&text.body).map_err(wrong)? {
             Document::Manifest(layers) => (vec![text.body.clone()], layers.map_err(wrong)?),
             Document::Index(listed) => self.in_index(&text, listed).await?,
@@ -238,10 +242,7 @@ impl<'a> Registry<'a> {
         index: &Text,
         listed: Vec<Digest>,
     ) -> Result<(Vec<Vec<u8>>, Layers), PullError> {
-        let wrong = |why| PullError::Manifest {
-            url: index.url.clone(),
-            why,
-        };
+        let wrong = |why| index.wrong(why);
         let root = vec![index.body.clone()];
         let mut left: Vec<(Vec<Vec<u8>>, Digest)> = Vec::new();
         left.extend(listed.into_iter().rev().map(|one| (root.clone(), one)));

@@ -112,6 +112,10 @@ impl LoadError {
         Self::Read { path, error }
     }
 
+    fn metadata(file: &'static str) -> impl FnOnce(ChartYamlError) -> Self {
+        move |error| Self::Metadata { file, error }
+    }
+
     /// Adds the place to an error in a field of `Chart.yaml`, which the error names.
     fn of_metadata(message: String, source: Option<&File>) -> Self {
         let name = message.strip_prefix("chart.metadata.");
@@ -363,12 +367,8 @@ fn assemble(
     // Chart.yaml is read first, wherever it is in the list, because requirements.yaml adds to it.
     for file in files.iter().filter(|file| file.name() == "Chart.yaml") {
         found = true;
-        chart_yaml::overlay(&mut document, file.name(), file.data()).map_err(|error| {
-            LoadError::Metadata {
-                file: "Chart.yaml",
-                error,
-            }
-        })?;
+        chart_yaml::overlay(&mut document, file.name(), file.data())
+            .map_err(LoadError::metadata("Chart.yaml"))?;
         parts.modified = file.modified();
         chart_yaml = Some(file.clone());
     }
@@ -382,11 +382,8 @@ fn assemble(
     if !found {
         return Err(LoadError::NoChartYaml);
     }
-    let mut metadata =
-        chart_yaml::read(document, chart_yaml.as_ref()).map_err(|error| LoadError::Metadata {
-            file: "Chart.yaml",
-            error,
-        })?;
+    let mut metadata = chart_yaml::read(document, chart_yaml.as_ref())
+        .map_err(LoadError::metadata("Chart.yaml"))?;
     match metadata.api_version.as_str() {
         "" => "v1".clone_into(&mut metadata.api_version),
         "v1" | "v2" => {}
@@ -480,11 +477,11 @@ impl Parts {
                 self.files.retain(|earlier| earlier.name() != file.name());
             }
         }
-        let unreadable = |file| move |error| LoadError::Metadata { file, error };
         match file.name() {
             "Chart.yaml" => {}
             "Chart.lock" => {
-                self.lock = Some(chart_yaml::lock(&file).map_err(unreadable("Chart.lock"))?);
+                self.lock =
+                    Some(chart_yaml::lock(&file).map_err(LoadError::metadata("Chart.lock"))?);
             }
             "values.yaml" => {
                 if let Some(earlier) = self.values_file.replace(file) {
@@ -494,13 +491,14 @@ impl Parts {
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {
                 chart_yaml::overlay(document, file.name(), file.data())
-                    .map_err(unreadable("requirements.yaml"))?;
+                    .map_err(LoadError::metadata("requirements.yaml"))?;
                 if is_v1 {
                     self.files.push(file);
                 }
             }
             "requirements.lock" => {
-                let lock = chart_yaml::lock(&file).map_err(unreadable("requirements.lock"))?;
+                let lock =
+                    chart_yaml::lock(&file).map_err(LoadError::metadata("requirements.lock"))?;
                 self.lock = Some(lock);
                 if is_v1 {
                     self.files.push(file);

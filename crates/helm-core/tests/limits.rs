@@ -286,12 +286,12 @@ impl Lookup for RefusesTexts {
 #[test]
 fn lookups_of_a_text_given_to_tpl_are_told_from_those_of_the_chart() {
     let quoted = r#"{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}"#;
-    let of_chart = r#"
+    let of_chart = r"
 the chart: LOOKUP
 an included template: DEFINE{{ include `x` . }}
 after tpl: {{ tpl `{{ 1 }}` . }}LOOKUP
 the arguments of tpl: {{ tpl (lookup `v1` `Secret` `ns` `a`) . }}
-"#;
+";
     let of_texts = r#"
 tpl: {{ tpl "QUOTED" . }}
 a template included by tpl: DEFINE{{ tpl `{{ include "x" . }}` . }}

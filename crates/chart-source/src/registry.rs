@@ -283,11 +283,7 @@ impl<'a> Registry<'a> {
 
     /// Fetches a manifest or an index by tag or digest.
     async fn text(&mut self, by: &str) -> Result<Text, PullError> {
-        let url = self.url(&format!("manifests/{by}"))?;
-        let request = Request {
-            accept: Some(DOCUMENTS),
-            ..Request::get(url, "chart", limits::MANIFEST)
-        };
+        let request = self.document(&format!("manifests/{by}"), "chart", DOCUMENTS)?;
         let answer = self.send(request.clone()).await?;
         let promised = answer.headers.get(&CONTENT_DIGEST);
         let promised = promised.and_then(|value| value.to_str().ok()?.parse::<Digest>().ok());
@@ -305,6 +301,19 @@ impl<'a> Registry<'a> {
             url: request.shown(),
             digest,
             body,
+        })
+    }
+
+    /// Asks for a manifest, or a list of manifests.
+    fn document(
+        &self,
+        path: &str,
+        what: &'static str,
+        accept: &'static str,
+    ) -> Result<Request, PullError> {
+        Ok(Request {
+            accept: Some(accept),
+            ..Request::get(self.url(path)?, what, limits::MANIFEST)
         })
     }
 
@@ -540,26 +549,23 @@ fn next_page(headers: &HeaderMap, url: &Url) -> Option<Url> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{given, rows};
 
     #[test]
     fn next_page_is_that_of_the_link() {
         let url: Url = "https://r.example.com/v2/web/tags/list".parse().unwrap();
-        for (link, expected) in [
-            (
-                "</v2/web/tags/list?last=a&n=2>; rel=\"next\"",
-                Some("https://r.example.com/v2/web/tags/list?last=a&n=2"),
-            ),
-            (
-                "<https://other.example.com/>; rel=next",
-                Some("https://other.example.com/"),
-            ),
-            ("</v2/x>; rel=\"prev\"", None),
-            ("/v2/x", None),
-        ] {
+        for [link, expected] in rows(
+            r#"
+            </v2/web/tags/list?last=a&n=2>; rel="next" | https://r.example.com/v2/web/tags/list?last=a&n=2
+            <https://other.example.com/>; rel=next     | https://other.example.com/
+            </v2/x>; rel="prev"                        |
+            /v2/x                                      |
+            "#,
+        ) {
             let mut headers = HeaderMap::new();
             headers.insert(LINK, link.parse().unwrap());
             let found = next_page(&headers, &url).map(String::from);
-            assert_eq!(found.as_deref(), expected, "{link}");
+            assert_eq!(found.as_deref(), given(expected), "{link}");
         }
     }
 }

@@ -254,10 +254,9 @@ impl Budget {
         let steps = self.steps.get();
         // After an exceeded limit, every step fails.
         self.next_check.set(0);
-        if steps > self.limits.steps {
-            return Err(BudgetError::Steps {
-                limit: self.limits.steps,
-            });
+        let limit = self.limits.steps;
+        if steps > limit {
+            return Err(BudgetError::Steps { limit });
         }
         self.memory(0)?;
         if self.is_new.replace(false) && steps < STEPS_BETWEEN_CHECKS {
@@ -310,10 +309,9 @@ impl Budget {
     /// # Errors
     /// [`BudgetError::String`], [`BudgetError::Memory`], and those of [`Budget::step`].
     pub fn string(&self, length: usize) -> Result<(), BudgetError> {
-        if length > self.limits.string {
-            return Err(BudgetError::String {
-                limit: self.limits.string,
-            });
+        let limit = self.limits.string;
+        if length > limit {
+            return Err(BudgetError::String { limit });
         }
         self.memory(length)?;
         // Copying 64 bytes costs about as much as a step.
@@ -325,11 +323,9 @@ impl Budget {
     /// # Errors
     /// [`BudgetError::Range`], [`BudgetError::Memory`], and those of [`Budget::step`].
     pub fn range(&self, length: usize) -> Result<(), BudgetError> {
-        if length > self.limits.range {
-            return Err(BudgetError::Range {
-                length,
-                limit: self.limits.range,
-            });
+        let limit = self.limits.range;
+        if length > limit {
+            return Err(BudgetError::Range { length, limit });
         }
         self.memory(length.saturating_mul(BYTES_PER_ELEMENT))?;
         self.step(length as u64)
@@ -381,10 +377,9 @@ impl Budget {
     /// [`BudgetError::Output`] if all templates together wrote more than the limit.
     pub fn output(&self, bytes: usize) -> Result<(), BudgetError> {
         self.output.set(self.output.get().saturating_add(bytes));
-        if self.output.get() > self.limits.output {
-            return Err(BudgetError::Output {
-                limit: self.limits.output,
-            });
+        let limit = self.limits.output;
+        if self.output.get() > limit {
+            return Err(BudgetError::Output { limit });
         }
         Ok(())
     }
@@ -394,10 +389,9 @@ impl Budget {
     /// # Errors
     /// [`BudgetError::Depth`] if as many templates are nested already.
     pub fn enter(&self) -> Result<(), BudgetError> {
-        if self.depth.get() >= self.limits.depth {
-            return Err(BudgetError::Depth {
-                limit: self.limits.depth,
-            });
+        let limit = self.limits.depth;
+        if self.depth.get() >= limit {
+            return Err(BudgetError::Depth { limit });
         }
         self.depth.set(self.depth.get() + 1);
         Ok(())

@@ -95,37 +95,27 @@ mod tests {
     #[test]
     fn challenges_are_parsed() {
         let realm = "https://auth.example.com/token";
-        let cases: &[(&[&str], Option<Challenge>)] = &[
-            (
-                &[
-                    r#"Bearer realm="https://auth.example.com/token",service="r",scope="repository:a/b:pull,push""#,
-                ],
-                Some(bearer(realm, Some("r"), Some("repository:a/b:pull,push"))),
-            ),
-            (
-                &[r#"bearer Service=r , realm="https://auth.example.com/\token""#],
-                Some(bearer(realm, Some("r"), None)),
-            ),
-            (&["Basic realm=\"r\""], Some(Challenge::Basic)),
-            (
-                &[
-                    "Basic realm=\"r\"",
-                    "Bearer realm=\"https://auth.example.com/token\"",
-                ],
-                Some(bearer(realm, None, None)),
-            ),
+        let whole = r#"Bearer realm="https://auth.example.com/token",service="r",scope="repository:a/b:pull,push""#;
+        let escaped = r#"bearer Service=r , realm="https://auth.example.com/\token""#;
+        let other = r#"Bearer realm="https://auth.example.com/token""#;
+        let basic = r#"Basic realm="r""#;
+        let scope = Some("repository:a/b:pull,push");
+        for (texts, expected) in [
+            (&[whole][..], Some(bearer(realm, Some("r"), scope))),
+            (&[escaped], Some(bearer(realm, Some("r"), None))),
+            (&[basic], Some(Challenge::Basic)),
+            (&[basic, other], Some(bearer(realm, None, None))),
             (&["Negotiate"], None),
             (&["Bearer realm=\"unclosed"], None),
             (&["Bearer service=\"r\""], None),
             (&[""], None),
             (&[], None),
-        ];
-        for (texts, expected) in cases {
+        ] {
             let mut headers = HeaderMap::new();
-            for text in *texts {
+            for text in texts {
                 headers.append(WWW_AUTHENTICATE, text.parse().unwrap());
             }
-            assert_eq!(of(&headers), *expected, "{texts:?}");
+            assert_eq!(of(&headers), expected, "{texts:?}");
         }
     }
 }

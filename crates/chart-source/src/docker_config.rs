@@ -237,24 +237,21 @@ fn ask(helper: &str, path: &Path, names: &[&str]) -> Result<Option<Login>, Docke
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_text_is_read_without_running_the_helpers_that_it_names() {
-        let text = r#"{"credsStore": "none", "credHelpers": {"h": "none"}, "auths": {"https://h/": {"auth": "bWU6aGlkZGVu"}}}"#;
-        let login = Login::User("me".to_owned(), "hidden".to_owned().into());
-        let of = |host: &str| in_text("the Secret a/b", text, host).unwrap();
-        assert_eq!(of("h"), Some(login));
-        assert_eq!(of("other"), None);
-        let error = in_text("the Secret a/b", "{", "h").unwrap_err().to_string();
-        assert!(
-            error.starts_with("the Secret a/b is not a config.json"),
-            "{error}"
-        );
-    }
-
     use super::*;
 
     fn user(name: &str, password: &str) -> Login {
         Login::User(name.to_owned(), password.to_owned().into())
+    }
+
+    #[test]
+    fn a_text_is_read_without_running_the_helpers_that_it_names() {
+        let text = r#"{"credsStore": "none", "credHelpers": {"h": "none"}, "auths": {"https://h/": {"auth": "bWU6aGlkZGVu"}}}"#;
+        let of = |host: &str| in_text("the Secret a/b", text, host).unwrap();
+        assert_eq!(of("h"), Some(user("me", "hidden")));
+        assert_eq!(of("other"), None);
+        let error = in_text("the Secret a/b", "{", "h").unwrap_err().to_string();
+        let start = "the Secret a/b is not a config.json";
+        assert!(error.starts_with(start), "{error}");
     }
 
     #[test]
@@ -279,38 +276,28 @@ mod tests {
             assert_eq!(find(host).unwrap(), expected, "{host}");
         }
         let error = find("wrong.example.com").unwrap_err().to_string();
-        assert!(
-            error.contains("\"wrong.example.com\" of config.json"),
-            "{error}"
-        );
+        let wrong = "\"wrong.example.com\" of config.json";
+        assert!(error.contains(wrong), "{error}");
         let error = in_file(b"{\n\"auths\": 5}", Path::new("c.json"), "a").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "c.json is not a config.json of Docker, line 2"
-        );
+        let wrong = "c.json is not a config.json of Docker, line 2";
+        assert_eq!(error.to_string(), wrong);
     }
 
     #[test]
     fn first_file_with_an_entry_counts_and_a_missing_one_has_none() {
         let dir = tempfile::tempdir().unwrap();
         let files: Vec<_> = ["none", "a", "b"].map(|name| dir.path().join(name)).into();
-        std::fs::write(
-            &files[1],
-            r#"{"auths": {"a.example.com": {"auth": "YTph"}}}"#,
-        )
-        .unwrap();
+        let one = r#"{"auths": {"a.example.com": {"auth": "YTph"}}}"#;
+        std::fs::write(&files[1], one).unwrap();
         let both = r#"{"auths": {"a.example.com": {"auth": "YjpiCg=="}, "b.example.com": {"auth": "YjpiYg=="}}}"#;
         std::fs::write(&files[2], both).unwrap();
-        let found = |host| find(&files, host).unwrap();
-        assert_eq!(
-            found("a.example.com"),
-            Some((user("a", "a"), files[1].clone()))
-        );
-        assert_eq!(
-            found("b.example.com"),
-            Some((user("b", "bb"), files[2].clone()))
-        );
-        assert_eq!(found("c.example.com"), None);
+        for (host, expected) in [
+            ("a.example.com", Some((user("a", "a"), files[1].clone()))),
+            ("b.example.com", Some((user("b", "bb"), files[2].clone()))),
+            ("c.example.com", None),
+        ] {
+            assert_eq!(find(&files, host).unwrap(), expected, "{host}");
+        }
     }
 
     #[test]

@@ -254,6 +254,7 @@ fn edits(a: &str, b: &str, limit: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{given, rows};
 
     const INDEX: &str = "\
 apiVersion: v1
@@ -287,107 +288,76 @@ generated: 2020-01-01T00:00:00Z
 
     #[test]
     fn versions_and_urls_are_those_that_helm_takes() {
-        for (wanted, expected) in [
-            (
-                None,
-                "1.10.0 https://example.com/up/web-1.10.0.tgz?q=1 false",
-            ),
-            (
-                Some("~1.2"),
-                "1.2.0 https://example.com/charts/web-1.2.0.tgz?q=1 true",
-            ),
-            (
-                Some(">0.0.0-0"),
-                "2.0.0-rc.1 https://files.example.com/web.tgz?a=b false",
-            ),
-            (Some("0.3.0"), "0.3.0 oci://r.example.com/web:0.3.0 false"),
-        ] {
-            assert_eq!(
-                find(INDEX, "web", wanted),
-                Ok(expected.to_owned()),
-                "{wanted:?}"
-            );
+        for [wanted, expected] in rows(
+            "
+                    | 1.10.0 https://example.com/up/web-1.10.0.tgz?q=1 false
+            ~1.2    | 1.2.0 https://example.com/charts/web-1.2.0.tgz?q=1 true
+            >0.0.0-0 | 2.0.0-rc.1 https://files.example.com/web.tgz?a=b false
+            0.3.0   | 0.3.0 oci://r.example.com/web:0.3.0 false
+            ",
+        ) {
+            let found = find(INDEX, "web", given(wanted));
+            assert_eq!(found, Ok(expected.to_owned()), "{wanted:?}");
         }
     }
 
     #[test]
     fn errors_name_the_index_and_the_way_out() {
         let json = r#"{"apiVersion": "v1", "entries": {"web": null}}"#;
-        for (text, name, wanted, expected) in [
-            (
-                INDEX,
-                "wbe",
-                None,
-                "has no chart \"wbe\"; did you mean \"web\"?",
-            ),
-            (INDEX, "postgresql", None, "has no chart \"postgresql\""),
-            (
-                INDEX,
-                "web",
-                Some("3"),
-                "has no version \"3\"; the newest is 2.0.0-rc.1",
-            ),
-            (INDEX, "web", Some("a b"), "neither a version nor a range"),
-            (INDEX, "web", Some("0.1.0"), "web 0.1.0 has no URL"),
-            (
-                INDEX,
-                "web",
-                Some("0.2.0"),
-                "web 0.2.0: \"md5\" is not a SHA-256 digest",
-            ),
-            (
-                INDEX,
-                "web",
-                Some("0.4.0"),
-                "charts are fetched by https, http or oci",
-            ),
-            (json, "web", None, "it has no version at all"),
-            ("apiVersion: v1", "web", None, "has no chart \"web\""),
-            (" \n", "web", None, "it is empty"),
-            (
-                "<!DOCTYPE html><p>hi",
-                "web",
-                None,
-                "not the YAML of an index",
-            ),
-            ("entries: {}", "web", None, "it has no apiVersion"),
-            ("[]", "web", None, "not the YAML of an index"),
-            (
-                "apiVersion: v1\nentries: {web: 5}",
-                "web",
-                None,
-                "not the YAML of an index",
-            ),
-        ] {
-            let error = find(text, name, wanted).unwrap_err();
+        let place = "https://example.com/charts/index.yaml";
+        for [name, wanted, expected] in rows(
+            r#"
+            wbe        |       | has no chart "wbe"; did you mean "web"?
+            postgresql |       | has no chart "postgresql"
+            web        | 3     | has no version "3"; the newest is 2.0.0-rc.1
+            web        | a b   | neither a version nor a range
+            web        | 0.1.0 | web 0.1.0 has no URL
+            web        | 0.2.0 | web 0.2.0: "md5" is not a SHA-256 digest
+            web        | 0.4.0 | charts are fetched by https, http or oci
+            "#,
+        ) {
+            let error = find(INDEX, name, given(wanted)).unwrap_err();
             assert!(error.contains(expected), "{error} instead of {expected}");
-            let place = "https://example.com/charts/index.yaml";
-            assert!(error.contains(place) || wanted.is_some(), "{error}");
+            assert!(error.contains(place) || !wanted.is_empty(), "{error}");
+        }
+        let no_index = "not the YAML of an index";
+        for (text, expected) in [
+            (json, "it has no version at all"),
+            ("apiVersion: v1", "has no chart \"web\""),
+            (" \n", "it is empty"),
+            ("<!DOCTYPE html><p>hi", no_index),
+            ("entries: {}", "it has no apiVersion"),
+            ("[]", no_index),
+            ("apiVersion: v1\nentries: {web: 5}", no_index),
+        ] {
+            let error = find(text, "web", None).unwrap_err();
+            assert!(error.contains(expected), "{error} instead of {expected}");
+            assert!(error.contains(place), "{error}");
         }
     }
 
     #[test]
     fn index_is_beside_the_charts() {
-        for (repository, index) in [
-            ("https://example.com", "https://example.com/index.yaml"),
-            (
-                "https://example.com/a/?q=1",
-                "https://example.com/a/index.yaml?q=1",
-            ),
-            ("https://example.com/a", "https://example.com/a/index.yaml"),
-        ] {
+        for [repository, index] in rows(
+            "
+            https://example.com        | https://example.com/index.yaml
+            https://example.com/a/?q=1 | https://example.com/a/index.yaml?q=1
+            https://example.com/a      | https://example.com/a/index.yaml
+            ",
+        ) {
             assert_eq!(url_of(&repository.parse().unwrap()).as_str(), index);
         }
     }
 
     #[test]
     fn similar_names_are_counted_in_edits() {
-        for (a, b, expected) in [
+        let names = [
             ("web", "web", 0),
             ("web", "wbe", 2),
             ("a", "abc", 2),
             ("x", "", 1),
-        ] {
+        ];
+        for (a, b, expected) in names {
             assert_eq!(edits(a, b, 3), expected, "{a} {b}");
         }
         assert_eq!(edits("postgresql", "web", 3), 3);

@@ -43,6 +43,9 @@ mod puller;
 mod reference;
 mod registry;
 mod repositories;
+#[cfg(test)]
+#[path = "../tests/support/rows.rs"]
+mod rows;
 mod tls;
 mod transport;
 pub mod verify;

@@ -378,6 +378,7 @@ impl OciName {
 #[cfg(test)]
 mod tests {
     use super::{ChartReference, Location, check_version};
+    use crate::rows::{given, rows};
 
     fn parse(chart: &str, repo: Option<&str>, version: Option<&str>) -> Result<String, String> {
         let reference = ChartReference::parse(chart, repo, version).map_err(|e| e.to_string())?;
@@ -392,24 +393,27 @@ mod tests {
 
     #[test]
     fn only_complete_versions_digests_and_urls_of_archives_are_exact() {
-        let digest = format!("oci://h/web@sha256:{}", "ab".repeat(32));
-        let repo = Some("https://h/charts");
-        for (chart, repo, version, expected) in [
-            ("https://h/web.tgz", None, None, true),
-            ("oci://h/web", None, None, false),
-            ("oci://h/web:1.2.3_b", None, None, true),
-            ("oci://h/web:1.2", None, None, false),
-            ("oci://h/web:latest", None, None, false),
-            ("oci://h/web", None, Some("^1"), false),
-            ("oci://h/web", None, Some("1.2.3"), true),
-            (digest.as_str(), None, None, true),
-            ("web", repo, None, false),
-            ("web", repo, Some("v1.2.3"), true),
-            ("web", repo, Some("1.2"), false),
-            ("web", repo, Some("1.2.3 - 2"), false),
-        ] {
-            let reference = ChartReference::parse(chart, repo, version).unwrap();
-            assert_eq!(reference.is_exact(), expected, "{chart} {version:?}");
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        for [chart, repo, version, expected] in rows(
+            "
+            https://h/web.tgz   |                  |           | true
+            oci://h/web         |                  |           | false
+            oci://h/web:1.2.3_b |                  |           | true
+            oci://h/web:1.2     |                  |           | false
+            oci://h/web:latest  |                  |           | false
+            oci://h/web         |                  | ^1        | false
+            oci://h/web         |                  | 1.2.3     | true
+            oci://h/web@DIGEST  |                  |           | true
+            web                 | https://h/charts |           | false
+            web                 | https://h/charts | v1.2.3    | true
+            web                 | https://h/charts | 1.2       | false
+            web                 | https://h/charts | 1.2.3 - 2 | false
+            ",
+        ) {
+            let chart = chart.replace("DIGEST", &digest);
+            let reference = ChartReference::parse(&chart, given(repo), given(version)).unwrap();
+            let is_exact = reference.is_exact().to_string();
+            assert_eq!(is_exact, expected, "{chart} {version:?}");
         }
         assert!(check_version("^1.2").is_ok() && check_version("1.2.3").is_ok());
         assert!(check_version("newest").is_err());
@@ -418,90 +422,46 @@ mod tests {
     #[test]
     fn references_are_paths_urls_oci_names_or_names_in_a_repository() {
         let digest = format!("sha256:{}", "ab".repeat(32));
-        let by_digest = format!("oci://r.example.com:5000/a/b:1.0.0@{digest}");
-        let repo = Some("https://me:secret@example.com/charts/?token=secret");
-        let cases = [
-            ("./web", None, None, "path ./web".to_owned()),
-            ("web-1.0.0.tgz", None, None, "path web-1.0.0.tgz".to_owned()),
-            (
-                "https://me:secret@example.com/web-1.0.0.tgz?token=secret",
-                None,
-                None,
-                "archive https://example.com/web-1.0.0.tgz".to_owned(),
-            ),
-            (
-                "oci://r.example.com/web",
-                None,
-                Some("^1"),
-                "oci oci://r.example.com/web ^1".to_owned(),
-            ),
-            (
-                "oci://r.example.com/web:1.0.0+b",
-                None,
-                Some("1.0.0+b"),
-                "oci oci://r.example.com/web:1.0.0_b 1.0.0+b".to_owned(),
-            ),
-            (by_digest.as_str(), None, None, format!("oci {by_digest}")),
-            (
-                "web",
-                repo,
-                Some("1.x"),
-                "repository web in https://example.com/charts/ 1.x".to_owned(),
-            ),
-        ];
-        for (chart, repo, version, expected) in cases {
-            assert_eq!(parse(chart, repo, version), Ok(expected), "{chart}");
+        for [chart, repo, version, expected] in rows(
+            "
+            ./web | | | path ./web
+            web-1.0.0.tgz | | | path web-1.0.0.tgz
+            https://me:secret@example.com/web-1.0.0.tgz?token=secret | | | archive https://example.com/web-1.0.0.tgz
+            oci://r.example.com/web | | ^1 | oci oci://r.example.com/web ^1
+            oci://r.example.com/web:1.0.0+b | | 1.0.0+b | oci oci://r.example.com/web:1.0.0_b 1.0.0+b
+            oci://r.example.com:5000/a/b:1.0.0@DIGEST | | | oci oci://r.example.com:5000/a/b:1.0.0@DIGEST
+            web | https://me:secret@example.com/charts/?token=secret | 1.x | repository web in https://example.com/charts/ 1.x
+            ",
+        ) {
+            let [chart, expected] = [chart, expected].map(|text| text.replace("DIGEST", &digest));
+            let parsed = parse(&chart, given(repo), given(version));
+            assert_eq!(parsed, Ok(expected), "{chart}");
         }
     }
 
     #[test]
     fn wrong_references_are_refused_without_showing_credentials() {
-        let repo = Some("https://example.com");
-        let cases = [
-            ("https://", None, None, "is not a URL"),
-            ("https://me:secret@:99999/x", None, None, "is not a URL"),
-            (
-                "s3://me:secret@bucket/web",
-                None,
-                None,
-                "has the scheme \"s3\"",
-            ),
-            ("oci://host", None, None, "it has no path"),
-            (
-                "oci://me:secret@host/web",
-                None,
-                None,
-                "credentials are not part",
-            ),
-            ("oci://host/Web", None, None, "lower-case letters"),
-            ("oci://host/a//b", None, None, "lower-case letters"),
-            ("oci://host/../v2", None, None, "lower-case letters"),
-            ("oci://host/web:a?b", None, None, "is not a tag"),
-            ("oci://host/web@sha256:1", None, None, "has no valid digest"),
-            (
-                "oci://host/web:1.0.0",
-                None,
-                Some("2.0.0"),
-                "names the version 1.0.0, not 2.0.0",
-            ),
-            (
-                "https://host/w.tgz",
-                None,
-                Some("2.0.0"),
-                "a version cannot be chosen",
-            ),
-            ("./web", repo, None, "is not a name of a chart"),
-            ("~/web", repo, None, "is not a name of a chart"),
-            (
-                "web",
-                Some("oci://host/web"),
-                None,
-                "a registry has no index",
-            ),
-            ("web", Some("example.com"), None, "is not a URL"),
-        ];
-        for (chart, repo, version, expected) in cases {
-            let error = parse(chart, repo, version).unwrap_err();
+        for [chart, repo, version, expected] in rows(
+            r#"
+            https://                  |                     |       | is not a URL
+            https://me:secret@:99999/x |                    |       | is not a URL
+            s3://me:secret@bucket/web |                     |       | has the scheme "s3"
+            oci://host                |                     |       | it has no path
+            oci://me:secret@host/web  |                     |       | credentials are not part
+            oci://host/Web            |                     |       | lower-case letters
+            oci://host/a//b           |                     |       | lower-case letters
+            oci://host/../v2          |                     |       | lower-case letters
+            oci://host/web:a?b        |                     |       | is not a tag
+            oci://host/web@sha256:1   |                     |       | has no valid digest
+            oci://host/web:1.0.0      |                     | 2.0.0 | names the version 1.0.0, not 2.0.0
+            https://host/w.tgz        |                     | 2.0.0 | a version cannot be chosen
+            ./web                     | https://example.com |       | is not a name of a chart
+            ~/web                     | https://example.com |       | is not a name of a chart
+            web                       | oci://host/web      |       | a registry has no index
+            web                       | example.com         |       | is not a URL
+            "#,
+        ) {
+            let error = parse(chart, given(repo), given(version)).unwrap_err();
             assert!(error.contains(expected), "{chart}: {error}");
             assert!(!error.contains("secret"), "{chart}: {error}");
         }

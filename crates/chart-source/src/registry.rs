@@ -61,6 +61,13 @@ struct Text {
     body: Vec<u8>,
 }
 
+impl Text {
+    fn wrong(&self, why: String) -> PullError {
+        let url = self.url.clone();
+        PullError::Manifest { url, why }
+    }
+}
+
 #[derive(Deserialize)]
 struct Tags {
     tags: Option<Vec<String>>,
@@ -215,10 +222,7 @@ impl<'a> Registry<'a> {
     /// Finds a chart by tag or digest.
     async fn chart(&mut self, by: &str) -> Result<Found, PullError> {
         let text = self.text(by).await?;
-        let wrong = |why| PullError::Manifest {
-            url: text.url.clone(),
-            why,
-        };
+        let wrong = |why| text.wrong(why);
         let (manifests, layers) = match Document::of(&text.body).map_err(wrong)? {
             Document::Manifest(layers) => (vec![text.body.clone()], layers.map_err(wrong)?),
             Document::Index(listed) => self.in_index(&text, listed).await?,
@@ -238,10 +242,7 @@ impl<'a> Registry<'a> {
         index: &Text,
         listed: Vec<Digest>,
     ) -> Result<(Vec<Vec<u8>>, Layers), PullError> {
-        let wrong = |why| PullError::Manifest {
-            url: index.url.clone(),
-            why,
-        };
+        let wrong = |why| index.wrong(why);
         let root = vec![index.body.clone()];
         let mut left: Vec<(Vec<Vec<u8>>, Digest)> = Vec::new();
         left.extend(listed.into_iter().rev().map(|one| (root.clone(), one)));
@@ -282,11 +283,7 @@ impl<'a> Registry<'a> {
 
     /// Fetches a manifest or an index by tag or digest.
     async fn text(&mut self, by: &str) -> Result<Text, PullError> {
-        let url = self.url(&format!("manifests/{by}"))?;
-        let request = Request {
-            accept: Some(DOCUMENTS),
-            ..Request::get(url, "chart", limits::MANIFEST)
-        };
+        let request = self.document(&format!("manifests/{by}"), "chart", DOCUMENTS)?;
         let answer = self.send(request.clone()).await?;
         let promised = answer.headers.get(&CONTENT_DIGEST);
         let promised = promised.and_then(|value| value.to_str().ok()?.parse::<Digest>().ok());
@@ -304,6 +301,19 @@ impl<'a> Registry<'a> {
             url: request.shown(),
             digest,
             body,
+        })
+    }
+
+    /// Asks for a manifest, or a list of manifests.
+    fn document(
+        &self,
+        path: &str,
+        what: &'static str,
+        accept: &'static str,
+    ) -> Result<Request, PullError> {
+        Ok(Request {
+            accept: Some(accept),
+            ..Request::get(self.url(path)?, what, limits::MANIFEST)
         })
     }
 
@@ -539,26 +549,23 @@ fn next_page(headers: &HeaderMap, url: &Url) -> Option<Url> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{given, rows};
 
     #[test]
     fn next_page_is_that_of_the_link() {
         let url: Url = "https://r.example.com/v2/web/tags/list".parse().unwrap();
-        for (link, expected) in [
-            (
-                "</v2/web/tags/list?last=a&n=2>; rel=\"next\"",
-                Some("https://r.example.com/v2/web/tags/list?last=a&n=2"),
-            ),
-            (
-                "<https://other.example.com/>; rel=next",
-                Some("https://other.example.com/"),
-            ),
-            ("</v2/x>; rel=\"prev\"", None),
-            ("/v2/x", None),
-        ] {
+        for [link, expected] in rows(
+            r#"
+            </v2/web/tags/list?last=a&n=2>; rel="next" | https://r.example.com/v2/web/tags/list?last=a&n=2
+            <https://other.example.com/>; rel=next     | https://other.example.com/
+            </v2/x>; rel="prev"                        |
+            /v2/x                                      |
+            "#,
+        ) {
             let mut headers = HeaderMap::new();
             headers.insert(LINK, link.parse().unwrap());
             let found = next_page(&headers, &url).map(String::from);
-            assert_eq!(found.as_deref(), expected, "{link}");
+            assert_eq!(found.as_deref(), given(expected), "{link}");
         }
     }
 }

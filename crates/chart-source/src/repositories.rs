@@ -196,6 +196,7 @@ fn comparable(text: &str) -> Option<Url> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::rows;
 
     fn read(text: &str) -> Result<Repositories, RepositoriesError> {
         let directory = tempfile::tempdir().unwrap();
@@ -284,10 +285,8 @@ repositories:
             "repositories:\n- name: a\n  url: [hidden",
         ] {
             let error = read(text).unwrap_err();
-            assert!(
-                matches!(error, RepositoriesError::Malformed { .. }),
-                "{text}"
-            );
+            let is_malformed = matches!(error, RepositoriesError::Malformed { .. });
+            assert!(is_malformed, "{text}");
             assert!(!format!("{error} {error:?}").contains("hidden"));
         }
         let stored = read(STORED).unwrap();
@@ -303,16 +302,15 @@ repositories:
             })
         };
         let home = ("HOME", "/h");
-        for (set, expected) in [
-            (&[home][..], "/h/.config/helm/repositories.yaml"),
-            (
-                &[home, ("XDG_CONFIG_HOME", "/x")],
-                "/x/helm/repositories.yaml",
-            ),
-            (&[home, ("HELM_CONFIG_HOME", "/c")], "/c/repositories.yaml"),
-            (&[home, ("HELM_REPOSITORY_CONFIG", "/r.yaml")], "/r.yaml"),
-        ] {
-            assert_eq!(found(set), Some(expected.into()));
+        for [name, value, expected] in rows(
+            "
+            HOME                   | /h      | /h/.config/helm/repositories.yaml
+            XDG_CONFIG_HOME        | /x      | /x/helm/repositories.yaml
+            HELM_CONFIG_HOME       | /c      | /c/repositories.yaml
+            HELM_REPOSITORY_CONFIG | /r.yaml | /r.yaml
+            ",
+        ) {
+            assert_eq!(found(&[home, (name, value)]), Some(expected.into()));
         }
         assert_eq!(found(&[]), None);
     }

@@ -18,7 +18,7 @@ use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::LineEnding;
-use support::{FileServer, access, text};
+use support::{FileServer, access, fails_with, text};
 
 /// Bytes that only have to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
@@ -106,14 +106,22 @@ impl Published {
         self.put(&format!("blobs/{}", Digest::of(body)), body);
     }
 
-    fn chart(&self, archive: &[u8]) {
-        let manifest = manifest(archive);
-        self.blob(archive);
-        self.put(
-            &format!("manifests/{}", Digest::of(&manifest)),
-            manifest.clone(),
-        );
+    /// Publishes a manifest by its digest, which it returns.
+    fn manifest(&self, manifest: &[u8]) -> Digest {
+        let digest = Digest::of(manifest);
+        self.put(&format!("manifests/{digest}"), manifest);
+        digest
+    }
+
+    /// Publishes a manifest by its digest and as the version 1.0.0.
+    fn version(&self, manifest: &[u8]) {
+        self.manifest(manifest);
         self.put("manifests/1.0.0", manifest);
+    }
+
+    fn chart(&self, archive: &[u8]) {
+        self.blob(archive);
+        self.version(&manifest(archive));
     }
 
     /// Publishes texts and their signatures for the manifest of an archive.
@@ -163,9 +171,7 @@ impl Published {
             r#"{{"schemaVersion": 2, "config": {{"mediaType": "application/vnd.oci.empty.v1+json", "digest": "{digest}", "size": 2}},
                 "layers": [{{"mediaType": "{media}", "digest": "{digest}", "size": {size}}}]}}"#
         );
-        let digest = Digest::of(referrer.as_bytes());
-        let size = referrer.len();
-        self.put(&format!("manifests/{digest}"), referrer);
+        let (digest, size) = (self.manifest(referrer.as_bytes()), referrer.len());
         let index = format!(
             r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "application/vnd.oci.image.manifest.v1+json",
                 "digest": "{digest}", "size": {size}, "artifactType": "{media}"}}]}}"#
@@ -226,8 +232,7 @@ fn charts_with_a_signature_of_the_key_are_returned_and_others_are_not() {
     let (right, other) = (Key::p256(1), Key::p256(2));
     let published = Published::new();
     let refused = |expected: &str| {
-        let message = text(&published.pull(&right).unwrap_err());
-        assert!(message.contains(expected), "{message}");
+        let message = fails_with(published.pull(&right), expected);
         assert!(message.contains("cannot be verified"), "{message}");
         let unsigned = published.cache().read_dir().unwrap();
         let mut names = unsigned.map(|entry| entry.unwrap().file_name());
@@ -240,53 +245,34 @@ fn charts_with_a_signature_of_the_key_are_returned_and_others_are_not() {
     published.signed_by(&other);
     refused("no signature of it was made with the key");
 
-    let manifest_of_other = manifest(OTHER_ARCHIVE);
-    let right_text = payload_of(&manifest(ARCHIVE));
-    let of_other = payload_of(&manifest_of_other);
+    let own = payload_of(&manifest(ARCHIVE));
+    let of_other = payload_of(&manifest(OTHER_ARCHIVE));
     let of_kind = payload("atomic container signature", &manifest(ARCHIVE));
-    let no_payload = "{}".to_owned();
+    let signed = |text: &str| (text.to_owned(), right.sign(text));
+    let mismatch = "no signature of it was made with the key";
     for (texts, expected) in [
-        (
-            vec![(of_other.clone(), right.sign(&of_other))],
-            "its signature is for sha256:",
-        ),
-        (vec![(of_kind.clone(), right.sign(&of_kind))], "its type is"),
-        (
-            vec![(no_payload.clone(), right.sign(&no_payload))],
-            "does not name a manifest",
-        ),
-        (
-            vec![(right_text.clone(), right.sign(&of_other))],
-            "no signature of it was made with the key",
-        ),
-        (
-            vec![(right_text.clone(), "%".to_owned())],
-            "it is not base64",
-        ),
+        (vec![signed(&of_other)], "its signature is for sha256:"),
+        (vec![signed(&of_kind)], "its type is"),
+        (vec![signed("{}")], "does not name a manifest"),
+        (vec![(own.clone(), right.sign(&of_other))], mismatch),
+        (vec![(own.clone(), "%".to_owned())], "it is not base64"),
         (vec![], "it is not signed"),
     ] {
         published.sign(ARCHIVE, &texts);
         refused(expected);
     }
-    let many = vec![(right_text.clone(), right.sign(&right_text)); 17];
-    published.sign(ARCHIVE, &many);
-    let message = text(&published.pull(&right).unwrap_err());
-    assert!(message.contains("more than 16 signatures"), "{message}");
-    let long = format!("{right_text}{}", " ".repeat(64 << 10));
-    published.sign(ARCHIVE, &[(long.clone(), right.sign(&long))]);
-    let message = text(&published.pull(&right).unwrap_err());
-    assert!(message.contains("limit of 64 KiB"), "{message}");
+    published.sign(ARCHIVE, &vec![signed(&own); 17]);
+    fails_with(published.pull(&right), "more than 16 signatures");
+    let long = format!("{own}{}", " ".repeat(64 << 10));
+    published.sign(ARCHIVE, &[signed(&long)]);
+    fails_with(published.pull(&right), "limit of 64 KiB");
 
     // One of several signatures is enough.
-    let several = [
-        (right_text.clone(), other.sign(&right_text)),
-        (right_text.clone(), right.sign(&right_text)),
-    ];
+    let several = [(own.clone(), other.sign(&own)), signed(&own)];
     published.sign(ARCHIVE, &several);
     assert_eq!(published.pull(&right).unwrap().archive, ARCHIVE);
     assert_eq!(published.pull(&other).unwrap().archive, ARCHIVE);
-    let message = text(&published.pull(&Key::p256(3)).unwrap_err());
-    assert!(message.contains("no signature of it"), "{message}");
+    fails_with(published.pull(&Key::p256(3)), "no signature of it");
 }
 
 #[test]
@@ -296,17 +282,12 @@ fn a_registry_that_replaces_the_chart_under_its_tag_is_found_out() {
     published.signed_by(&key);
     assert_eq!(published.pull(&key).unwrap().archive, ARCHIVE);
     published.chart(OTHER_ARCHIVE);
-    let message = text(&published.pull(&key).unwrap_err());
-    assert!(message.contains("it is not signed"), "{message}");
+    fails_with(published.pull(&key), "it is not signed");
     // Nor does it help to publish the signature of the former chart for the other one.
     let old = payload_of(&manifest(ARCHIVE));
     let signature = key.sign(&old);
     published.sign(OTHER_ARCHIVE, &[(old, signature)]);
-    let message = text(&published.pull(&key).unwrap_err());
-    assert!(
-        message.contains("was changed after it was signed"),
-        "{message}"
-    );
+    fails_with(published.pull(&key), "was changed after it was signed");
 }
 
 #[test]
@@ -332,8 +313,7 @@ fn a_pinned_chart_is_verified_again_from_the_cache_without_a_request() {
         let policy = Policy::cosign_key(&other).unwrap();
         assert!(cache.find(&pinned, &policy).unwrap().is_none());
         let puller = published.puller(&other);
-        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
-        assert!(message.contains("no signature of it"), "{message}");
+        fails_with(puller.pull_blocking(&pinned), "no signature of it");
     }
 }
 
@@ -347,37 +327,23 @@ fn a_cache_that_was_changed_is_noticed_and_mended_or_reported() {
     let (puller, policy) = (published.puller(&path), Policy::cosign_key(&path).unwrap());
     let pinned = published.reference(Some(Digest::of(ARCHIVE)));
     let proof = published.cached("proof");
-    let right = std::fs::read(&proof).unwrap();
-    let damages: Vec<(Vec<u8>, &str)> = vec![
-        (right[..right.len() / 2].to_vec(), "it is incomplete"),
-        (Vec::new(), "it is incomplete"),
-        (vec![b' '; (4 << 20) + 1], "it is incomplete"),
-        (
-            String::from_utf8(right.clone())
-                .unwrap()
-                .replace("example.com", "example.net")
-                .into_bytes(),
-            "no signature of it was made with the key",
-        ),
-        (
-            String::from_utf8(right.clone())
-                .unwrap()
-                .replace("schemaVersion", "schemaversion")
-                .into_bytes(),
-            "was changed after it was signed",
-        ),
+    let right = std::fs::read_to_string(&proof).unwrap();
+    let mismatch = "no signature of it was made with the key";
+    let changed = "was changed after it was signed";
+    let damages = [
+        (right[..right.len() / 2].to_owned(), "it is incomplete"),
+        (String::new(), "it is incomplete"),
+        (" ".repeat((4 << 20) + 1), "it is incomplete"),
+        (right.replace("example.com", "example.net"), mismatch),
+        (right.replace("schemaVersion", "schemaversion"), changed),
     ];
     let cache = Cache::at(published.cache());
     for (damaged, expected) in &damages {
         std::fs::write(&proof, damaged).unwrap();
-        let message = text(&cache.find(&pinned, &policy).unwrap_err());
-        assert!(message.contains(expected), "{message}");
+        fails_with(cache.find(&pinned, &policy), expected);
         assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
-        assert_eq!(
-            std::fs::read(&proof).unwrap(),
-            right,
-            "it was fetched again"
-        );
+        // It was fetched again.
+        assert_eq!(std::fs::read_to_string(&proof).unwrap(), right);
     }
     // Evidence that is right for another chart does not prove this one.
     std::fs::write(published.cached("tgz"), OTHER_ARCHIVE).unwrap();
@@ -388,14 +354,11 @@ fn a_cache_that_was_changed_is_noticed_and_mended_or_reported() {
     assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
     for (damaged, expected) in &damages {
         std::fs::write(&proof, damaged).unwrap();
-        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
-        assert!(message.contains(expected), "{message}");
-        assert!(
-            message.contains("cannot be fetched again either"),
-            "{message}"
-        );
-        assert!(message.contains(&proof.display().to_string()), "{message}");
-        assert!(message.contains("status 404"), "{message}");
+        let message = fails_with(puller.pull_blocking(&pinned), expected);
+        let proof = proof.display().to_string();
+        for part in ["cannot be fetched again either", &proof, "status 404"] {
+            assert!(message.contains(part), "{message}");
+        }
     }
 }
 
@@ -410,16 +373,12 @@ fn files_that_are_no_public_keys_are_refused_with_what_is_wrong() {
         assert!(error.contains("cosign.pub"), "{error}");
     };
     let form = "is not an ECDSA P-256 or Ed25519 key in PEM format";
+    let short = b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
+    let private = b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n";
     refused(b"", form);
-    refused(
-        b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-        form,
-    );
+    refused(short, form);
     refused(b"\xff", "it is not a text");
-    refused(
-        b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n",
-        "it has a private key; give the public one",
-    );
+    refused(private, "it has a private key; give the public one");
     refused(&vec![b'a'; (64 << 10) + 1], "cannot read");
     std::fs::remove_file(&path).unwrap();
     let error = Policy::cosign_key(&path).unwrap_err().to_string();
@@ -435,8 +394,7 @@ fn signatures_of_cosign_are_not_looked_for_beside_archives() {
     let puller = Puller::new(&access(), None).unwrap();
     let puller = puller.verifying(Policy::cosign_key(&path).unwrap());
     let reference = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
-    let message = text(&puller.pull_blocking(&reference).unwrap_err());
-    assert!(message.contains("are in registries only"), "{message}");
+    fails_with(puller.pull_blocking(&reference), "are in registries only");
 }
 
 /// As `cosign sign` does for a tag that names an index.
@@ -452,19 +410,14 @@ fn the_signature_of_an_index_proves_its_chart_also_from_the_cache() {
         )
     };
     let publish = |index: &str, signed: &[u8]| {
-        published.put("manifests/1.0.0", index);
-        published.put(
-            &format!("manifests/{}", Digest::of(index.as_bytes())),
-            index,
-        );
+        published.version(index.as_bytes());
         let text = payload_of(signed);
         let signature = key.sign(&text);
         published.signatures(index.as_bytes(), &[(text, signature)]);
     };
     // The signature of the manifest alone does not say that the index is right.
     publish(&index(&chart), &chart);
-    let message = text(&published.pull(&key).unwrap_err());
-    assert!(message.contains("cannot be verified"), "{message}");
+    fails_with(published.pull(&key), "cannot be verified");
 
     let right = index(&chart);
     publish(&right, right.as_bytes());
@@ -486,10 +439,9 @@ fn the_signature_of_an_index_proves_its_chart_also_from_the_cache() {
     let other = published.reference(Some(Digest::of(ARCHIVE)));
     let cache = Cache::at(published.cache());
     let policy = Policy::cosign_key(&path).unwrap();
-    let message = text(&cache.find(&other, &policy).unwrap_err());
-    assert!(
-        message.contains("its index does not list its manifest"),
-        "{message}"
+    fails_with(
+        cache.find(&other, &policy),
+        "its index does not list its manifest",
     );
 }
 
@@ -515,8 +467,7 @@ fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
     ] {
         let published = Published::new();
         let refused = |expected: &str| {
-            let message = text(&published.pull(&right).unwrap_err());
-            assert!(message.contains(expected), "{message}");
+            fails_with(published.pull(&right), expected);
         };
         refused("and no bundle");
         published.bundle(&list, &statement_of_own, &other);
@@ -554,10 +505,9 @@ fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
         )
         .unwrap();
         published.server.clear();
-        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
-        assert!(
-            message.contains("no signature of it was made with the key"),
-            "{message}"
+        fails_with(
+            puller.pull_blocking(&pinned),
+            "no signature of it was made with the key",
         );
     }
 }
@@ -569,11 +519,7 @@ fn written_by_cosign(folder: &str, key: &str) -> Result<Pulled, PullError> {
     let published = Published::new();
     let manifest = read("manifest.json");
     published.blob(&read("web-1.0.0.tgz"));
-    published.put(
-        &format!("manifests/{}", Digest::of(&manifest)),
-        manifest.clone(),
-    );
-    published.put("manifests/1.0.0", manifest.clone());
+    published.version(&manifest);
     let tag = Digest::of(&manifest).to_string().replace(':', "-");
     for file in files.join(folder).read_dir().unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
@@ -582,7 +528,7 @@ fn written_by_cosign(folder: &str, key: &str) -> Result<Pulled, PullError> {
             ("signatures.json", true) => published.put(&format!("manifests/{tag}.sig"), content),
             ("signatures.json", false) => published.put(&format!("manifests/{tag}"), content),
             (name, _) if name.starts_with("manifest") => {
-                published.put(&format!("manifests/{}", Digest::of(&content)), content);
+                published.manifest(&content);
             }
             _ => published.blob(&content),
         }
@@ -619,11 +565,10 @@ fn what_cosign_wrote_is_accepted_with_its_key_and_with_no_other() {
 #[test]
 fn without_the_feature_for_provenance_files_the_error_names_it() {
     let error = Policy::keyring(Path::new("pubring.gpg")).unwrap_err();
+    let message = error.to_string();
     assert!(
-        error
-            .to_string()
-            .contains("without the feature `provenance`"),
-        "{error}"
+        message.contains("without the feature `provenance`"),
+        "{message}"
     );
 }
 

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 
 use chart_source::verify::{Policy, VerifyError, read_archive};
 use chart_source::{Cache, ChartReference, Digest, PullError, Puller, limits};
-use support::{FileServer, access};
+use support::{FileServer, access, fails_with, rows};
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/provenance")
-        .join(name)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/provenance");
+    folder.join(name)
 }
 
 fn file(name: &str) -> Vec<u8> {
@@ -47,53 +46,27 @@ fn verified(archive: &[u8], provenance: &[u8], keyring: &Policy) -> String {
 #[test]
 fn verdicts_on_signatures_and_keys_are_those_of_helm() {
     let archive = file("web-1.2.3.tgz");
-    for (provenance, keyring, expected) in [
-        ("signer.prov", "signer.gpg", "ok"),
-        ("signer.prov", "signer.asc", "ok"),
-        ("signer.prov", "signer.kbx", "ok"),
-        ("signer.prov", "signer.secret.gpg", "ok"),
-        ("ed25519.prov", "ed25519.gpg", "ok"),
-        ("nistp256.prov", "nistp256.gpg", "ok"),
-        ("subkey.prov", "subkey.gpg", "ok"),
-        ("signer.prov", "other.gpg", "which is not in "),
-        (
-            "signer.prov",
-            "ed25519.gpg",
-            "it is signed with the key A082AD33",
-        ),
-        (
-            "expired.prov",
-            "expired.gpg",
-            "which does not count: it has expired",
-        ),
-        (
-            "revoked.prov",
-            "revoked.gpg",
-            "which does not count: it was revoked",
-        ),
-        ("short.prov", "signer.gpg", "the signature has expired"),
-        // Helm accepts SHA-1 here.
-        (
-            "sha1.prov",
-            "signer.gpg",
-            "a hash of the SHA-2 or SHA-3 family",
-        ),
-        (
-            "other-chart.prov",
-            "signer.gpg",
-            "the provenance file is for web-1.2.4.tgz, not for web-1.2.3.tgz",
-        ),
-        (
-            "other-digest.prov",
-            "signer.gpg",
-            "its signature is for sha256:0000",
-        ),
-        (
-            "no-digests.prov",
-            "signer.gpg",
-            "the provenance file has no part with digests",
-        ),
-    ] {
+    // Helm accepts SHA-1.
+    for [provenance, keyring, expected] in rows(
+        "
+        signer.prov       | signer.gpg        | ok
+        signer.prov       | signer.asc        | ok
+        signer.prov       | signer.kbx        | ok
+        signer.prov       | signer.secret.gpg | ok
+        ed25519.prov      | ed25519.gpg       | ok
+        nistp256.prov     | nistp256.gpg      | ok
+        subkey.prov       | subkey.gpg        | ok
+        signer.prov       | other.gpg         | which is not in /
+        signer.prov       | ed25519.gpg       | it is signed with the key A082AD33
+        expired.prov      | expired.gpg       | which does not count: it has expired
+        revoked.prov      | revoked.gpg       | which does not count: it was revoked
+        short.prov        | signer.gpg        | the signature has expired
+        sha1.prov         | signer.gpg        | a hash of the SHA-2 or SHA-3 family
+        other-chart.prov  | signer.gpg        | the provenance file is for web-1.2.4.tgz, not for web-1.2.3.tgz
+        other-digest.prov | signer.gpg        | its signature is for sha256:0000
+        no-digests.prov   | signer.gpg        | the provenance file has no part with digests
+        ",
+    ) {
         let said = verified(&archive, &file(provenance), &policy(keyring));
         assert!(said.contains(expected), "{provenance} {keyring}: {said}");
     }
@@ -101,11 +74,8 @@ fn verdicts_on_signatures_and_keys_are_those_of_helm() {
 
 #[test]
 fn provenance_files_that_were_changed_are_refused_and_their_surroundings_do_not_matter() {
-    let (archive, right, keyring) = (
-        file("web-1.2.3.tgz"),
-        text("signer.prov"),
-        policy("signer.gpg"),
-    );
+    let (archive, right) = (file("web-1.2.3.tgz"), text("signer.prov"));
+    let keyring = policy("signer.gpg");
     let body = right.split_once("-----\n").unwrap().1;
     let other = text("other.prov");
     let signature = |text: &str| {
@@ -113,40 +83,33 @@ fn provenance_files_that_were_changed_are_refused_and_their_surroundings_do_not_
         text[at..].to_owned()
     };
     let signed_by_other = right.replace(&signature(&right), &signature(&other));
+    let changed = "was changed after it was signed";
+    let incomplete = "is not a complete OpenPGP message";
+    let long = " ".repeat(limits::PROVENANCE + 1);
     for (provenance, expected) in [
         (right.clone(), "ok"),
         (format!("hello\n\n{right}\nbye\n"), "ok"),
         (right.replace('\n', "\r\n"), "ok"),
         (right.replace("name: web\n", "name: web  \n"), "ok"),
-        (
-            right.replace("name: web", "name: wep"),
-            "was changed after it was signed",
-        ),
-        (
-            right.replace("e05ab6", "e05ab7"),
-            "was changed after it was signed",
-        ),
+        (right.replace("name: web", "name: wep"), changed),
+        (right.replace("e05ab6", "e05ab7"), changed),
         (signed_by_other, "which is not in "),
-        (right[..300].to_owned(), "is not a complete OpenPGP message"),
-        (right[..500].to_owned(), "is not a complete OpenPGP message"),
-        (signature(&right), "is not a complete OpenPGP message"),
-        (body.to_owned(), "is not a complete OpenPGP message"),
-        (String::new(), "is not a complete OpenPGP message"),
-        ("files: {}".to_owned(), "is not a complete OpenPGP message"),
-        (
-            " ".repeat(limits::PROVENANCE + 1),
-            "it is larger than the limit of 1024 KiB",
-        ),
+        (right[..300].to_owned(), incomplete),
+        (right[..500].to_owned(), incomplete),
+        (signature(&right), incomplete),
+        (body.to_owned(), incomplete),
+        (String::new(), incomplete),
+        ("files: {}".to_owned(), incomplete),
+        (long, "it is larger than the limit of 1024 KiB"),
     ] {
         let said = verified(&archive, provenance.as_bytes(), &keyring);
         assert!(said.contains(expected), "{provenance:.100}: {said}");
     }
     let said = verified(&archive, b"\xff\xfe", &keyring);
     assert!(said.contains("it is not a text"), "{said}");
-    let mut changed = archive.clone();
-    changed.push(0);
-    let said = verified(&changed, right.as_bytes(), &keyring);
-    assert!(said.contains("was changed after it was signed"), "{said}");
+    let other = [archive, vec![0]].concat();
+    let said = verified(&other, right.as_bytes(), &keyring);
+    assert!(said.contains(changed), "{said}");
 }
 
 #[test]
@@ -187,21 +150,14 @@ fn archives_without_a_provenance_file_and_directories_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let keyring = policy("signer.gpg");
     let at = folder.path().join("web-1.2.3.tgz");
-    let error = read_archive(folder.path(), &keyring).unwrap_err();
-    assert!(
-        error.to_string().contains("a directory cannot be verified"),
-        "{error}"
-    );
-    assert!(matches!(
-        read_archive(&at, &keyring),
-        Err(VerifyError::File { .. })
-    ));
+    let directory = read_archive(folder.path(), &keyring);
+    fails_with(directory, "a directory cannot be verified");
+    let error = read_archive(&at, &keyring).unwrap_err();
+    assert!(matches!(error, VerifyError::File { .. }), "{error}");
     std::fs::copy(path("web-1.2.3.tgz"), &at).unwrap();
-    let error = read_archive(&at, &keyring).unwrap_err().to_string();
-    assert!(
-        error.contains("it is not signed: there is no ") && error.contains("web-1.2.3.tgz.prov"),
-        "{error}"
-    );
+    let unsigned = read_archive(&at, &keyring);
+    let message = fails_with(unsigned, "it is not signed: there is no ");
+    assert!(message.contains("web-1.2.3.tgz.prov"), "{message}");
 }
 
 fn puller(cache: &Path, keyring: &str) -> Puller {
@@ -244,10 +200,8 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     let refused = |expected: &str| {
         let said = pulled(&puller(cache, "signer.gpg"), &chart);
         assert!(said.contains(expected), "{said}");
-        assert!(
-            said.contains("cannot be verified and is not used"),
-            "{said}"
-        );
+        let consequence = "cannot be verified and is not used";
+        assert!(said.contains(consequence), "{said}");
     };
     refused("it is not signed: there is no http://");
     put("/web-1.2.3.tgz.prov", file("other.prov"));
@@ -283,21 +237,18 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     assert_ne!(right, wrong);
     std::fs::write(&proof, &wrong).unwrap();
     let found = Cache::at(cache).find(&pinned, &policy("signer.gpg"));
-    let message = self::support::text(&found.unwrap_err());
-    assert!(
-        message.contains("was changed after it was signed"),
-        "{message}"
-    );
+    fails_with(found, "was changed after it was signed");
     assert_eq!(pulled(&puller(cache, "signer.gpg"), &pinned), "ok");
     assert_eq!(std::fs::read_to_string(&proof).unwrap(), right);
     std::fs::write(&proof, &wrong).unwrap();
     server.clear();
     let said = pulled(&puller(cache, "signer.gpg"), &pinned);
-    assert!(
-        said.contains("was changed after it was signed")
-            && said.contains("cannot be fetched again either"),
-        "{said}"
-    );
+    for part in [
+        "was changed after it was signed",
+        "cannot be fetched again either",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
@@ -319,10 +270,8 @@ fn provenance_file_of_a_chart_in_a_registry_is_a_layer_of_its_manifest() {
         let manifest =
             format!(r#"{{"schemaVersion": 2, "config": {config}, "layers": [{layers}]}}"#);
         let digest = Digest::of(manifest.as_bytes());
-        put(
-            format!("/v2/a/web/manifests/{digest}"),
-            manifest.clone().into(),
-        );
+        let bytes = manifest.clone().into_bytes();
+        put(format!("/v2/a/web/manifests/{digest}"), bytes);
         put("/v2/a/web/manifests/1.2.3".to_owned(), manifest.into());
         digest
     };

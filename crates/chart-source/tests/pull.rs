@@ -17,7 +17,7 @@ use chart_source::{
 };
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::{Received, Reply};
-use support::text;
+use support::{fails_with, rows, text};
 
 /// Bytes that only have to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
@@ -53,10 +53,8 @@ fn pull_with(access: &Access, chart: &ChartReference) -> Result<Pulled, PullErro
 }
 
 fn pull(chart: &str, version: Option<&str>) -> Result<Pulled, PullError> {
-    pull_with(
-        &access(),
-        &ChartReference::parse(chart, None, version).unwrap(),
-    )
+    let chart = ChartReference::parse(chart, None, version).unwrap();
+    pull_with(&access(), &chart)
 }
 
 fn from_repository(repo: &str, name: &str, version: Option<&str>) -> ChartReference {
@@ -65,13 +63,11 @@ fn from_repository(repo: &str, name: &str, version: Option<&str>) -> ChartRefere
 
 /// Serves files by path.
 fn files(files: Vec<(&'static str, Vec<u8>)>) -> HttpServer {
-    HttpServer::start(
-        move |request| match files.iter().find(|(path, _)| *path == request.target) {
-            Some((_, body)) => Reply::body(body.clone()),
-            None => Reply::status(404),
-        },
-    )
-    .unwrap()
+    let reply = move |request: &Received| {
+        let file = files.iter().find(|(path, _)| *path == request.target);
+        file.map_or_else(|| Reply::status(404), |(_, body)| Reply::body(body.clone()))
+    };
+    HttpServer::start(reply).unwrap()
 }
 
 fn index(url: &str, digest: &str) -> Vec<u8> {
@@ -107,6 +103,23 @@ fn registry(request: &Received) -> Reply {
     }
 }
 
+/// Returns a request with another text in its target.
+fn with_target(request: &Received, old: &str, new: &str) -> Received {
+    Received {
+        target: request.target.replace(old, new),
+        ..request.clone()
+    }
+}
+
+/// Names the chart of a registry.
+fn web_chart(server: &HttpServer) -> String {
+    format!("oci://{}/a/web:1.0.0", server.address())
+}
+
+fn web_reference(server: &HttpServer) -> ChartReference {
+    ChartReference::parse(&web_chart(server), None, None).unwrap()
+}
+
 #[test]
 fn chart_of_a_repository_is_fetched_once_and_then_taken_from_the_cache() {
     let digest = Digest::of(ARCHIVE);
@@ -125,20 +138,14 @@ fn chart_of_a_repository_is_fetched_once_and_then_taken_from_the_cache() {
         assert_eq!(found.resolved.url, server.url("/repo/charts/web-1.2.3.tgz"));
         assert_eq!(found.resolved.digest, digest);
     }
-    let asked: Vec<_> = server
-        .received()
-        .into_iter()
-        .map(|one| one.target)
-        .collect();
+    let asked = server.received().into_iter().map(|one| one.target);
+    let asked: Vec<String> = asked.collect();
     let index = "/repo/index.yaml";
     assert_eq!(asked, [index, "/repo/charts/web-1.2.3.tgz", index]);
     drop(server);
     chart.digest = Some(digest);
-    assert_eq!(
-        puller.pull_blocking(&chart).unwrap().archive,
-        ARCHIVE,
-        "without a server"
-    );
+    // Without a server.
+    assert_eq!(puller.pull_blocking(&chart).unwrap().archive, ARCHIVE);
 }
 
 #[test]
@@ -150,30 +157,18 @@ fn digest_of_the_index_and_of_the_reference_are_compared() {
     ]);
     let chart = from_repository(&server.url(""), "web", None);
     let error = pull_with(&access(), &chart).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            PullError::Digest {
-                by: "the index",
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let message = text(&error);
-    for part in [
-        server.url("/web.tgz"),
-        other.to_string(),
-        Digest::of(ARCHIVE).to_string(),
-    ] {
+    let PullError::Digest { by, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(*by, "the index");
+    let (message, url) = (text(&error), server.url("/web.tgz"));
+    for part in [url, other.to_string(), Digest::of(ARCHIVE).to_string()] {
         assert!(message.contains(&part), "{message}");
     }
     let mut chart = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
     assert!(pull_with(&access(), &chart).is_ok());
     chart.digest = Some(other);
-    let error = pull_with(&access(), &chart).unwrap_err();
-    let message = text(&error);
-    assert!(message.contains("the given digest says"), "{message}");
+    fails_with(pull_with(&access(), &chart), "the given digest says");
 }
 
 #[test]
@@ -185,47 +180,25 @@ fn missing_charts_and_forbidden_ones_say_what_to_do() {
         _ => Reply::status(404),
     })
     .unwrap();
-    let secret = from_repository(&server.url("/secret"), "web", None);
+    let in_repository = |path: &str| from_repository(&server.url(path), "web", None);
     let url = |path: &str| ChartReference::parse(&server.url(path), None, None).unwrap();
-    for (access, chart, expected) in [
-        (
-            access(),
-            &secret,
-            "needs credentials (status 401); give --username and --password",
-        ),
-        (
-            with_user("me", "hidden"),
-            &secret,
-            "rejects the credentials that were given (status 401)",
-        ),
-        (
-            access(),
-            &url("/forbidden/web.tgz"),
-            "needs credentials (status 403)",
-        ),
-        (
-            access(),
-            &url("/none.tgz"),
-            "does not exist (status 404); check the name of the chart",
-        ),
-        (
-            access(),
-            &from_repository(&server.url("/none"), "web", None),
-            "check the URL of the repository",
-        ),
-        (
-            access(),
-            &url("/page.tgz"),
-            "is not a packaged chart (.tgz)",
-        ),
-    ] {
-        let message = text(&pull_with(&access, chart).unwrap_err());
-        assert!(message.contains(expected), "{message}");
-        assert!(
-            message.contains(&server.address()) && !message.contains("hidden"),
-            "{message}"
-        );
-    }
+    let (anyone, user) = (access(), with_user("me", "hidden"));
+    let refused = |access: &Access, chart: &ChartReference, expected: &str| {
+        let message = fails_with(pull_with(access, chart), expected);
+        assert!(message.contains(&server.address()), "{message}");
+        assert!(!message.contains("hidden"), "{message}");
+    };
+    let wanted = "needs credentials (status 401); give --username and --password";
+    refused(&anyone, &in_repository("/secret"), wanted);
+    let rejected = "rejects the credentials that were given (status 401)";
+    refused(&user, &in_repository("/secret"), rejected);
+    let forbidden = "needs credentials (status 403)";
+    refused(&anyone, &url("/forbidden/web.tgz"), forbidden);
+    let missing = "does not exist (status 404); check the name of the chart";
+    refused(&anyone, &url("/none.tgz"), missing);
+    let repository = "check the URL of the repository";
+    refused(&anyone, &in_repository("/none"), repository);
+    refused(&anyone, &url("/page.tgz"), "is not a packaged chart (.tgz)");
 }
 
 #[test]
@@ -239,15 +212,9 @@ fn servers_that_are_busy_are_asked_again_and_then_named() {
         _ => Reply::body(ARCHIVE),
     })
     .unwrap();
-    assert_eq!(
-        pull(&server.url("/web.tgz"), None).unwrap().archive,
-        ARCHIVE
-    );
-    let message = text(&pull(&server.url("/down.tgz"), None).unwrap_err());
-    assert!(
-        message.contains("status 503, after 2 attempts"),
-        "{message}"
-    );
+    let (web, down) = (server.url("/web.tgz"), server.url("/down.tgz"));
+    assert_eq!(pull(&web, None).unwrap().archive, ARCHIVE);
+    fails_with(pull(&down, None), "status 503, after 2 attempts");
     assert_eq!(server.received().len(), 4);
 }
 
@@ -272,19 +239,14 @@ fn silence_broken_answers_and_endless_ones_end_with_an_error() {
         ("/short.tgz", "is incomplete"),
         ("/long.tgz", "is larger than the limit of 64 MiB"),
     ] {
-        let message = text(&pull(&server.url(path), None).unwrap_err());
-        assert!(message.contains(expected), "{message}");
+        fails_with(pull(&server.url(path), None), expected);
     }
     let chart = from_repository(&server.url(""), "web", None);
-    let message = text(&pull_with(&access(), &chart).unwrap_err());
-    assert!(
-        message.contains("the index at") && message.contains("limit of 50 MiB"),
-        "{message}"
-    );
+    let message = fails_with(pull_with(&access(), &chart), "the index at");
+    assert!(message.contains("limit of 50 MiB"), "{message}");
     let address = server.url("/web.tgz");
     drop(server);
-    let message = text(&pull(&address, None).unwrap_err());
-    assert!(message.contains("cannot reach"), "{message}");
+    fails_with(pull(&address, None), "cannot reach");
 }
 
 #[test]
@@ -308,10 +270,8 @@ fn credentials_go_to_the_repository_and_to_no_other_host() {
         assert_eq!(pull_with(&user, chart).unwrap().archive, ARCHIVE);
     }
     let has = |received: Vec<Received>| -> Vec<bool> {
-        let headers = received.iter();
-        headers
-            .map(|one| one.headers.contains_key("authorization"))
-            .collect()
+        let has = |one: &Received| one.headers.contains_key("authorization");
+        received.iter().map(has).collect()
     };
     assert_eq!(has(server.received()), [true; 4]);
     assert_eq!(has(other.received()), [false; 2]);
@@ -321,44 +281,32 @@ fn credentials_go_to_the_repository_and_to_no_other_host() {
     };
     pull_with(&all, &linked).unwrap();
     assert_eq!(has(other.received()), [false, false, true]);
-    let message = text(&pull_with(&user, &url("/loop.tgz")).unwrap_err());
-    assert!(
-        message.contains("redirected more than 10 times"),
-        "{message}"
-    );
-    let message = text(&pull_with(&user, &url("/file.tgz")).unwrap_err());
-    assert!(message.contains("not a URL of a web server"), "{message}");
+    let endless = pull_with(&user, &url("/loop.tgz"));
+    fails_with(endless, "redirected more than 10 times");
+    let local = pull_with(&user, &url("/file.tgz"));
+    fails_with(local, "not a URL of a web server");
 }
 
 #[test]
 fn registry_that_lies_is_found_out() {
     let right = Digest::of(ARCHIVE);
     let other = Digest::of(b"other");
-    let cases: Vec<(Vec<u8>, &str)> = vec![
+    let (whole, large) = (ARCHIVE.len(), limits::ARCHIVE + 1);
+    let image = manifest("application/vnd.oci.image.config.v1+json", &right, 1);
+    let no_config = "is not a Helm chart: its config has the media type";
+    let index = br#"{"schemaVersion": 2, "manifests": []}"#.to_vec();
+    let no_layer = format!(r#"{{"config": {{"mediaType": "{CONFIG}", "digest": "", "size": 0}}}}"#);
+    let size = "larger than the limit of 64 MiB";
+    let digest = "but the manifest says sha256:";
+    for (manifest, expected) in [
         (manifest(CONFIG, &right, 5), "but the manifest says 5"),
-        (
-            manifest(CONFIG, &other, ARCHIVE.len()),
-            "but the manifest says sha256:",
-        ),
-        (
-            manifest(CONFIG, &right, limits::ARCHIVE + 1),
-            "larger than the limit of 64 MiB",
-        ),
-        (
-            manifest("application/vnd.oci.image.config.v1+json", &right, 1),
-            "is not a Helm chart: its config has the media type",
-        ),
-        (
-            br#"{"schemaVersion": 2, "manifests": []}"#.to_vec(),
-            "is not a Helm chart",
-        ),
+        (manifest(CONFIG, &other, whole), digest),
+        (manifest(CONFIG, &right, large), size),
+        (image, no_config),
+        (index, "is not a Helm chart"),
         (b"<html>".to_vec(), "its manifest is not that of a chart"),
-        (
-            format!(r#"{{"config": {{"mediaType": "{CONFIG}", "digest": "", "size": 0}}}}"#).into(),
-            "it has no layer with the media type",
-        ),
-    ];
-    for (manifest, expected) in cases {
+        (no_layer.into(), "it has no layer with the media type"),
+    ] {
         let server = HttpServer::start(move |request| {
             if request.target.contains("/manifests/") {
                 Reply::body(manifest.clone())
@@ -367,36 +315,21 @@ fn registry_that_lies_is_found_out() {
             }
         })
         .unwrap();
-        let chart = format!("oci://{}/a/web:1.0.0", server.address());
-        let message = text(&pull(&chart, None).unwrap_err());
-        assert!(
-            message.contains(expected),
-            "{message} instead of {expected}"
-        );
+        fails_with(pull(&web_chart(&server), None), expected);
     }
     let server = HttpServer::start(move |request| {
         registry(request).header("Docker-Content-Digest", other.to_string())
     })
     .unwrap();
-    let chart = format!("oci://{}/a/web:1.0.0", server.address());
-    let message = text(&pull(&chart, None).unwrap_err());
-    assert!(
-        message.contains("header Docker-Content-Digest says"),
-        "{message}"
-    );
+    let said = "header Docker-Content-Digest says";
+    fails_with(pull(&web_chart(&server), None), said);
     let server = HttpServer::start(|request| {
-        let path = request
-            .target
-            .replace(&Digest::of(b"x").to_string(), "1.0.0");
-        registry(&Received {
-            target: path,
-            ..request.clone()
-        })
+        let named = Digest::of(b"x").to_string();
+        registry(&with_target(request, &named, "1.0.0"))
     })
     .unwrap();
     let chart = format!("oci://{}/a/web@{}", server.address(), Digest::of(b"x"));
-    let message = text(&pull(&chart, None).unwrap_err());
-    assert!(message.contains("but the reference says"), "{message}");
+    fails_with(pull(&chart, None), "but the reference says");
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -419,38 +352,30 @@ fn oci_index(listed: &[(&str, &[u8])]) -> Vec<u8> {
 #[test]
 fn the_chart_of_an_index_is_found_beside_images_as_helm_does() {
     let chart = chart_manifest();
-    let image = manifest(
-        "application/vnd.oci.image.config.v1+json",
-        &Digest::of(b""),
-        0,
-    );
+    let kind = "application/vnd.oci.image.config.v1+json";
+    let image = manifest(kind, &Digest::of(b""), 0);
     let other_archive = b"\x1f\x8b\x08 another chart";
     let other = manifest(CONFIG, &Digest::of(other_archive), other_archive.len());
     let (chart_, image_) = ((MANIFEST, chart.as_slice()), (MANIFEST, image.as_slice()));
     let signature = ("application/vnd.dev.cosign.signature", image.as_slice());
     let inner = oci_index(&[image_, chart_]);
     let several = "its index has several charts, with the manifests sha256:";
-    let cases: Vec<(Vec<u8>, Result<(), &str>)> = vec![
+    let missing = oci_index(&[(MANIFEST, b"gone"), chart_]);
+    let long = oci_index(&vec![image_; limits::INDEXED + 1]);
+    let too_long = "its index lists more than 100 manifests";
+    let cases: [(Vec<u8>, Result<(), &str>); 8] = [
         (oci_index(&[image_, chart_]), Ok(())),
         (oci_index(&[chart_, signature, image_, chart_]), Ok(())),
         (oci_index(&[image_, (INDEX, &inner)]), Ok(())),
         (oci_index(&[image_]), Err("its index has no chart")),
         (oci_index(&[]), Err("its index has no chart")),
         (oci_index(&[chart_, (MANIFEST, &other)]), Err(several)),
-        (
-            oci_index(&[(MANIFEST, b"gone"), chart_]),
-            Err("does not exist"),
-        ),
-        (
-            oci_index(&vec![image_; limits::INDEXED + 1]),
-            Err("its index lists more than 100 manifests"),
-        ),
+        (missing, Err("does not exist")),
+        (long, Err(too_long)),
     ];
     for (index, expected) in cases {
         let digest = Digest::of(&index);
-        let texts: Vec<Vec<u8>> = [&index, &chart, &image, &other, &inner]
-            .map(Vec::clone)
-            .into();
+        let texts = [&index, &chart, &image, &other, &inner].map(Vec::clone);
         let server = HttpServer::start(move |request| {
             let by = request.target.strip_prefix("/v2/a/web/manifests/");
             let text = match by {
@@ -466,30 +391,20 @@ fn the_chart_of_an_index_is_found_beside_images_as_helm_does() {
             };
             match text.filter(accepts) {
                 Some(text) => Reply::body(text.clone()),
-                None => registry(&Received {
-                    target: request.target.replace("1.0.0", "none"),
-                    ..request.clone()
-                }),
+                None => registry(&with_target(request, "1.0.0", "none")),
             }
         })
         .unwrap();
-        let chart = format!("oci://{}/a/web:1.0.0", server.address());
-        match (pull(&chart, None), expected) {
-            (Ok(pulled), Ok(())) => {
-                assert_eq!(pulled.archive, ARCHIVE);
-                assert_eq!(pulled.resolved.url, format!("{chart}@{digest}"));
-                let by_digest = format!("oci://{}/a/web@{digest}", server.address());
-                assert_eq!(pull(&by_digest, None).unwrap().archive, ARCHIVE);
-            }
-            (Err(error), Err(expected)) => {
-                let message = text(&error);
-                assert!(
-                    message.contains(expected),
-                    "{message} instead of {expected}"
-                );
-            }
-            (pulled, expected) => panic!("{pulled:?} instead of {expected:?}"),
+        let chart = web_chart(&server);
+        if let Err(expected) = expected {
+            fails_with(pull(&chart, None), expected);
+            continue;
         }
+        let pulled = pull(&chart, None).unwrap();
+        assert_eq!(pulled.archive, ARCHIVE);
+        assert_eq!(pulled.resolved.url, format!("{chart}@{digest}"));
+        let by_digest = format!("oci://{}/a/web@{digest}", server.address());
+        assert_eq!(pull(&by_digest, None).unwrap().archive, ARCHIVE);
     }
 }
 
@@ -514,22 +429,15 @@ fn tags_are_read_in_pages_and_the_newest_in_the_range_is_taken() {
     assert_eq!(newest.resolved.url, format!("{chart}:1.0.0@{digest}"));
     let older = pull(&chart, Some("<0.9.0")).unwrap();
     assert_eq!(older.resolved.version.as_deref(), Some("0.8.0+b"));
-    for (name, wanted, expected) in [
-        (
-            "a/web",
-            "^3",
-            "has no version \"^3\"; the newest is 2.0.0-rc.1",
-        ),
-        ("none", "*", "it has no version at all"),
-        (
-            "a/web",
-            "9.9.9",
-            "manifests/9.9.9 does not exist (status 404)",
-        ),
-    ] {
+    for [name, wanted, expected] in rows(
+        r#"
+        a/web | ^3    | has no version "^3"; the newest is 2.0.0-rc.1
+        none  | *     | it has no version at all
+        a/web | 9.9.9 | manifests/9.9.9 does not exist (status 404)
+        "#,
+    ) {
         let chart = format!("oci://{}/{name}", server.address());
-        let message = text(&pull(&chart, Some(wanted)).unwrap_err());
-        assert!(message.contains(expected), "{message}");
+        fails_with(pull(&chart, Some(wanted)), expected);
     }
 }
 
@@ -573,64 +481,44 @@ fn docker_config(path: &Path, host: &str, entry: &str) -> Access {
 #[test]
 fn tokens_are_asked_for_anonymously_or_with_the_credentials_of_the_registry() {
     let anonymous = token_registry(None);
-    let chart = |server: &HttpServer| {
-        let name = format!("oci://{}/a/web:1.0.0", server.address());
-        ChartReference::parse(&name, None, None).unwrap()
-    };
-    assert_eq!(
-        pull_with(&access(), &chart(&anonymous)).unwrap().archive,
-        ARCHIVE
-    );
+    let pulled = pull_with(&access(), &web_reference(&anonymous)).unwrap();
+    assert_eq!(pulled.archive, ARCHIVE);
     // One challenge, one token, and then the token is used.
     assert_eq!(anonymous.received().len(), 4);
 
     // me:hidden
     let private = token_registry(Some("Basic bWU6aGlkZGVu"));
-    let chart = chart(&private);
+    let chart = web_reference(&private);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.json");
     let host = private.address();
     let login = docker_config(&file, &host, r#"{"auth": "bWU6aGlkZGVu"}"#);
     assert!(pull_with(&login, &chart).is_ok());
     assert!(pull_with(&with_user("me", "hidden"), &chart).is_ok());
-    let message = text(&pull_with(&access(), &chart).unwrap_err());
-    assert!(message.contains("needs credentials"), "{message}");
-    assert!(
-        message.contains(&format!("helm registry login {host}")),
-        "{message}"
-    );
+    let message = fails_with(pull_with(&access(), &chart), "needs credentials");
+    let advice = format!("helm registry login {host}");
+    assert!(message.contains(&advice), "{message}");
     let wrong = docker_config(&file, &host, r#"{"auth": "bWU6d3Jvbmc="}"#);
-    let message = text(&pull_with(&wrong, &chart).unwrap_err());
-    assert!(message.contains("rejects the credentials of "), "{message}");
-    assert!(
-        message.contains("config.json") && !message.contains("wrong"),
-        "{message}"
-    );
+    let message = fails_with(pull_with(&wrong, &chart), "rejects the credentials of ");
+    assert!(message.contains("config.json"), "{message}");
+    assert!(!message.contains("wrong"), "{message}");
     let identity = docker_config(&file, &host, r#"{"identitytoken": "refresh-me"}"#);
     assert!(pull_with(&identity, &chart).is_ok());
 }
 
 #[test]
 fn challenge_that_never_ends_or_leads_elsewhere_is_refused() {
-    let insists =
-        HttpServer::start(|_| Reply::status(401).header("WWW-Authenticate", "Basic realm=\"r\""))
-            .unwrap();
-    let chart = format!("oci://{}/a/web:1.0.0", insists.address());
-    let chart = ChartReference::parse(&chart, None, None).unwrap();
-    let message = text(&pull_with(&with_user("me", "hidden"), &chart).unwrap_err());
-    assert!(
-        message.contains("rejects the credentials that were given"),
-        "{message}"
-    );
-    assert_eq!(insists.received().len(), 2);
-
-    let strange = HttpServer::start(|_| {
-        Reply::status(401).header("WWW-Authenticate", "Bearer realm=\"ftp://thief/\"")
-    })
-    .unwrap();
-    let chart = format!("oci://{}/a/web:1.0.0", strange.address());
-    let chart = ChartReference::parse(&chart, None, None).unwrap();
-    let message = text(&pull_with(&with_user("me", "hidden"), &chart).unwrap_err());
-    assert!(message.contains("is not reached by https"), "{message}");
-    assert_eq!(strange.received().len(), 1);
+    let basic = r#"Basic realm="r""#;
+    let elsewhere = r#"Bearer realm="ftp://thief/""#;
+    for (challenge, expected, requests) in [
+        (basic, "rejects the credentials that were given", 2),
+        (elsewhere, "is not reached by https", 1),
+    ] {
+        let server =
+            HttpServer::start(move |_| Reply::status(401).header("WWW-Authenticate", challenge))
+                .unwrap();
+        let refused = pull_with(&with_user("me", "hidden"), &web_reference(&server));
+        fails_with(refused, expected);
+        assert_eq!(server.received().len(), requests);
+    }
 }

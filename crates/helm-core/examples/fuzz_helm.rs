@@ -47,80 +47,16 @@ const FUNCTIONS: &str = "\
     sortAlpha:l splitList:ss squote:a sub:ii substr:iis ternary:aab title:s toJson:a \
     toPrettyJson:a toString:a toStrings:l toToml:d toYaml:a trim:s trimAll:ss trimSuffix:ss \
     trunc:is typeOf:a uniq:l until:i untilStep:iii upper:s urlquery:s without:la wrap:is printf:Fa";
-const STRINGS: &[&str] = &[
-    "",
-    "a",
-    "a b",
-    "1.2.3",
-    ">= 1.0",
-    "x-1",
-    "é",
-    "a,b",
-    "{\\\"k\\\": [1]}",
-    "k: [1, 2]",
-    "[",
-    "12",
-    "0x1f",
-    "true",
-    "a\\nb",
-    "(a|b)+",
-    "A1b2",
-    "<&>",
-    "~1",
-];
-const FORMATS: &[&str] = &[
-    "%v", "%d", "%s", "%q", "%5.2f", "%+v", "%#v", "%T", "%x", "%t", "%-4s|", "%%", "%!",
-];
-const YAML: &[&str] = &[
-    "a",
-    "b: ",
-    "c:",
-    "- ",
-    "? ",
-    ": ",
-    "{",
-    "}",
-    "[",
-    "]",
-    ", ",
-    "&x ",
-    "*x",
-    "<<: ",
-    "<<: *x",
-    "!!str ",
-    "!!int ",
-    "!!float ",
-    "!!binary ",
-    "!t ",
-    "# c",
-    "\n",
-    "\n",
-    "\n  ",
-    "\n    ",
-    " ",
-    "---\n",
-    "...\n",
-    "\t",
-    "'q'",
-    "\"q\"",
-    "|\n",
-    ">-\n",
-    "~",
-    "yes",
-    "010",
-    "0x1f",
-    "1e3",
-    ".inf",
-    "12:30",
-    "é",
-    "\u{feff}",
-    "\r\n",
-    "2001-01-01",
-    "\"\\u0041\"",
-    "%YAML 1.1\n",
-    "@",
-    "`",
-];
+/// Contents of texts in templates, with `¦` between them, as in the two lists below.
+const STRINGS: &str = "\
+    ¦a¦a b¦1.2.3¦>= 1.0¦x-1¦é¦a,b¦{\\\"k\\\": [1]}¦k: [1, 2]¦[¦12¦0x1f¦true¦a\\nb¦(a|b)+¦A1b2¦\
+    <&>¦~1";
+const FORMATS: &str = "\
+    %v¦%d¦%s¦%q¦%5.2f¦%+v¦%#v¦%T¦%x¦%t¦%-4s|¦%%¦%!";
+const YAML: &str = "\
+    a¦b: ¦c:¦- ¦? ¦: ¦{¦}¦[¦]¦, ¦&x ¦*x¦<<: ¦<<: *x¦!!str ¦!!int ¦!!float ¦!!binary ¦!t ¦# c¦\n¦\
+    \n¦\n  ¦\n    ¦ ¦---\n¦...\n¦\t¦'q'¦\"q\"¦|\n¦>-\n¦~¦yes¦010¦0x1f¦1e3¦.inf¦12:30¦é¦\u{feff}¦\
+    \r\n¦2001-01-01¦\"\\u0041\"¦%YAML 1.1\n¦@¦`";
 
 /// A pseudo-random generator (xorshift), which a seed repeats.
 struct Random(u64);
@@ -139,6 +75,12 @@ impl Random {
             .unwrap_or_default()
     }
 
+    /// Picks a part of a list with `¦` between its parts.
+    fn pick_of(&mut self, list: &'static str) -> &'static str {
+        let parts: Vec<&str> = list.split('¦').collect();
+        self.pick(&parts)
+    }
+
     fn int(&mut self) -> i64 {
         // Larger ones would make Helm print or keep as many bytes.
         const INTS: [i64; 9] = [0, 1, 2, 3, 5, -1, 10, 100, 1000];
@@ -150,8 +92,8 @@ impl Random {
             return format!("({})", self.call(depth - 1));
         }
         match kind {
-            's' => format!("\"{}\"", self.pick(STRINGS)),
-            'F' => format!("\"{}\"", self.pick(FORMATS)),
+            's' => format!("\"{}\"", self.pick_of(STRINGS)),
+            'F' => format!("\"{}\"", self.pick_of(FORMATS)),
             'i' => self.int().to_string(),
             'f' => format!("{}.5", self.int()),
             'b' => self.pick(&["true", "false"]).to_owned(),
@@ -211,7 +153,7 @@ impl Random {
     fn yaml(&mut self) -> String {
         let mut text = String::new();
         for _ in 0..=self.below(12) {
-            text.push_str(self.pick(YAML));
+            text.push_str(self.pick_of(YAML));
         }
         text
     }
@@ -222,12 +164,12 @@ impl Random {
             1 => json!(self.int()),
             2 => json!(f64::from(u16::try_from(self.below(1000)).unwrap_or(0)) / 8.0),
             3 => json!(self.below(2) == 0),
-            4 => json!(self.pick(STRINGS)),
+            4 => json!(self.pick_of(STRINGS)),
             5 => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
             _ => {
                 let mut map = serde_json::Map::new();
                 for _ in 0..self.below(4) {
-                    map.insert(self.pick(STRINGS).to_owned(), self.value(depth - 1));
+                    map.insert(self.pick_of(STRINGS).to_owned(), self.value(depth - 1));
                 }
                 Value::Object(map)
             }
@@ -350,7 +292,7 @@ impl Random {
             // Mostly a value of the same type.
             let value = match at {
                 Value::Bool(is) if self.below(4) > 0 => json!(!is),
-                Value::String(_) if self.below(4) > 0 => json!(self.pick(STRINGS)),
+                Value::String(_) if self.below(4) > 0 => json!(self.pick_of(STRINGS)),
                 Value::Number(_) if self.below(4) > 0 => json!(self.int()),
                 _ => self.value(2),
             };

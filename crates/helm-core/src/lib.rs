@@ -20,6 +20,8 @@ pub mod manifest;
 mod place;
 pub mod release;
 pub mod render;
+#[cfg(test)]
+mod rows;
 mod slots;
 pub mod values;
 pub mod version;

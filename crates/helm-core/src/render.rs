@@ -298,14 +298,8 @@ impl Rendered {
                 place.document += 1;
                 place.line += lines(&content, counted, start);
                 counted = start;
-                match sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
-                    Sorted::Complete => {}
-                    Sorted::Dropped { kind, event } => dropped.push(Dropped {
-                        template: path.to_string(),
-                        kind,
-                        cause: DropCause::UnknownEvent(event),
-                    }),
-                }
+                let lost = sort_document(&path, place, text, &budget, &mut documents, &mut hooks)?;
+                dropped.extend(lost);
                 dropped.extend(manifest::after_end(text).map(|rest| Dropped {
                     template: path.to_string(),
                     kind: manifest::kind_in(rest),
@@ -459,28 +453,16 @@ fn joined(documents: &[ManifestDocument]) -> String {
         .map(|document| document.text.len() + document.path.len() + 16);
     let mut manifest = String::with_capacity(length.sum());
     for document in documents {
-        for part in [
-            "---\n# Source: ",
-            &document.path,
-            "\n",
-            &document.text,
-            "\n",
-        ] {
+        let ManifestDocument { path, text, .. } = document;
+        for part in ["---\n# Source: ", path, "\n", text, "\n"] {
             manifest.push_str(part);
         }
     }
     manifest
 }
 
-/// Destination of a document.
-enum Sorted {
-    /// To the manifest or to the hooks.
-    Complete,
-    /// Nowhere: a hook of this kind with an event that does not exist.
-    Dropped { kind: String, event: String },
-}
-
-/// Adds a document to the manifest or to the hooks.
+/// Adds a document to the manifest or to the hooks. Returns it if it goes nowhere: a hook with an event that does
+/// not exist.
 fn sort_document(
     path: &Arc<str>,
     place: Place,
@@ -488,7 +470,7 @@ fn sort_document(
     budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<(Hook, Place)>,
-) -> Result<Sorted, RenderError> {
+) -> Result<Option<Dropped>, RenderError> {
     let failed = |error: HeadError| {
         if budget.check() == Err(BudgetError::Cancelled) {
             return RenderError::Cancelled;
@@ -515,7 +497,7 @@ fn sort_document(
             kind: head.kind,
             is_blank: head.is_blank,
         });
-        return Ok(Sorted::Complete);
+        return Ok(None);
     };
     let names = |list: &str| -> Vec<String> {
         list.split(',')
@@ -527,8 +509,11 @@ fn sort_document(
     let events = match names(events).into_iter().map(known).collect() {
         Ok(events) => events,
         Err(event) => {
-            let kind = head.kind;
-            return Ok(Sorted::Dropped { kind, event });
+            return Ok(Some(Dropped {
+                template: path.to_string(),
+                kind: head.kind,
+                cause: DropCause::UnknownEvent(event),
+            }));
         }
     };
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
@@ -552,7 +537,7 @@ fn sort_document(
         kind: head.kind,
     };
     hooks.push((hook, place));
-    Ok(Sorted::Complete)
+    Ok(None)
 }
 
 #[cfg(test)]

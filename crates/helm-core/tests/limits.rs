@@ -30,8 +30,15 @@ fn chart(template: &str) -> (CompiledChart, Coalesced) {
     (compiled, values)
 }
 
-fn info() -> ReleaseInfo {
-    ReleaseInfo::new("r", "ns")
+fn input(values: &Coalesced) -> RenderInput<'_> {
+    RenderInput::new(ReleaseInfo::new("r", "ns"), values)
+}
+
+/// Renders a template, whose lookups are recorded.
+fn failure(template: &str) -> RenderError {
+    let (compiled, values) = chart(template);
+    let input = input(&values).lookup(Snapshot::default());
+    compiled.render(&input).unwrap_err()
 }
 
 /// Answers every lookup and signals that the template reached it.
@@ -67,9 +74,7 @@ fn cancelled_render_stops_inside_every_kind_of_loop() {
         let (sender, begun) = mpsc::sync_channel(1);
         let cancel = Cancel::new();
         std::thread::scope(|scope| {
-            let mut input = RenderInput::new(info(), &values)
-                .lookup(Signal(sender))
-                .cancel(cancel.clone());
+            let mut input = input(&values).lookup(Signal(sender)).cancel(cancel.clone());
             // Only cancellation can end it.
             input.limits.time = None;
             input.limits.steps = u64::MAX;
@@ -88,9 +93,7 @@ fn cancelled_render_requests_no_lookups() {
     let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}");
     let cancel = Cancel::new();
     cancel.cancel();
-    let input = RenderInput::new(info(), &values)
-        .lookup(Snapshot::default())
-        .cancel(cancel);
+    let input = input(&values).lookup(Snapshot::default()).cancel(cancel);
     let error = compiled.render(&input).unwrap_err();
     assert!(matches!(error, RenderError::Cancelled), "{error}");
 }
@@ -112,9 +115,7 @@ fn sorting_rendered_documents_can_be_cancelled() {
         chart("kind: A\n---\nkind: B\n# {{ lookup \"v1\" \"A\" \"\" \"\" }}\n");
     let cancel = Cancel::new();
     let lookup = CancelsLast(cancel.clone(), AtomicBool::new(false));
-    let input = RenderInput::new(info(), &values)
-        .lookup(lookup)
-        .cancel(cancel);
+    let input = input(&values).lookup(lookup).cancel(cancel);
     // The templates end before they check the handle again.
     assert!(compiled.render_files(&input).is_ok());
     let error = compiled.render(&input).unwrap_err();
@@ -124,17 +125,15 @@ fn sorting_rendered_documents_can_be_cancelled() {
 #[test]
 fn time_limit_error_names_the_template() {
     let (compiled, values) = chart(ENDLESS[1]);
-    let mut input = RenderInput::new(info(), &values);
+    let mut input = input(&values);
     input.limits.time = Some(Duration::from_millis(1));
     let error = compiled.render(&input).unwrap_err();
     let RenderError::Execution { message, .. } = &error else {
         panic!("{error}")
     };
     assert!(message.contains("c/templates/a.yaml:1"), "{message}");
-    assert!(
-        message.contains("the templates take longer than 1ms (limit `time`)"),
-        "{message}"
-    );
+    let limit = "the templates take longer than 1ms (limit `time`)";
+    assert!(message.contains(limit), "{message}");
 }
 
 #[test]
@@ -143,26 +142,23 @@ fn lookups_of_one_round_are_limited() {
         "{{{{ range until {MAX_LOOKUPS} }}}}{{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}\
          {{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}{{{{ end }}}}"
     );
-    let (compiled, values) = chart(&exactly);
-    let input = RenderInput::new(info(), &values).lookup(Snapshot::default());
-    let Err(RenderError::NeedsLookup(keys)) = compiled.render(&input) else {
+    let RenderError::NeedsLookup(keys) = failure(&exactly) else {
         panic!()
     };
     assert_eq!(keys.len(), MAX_LOOKUPS);
 
     let (compiled, values) = chart(&exactly.replace("1000", "1001"));
     for error in [
-        compiled.render(&RenderInput::new(info(), &values).lookup(Snapshot::default())),
+        compiled.render(&input(&values).lookup(Snapshot::default())),
         // Lookups are recorded without a cluster as well.
-        compiled.render(&RenderInput::new(info(), &values)),
+        compiled.render(&input(&values)),
     ] {
         let error = error.unwrap_err();
         assert!(matches!(error, RenderError::TooManyLookups), "{error}");
+        let message = error.to_string();
         assert!(
-            error
-                .to_string()
-                .contains("more than 1000 different objects"),
-            "{error}"
+            message.contains("more than 1000 different objects"),
+            "{message}"
         );
     }
 }
@@ -175,7 +171,7 @@ fn lookups_of_all_rounds_together_are_limited() {
     let mut snapshot = Snapshot::default();
     let mut asked = 0;
     loop {
-        let input = RenderInput::new(info(), &values).lookup(snapshot.clone());
+        let input = input(&values).lookup(snapshot.clone());
         match compiled.render(&input).unwrap_err() {
             RenderError::NeedsLookup(keys) => {
                 asked += keys.len();
@@ -193,13 +189,9 @@ fn lookups_of_all_rounds_together_are_limited() {
 
 #[test]
 fn long_lookup_keys_are_rejected() {
-    let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" (repeat 100000 \"x\") }}");
-    let input = RenderInput::new(info(), &values).lookup(Snapshot::default());
-    let error = compiled.render(&input).unwrap_err().to_string();
-    assert!(
-        error.contains("cannot look up a name of 100010 bytes"),
-        "{error}"
-    );
+    let error = failure("{{ lookup `v1` `Secret` `ns` (repeat 100000 `x`) }}").to_string();
+    let wanted = "cannot look up a name of 100010 bytes";
+    assert!(error.contains(wanted), "{error}");
 }
 
 #[test]
@@ -207,31 +199,20 @@ fn number_of_objects_in_a_manifest_is_limited() {
     let head = "{apiVersion: v1, kind: List, items: [";
     let item = "{apiVersion: v1, kind: Secret, metadata: {name: a}},";
     let list = |count| format!("{head}{}]}}", item.repeat(count));
-    assert_eq!(
-        parse_objects(&list(MAX_OBJECTS)).unwrap().len(),
-        MAX_OBJECTS
-    );
+    let most = parse_objects(&list(MAX_OBJECTS)).unwrap();
+    assert_eq!(most.len(), MAX_OBJECTS);
     let error = parse_objects(&list(MAX_OBJECTS + 1)).unwrap_err();
     assert!(matches!(error, ManifestError::TooMany), "{error}");
 
-    let template = |count| {
-        let count: usize = count;
-        format!("{{{{ range until {count} }}}}---\nkind: A\n{{{{ end }}}}")
-    };
+    let template =
+        |count: usize| format!("{{{{ range until {count} }}}}---\nkind: A\n{{{{ end }}}}");
     let (compiled, values) = chart(&template(MAX_OBJECTS));
-    assert!(compiled.render(&RenderInput::new(info(), &values)).is_ok());
-    let (compiled, values) = chart(&template(MAX_OBJECTS + 1));
-    let error = compiled
-        .render(&RenderInput::new(info(), &values))
-        .unwrap_err();
-    assert!(
-        matches!(error, RenderError::Object(ManifestError::TooMany)),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("more than 100000 objects"),
-        "{error}"
-    );
+    assert!(compiled.render(&input(&values)).is_ok());
+    let error = failure(&template(MAX_OBJECTS + 1));
+    let is_limit = matches!(error, RenderError::Object(ManifestError::TooMany));
+    assert!(is_limit, "{error}");
+    let message = error.to_string();
+    assert!(message.contains("more than 100000 objects"), "{message}");
 }
 
 #[test]
@@ -256,7 +237,7 @@ derived: {{ derivePassword 1 "long" "p" "u" "s" }}
 "#,
     );
     let render = |weak| {
-        let mut input = RenderInput::new(info(), &values);
+        let mut input = input(&values);
         input.weak_secrets = weak;
         compiled.render(&input).unwrap().manifest().to_owned()
     };
@@ -266,12 +247,11 @@ derived: {{ derivePassword 1 "long" "p" "u" "s" }}
     assert_eq!(weak.matches("$2a$04$").count(), 2, "{weak}");
     let (compiled, values) =
         chart("kind: {{ cat (bcrypt \"p\") (genPrivateKey \"rsa\") | quote }}");
-    let rendered = compiled.render(&RenderInput::new(info(), &values)).unwrap();
+    let rendered = compiled.render(&input(&values)).unwrap();
     let strong = rendered.manifest();
-    assert!(
-        strong.contains("$2a$10$") && strong.contains("BEGIN RSA"),
-        "{strong}"
-    );
+    for part in ["$2a$10$", "BEGIN RSA"] {
+        assert!(strong.contains(part), "{strong}");
+    }
 }
 
 /// Accepts only types that can be moved to another thread.
@@ -305,63 +285,32 @@ impl Lookup for RefusesTexts {
 
 #[test]
 fn lookups_of_a_text_given_to_tpl_are_told_from_those_of_the_chart() {
-    const LOOKUP: &str = "{{ lookup `v1` `Secret` `ns` `a` }}";
-    let define = format!("{{{{ define \"x\" }}}}{LOOKUP}{{{{ end }}}}");
-    let quoted = "{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}".replace('"', "\\\"");
-    for (what, template, refused) in [
-        ("the chart", LOOKUP.to_owned(), false),
-        (
-            "an included template",
-            format!("{define}{{{{ include `x` . }}}}"),
-            false,
-        ),
-        (
-            "after tpl",
-            format!("{{{{ tpl `{{{{ 1 }}}}` . }}}}{LOOKUP}"),
-            false,
-        ),
-        (
-            "the arguments of tpl",
-            "{{ tpl (lookup `v1` `Secret` `ns` `a`) . }}".to_owned(),
-            false,
-        ),
-        ("tpl", format!("{{{{ tpl \"{quoted}\" . }}}}"), true),
-        (
-            "a template included by tpl",
-            format!("{define}{{{{ tpl `{{{{ include \"x\" . }}}}` . }}}}"),
-            true,
-        ),
-        (
-            "a template called by tpl",
-            format!("{define}{{{{ tpl `{{{{ template \"x\" . }}}}` . }}}}"),
-            true,
-        ),
-        (
-            "a template defined by tpl",
-            format!(
-                "{{{{ tpl \"{{{{ define `y` }}}}{quoted}{{{{ end }}}}{{{{ include `y` . }}}}\" . }}}}"
-            ),
-            true,
-        ),
-        (
-            "tpl within tpl",
-            format!("{define}{{{{ tpl `{{{{ tpl \"{{{{ include \\\"x\\\" . }}}}\" . }}}}` . }}}}"),
-            true,
-        ),
-        (
-            "after a tpl within tpl",
-            format!(
-                "{define}{{{{ tpl `{{{{ tpl \"{{{{ 1 }}}}\" . }}}}{{{{ include \"x\" . }}}}` . }}}}"
-            ),
-            true,
-        ),
-    ] {
-        let (compiled, values) = chart(&template);
-        let input = RenderInput::new(info(), &values).lookup(RefusesTexts);
-        match compiled.render_files(&input) {
-            Ok(_) => assert!(!refused, "{what}: {template}"),
-            Err(error) => {
-                assert!(refused, "{what}: {error}");
+    let quoted = r#"{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}"#;
+    let of_chart = r"
+the chart: LOOKUP
+an included template: DEFINE{{ include `x` . }}
+after tpl: {{ tpl `{{ 1 }}` . }}LOOKUP
+the arguments of tpl: {{ tpl (lookup `v1` `Secret` `ns` `a`) . }}
+";
+    let of_texts = r#"
+tpl: {{ tpl "QUOTED" . }}
+a template included by tpl: DEFINE{{ tpl `{{ include "x" . }}` . }}
+a template called by tpl: DEFINE{{ tpl `{{ template "x" . }}` . }}
+a template defined by tpl: {{ tpl "{{ define `y` }}QUOTED{{ end }}{{ include `y` . }}" . }}
+tpl within tpl: DEFINE{{ tpl `{{ tpl "{{ include \"x\" . }}" . }}` . }}
+after a tpl within tpl: DEFINE{{ tpl `{{ tpl "{{ 1 }}" . }}{{ include "x" . }}` . }}
+"#;
+    for (cases, refused) in [(of_chart, false), (of_texts, true)] {
+        for case in cases.trim().lines() {
+            let (what, template) = case.split_once(": ").unwrap();
+            let template = template
+                .replace("DEFINE", "{{ define \"x\" }}LOOKUP{{ end }}")
+                .replace("LOOKUP", "{{ lookup `v1` `Secret` `ns` `a` }}")
+                .replace("QUOTED", quoted);
+            let (compiled, values) = chart(&template);
+            let result = compiled.render_files(&input(&values).lookup(RefusesTexts));
+            assert_eq!(result.is_err(), refused, "{what}: {template}");
+            if let Err(error) = result {
                 assert!(error.to_string().contains("refused"), "{what}: {error}");
             }
         }
@@ -377,7 +326,7 @@ fn values_and_manifests_nest_a_thousand_levels_and_flags_with_json_127() {
         let read = values::read(text.as_bytes());
         assert_eq!(read.is_ok(), fits, "{levels}");
         let (compiled, values) = chart(&text);
-        let rendered = compiled.render(&RenderInput::new(info(), &values));
+        let rendered = compiled.render(&input(&values));
         assert_eq!(rendered.is_ok(), fits, "{levels}");
     }
     for (levels, fits) in [(127, true), (128, false)] {

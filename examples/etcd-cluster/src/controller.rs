@@ -306,26 +306,26 @@ mod tests {
             .build();
         let cluster = Arc::clone(context.object());
         let error = reconcile(cluster, context, &Gateway::default()).await.err();
-        let status = api
-            .requests()
-            .into_iter()
-            .rfind(|request| request.path == STATUS);
+        let mut requests = api.requests().into_iter();
+        let status = requests.rfind(|request| request.path == STATUS);
         let body = status.unwrap().body.unwrap();
-        let conditions = body["status"]["conditions"].as_array().unwrap();
-        let ready = conditions
-            .iter()
-            .find(|condition| condition["type"] == "Ready");
+        let mut conditions = body["status"]["conditions"].as_array().unwrap().iter();
+        let ready = conditions.find(|condition| condition["type"] == "Ready");
         (ready.unwrap().clone(), error.map(|error| error.to_string()))
+    }
+
+    fn asks_for_no_pod(api: &ScriptedApi) {
+        let requests = api.requests();
+        let mut paths = requests.iter().map(|request| &request.path);
+        assert!(!paths.any(|path| path.contains("/pods")), "{requests:?}");
     }
 
     #[tokio::test]
     async fn the_first_member_starts_a_new_cluster_with_both_services() {
         let api = ScriptedApi::new();
         let (ready, error) = reconciled(&api, &Value::Null).await;
-        assert_eq!(
-            (ready["reason"].as_str(), error),
-            (Some("CreatingFirst"), None)
-        );
+        assert_eq!(ready["reason"], "CreatingFirst");
+        assert_eq!(error, None);
         let writes = api.requests().into_iter().filter(Recorded::is_write);
         let writes: Vec<Recorded> = writes.collect();
         let paths: Vec<&str> = writes.iter().map(|write| write.path.as_str()).collect();
@@ -336,14 +336,9 @@ mod tests {
         ];
         assert_eq!(paths[..3], expected);
         let pod = writes[2].json();
-        let args = pod["spec"]["containers"][0]["args"]
-            .as_array()
-            .unwrap()
-            .clone();
-        assert!(
-            args.contains(&json!("--initial-cluster-state=new")),
-            "{args:?}"
-        );
+        let args = pod["spec"]["containers"][0]["args"].as_array().unwrap();
+        let state = json!("--initial-cluster-state=new");
+        assert!(args.contains(&state), "{args:?}");
     }
 
     #[tokio::test]
@@ -353,10 +348,8 @@ mod tests {
             let path = format!("/api/v1/namespaces/prod/{path}");
             api.on(When::patch(&path), Answer::forbidden());
             let (ready, error) = reconciled(&api, &Value::Null).await;
-            assert_eq!(
-                (ready["status"].as_str(), ready["reason"].as_str()),
-                (Some("False"), Some("ReconcileFailed"))
-            );
+            assert_eq!(ready["status"], "False");
+            assert_eq!(ready["reason"], "ReconcileFailed");
             assert_eq!(ready["message"].as_str(), error.as_deref(), "{path}");
         }
     }
@@ -368,13 +361,7 @@ mod tests {
         api.on(When::get(LIVE), Answer::json(200, live));
         let (ready, _) = reconciled(&api, &Value::Null).await;
         assert_eq!(ready["reason"], "ReconcileFailed");
-        let requests = api.requests();
-        assert!(
-            !requests
-                .iter()
-                .any(|request| request.path.contains("/pods")),
-            "{requests:?}"
-        );
+        asks_for_no_pod(&api);
     }
 
     #[tokio::test]
@@ -382,16 +369,8 @@ mod tests {
         let api = ScriptedApi::new();
         let status = json!({"bootstrapped": true, "phase": "Running", "currentVersion": "3.6.8"});
         let (ready, error) = reconciled(&api, &status).await;
-        assert_eq!(
-            (ready["reason"].as_str(), error),
-            (Some("QuorumLost"), None)
-        );
-        let requests = api.requests();
-        assert!(
-            !requests
-                .iter()
-                .any(|request| request.path.contains("/pods")),
-            "{requests:?}"
-        );
+        assert_eq!(ready["reason"], "QuorumLost");
+        assert_eq!(error, None);
+        asks_for_no_pod(&api);
     }
 }

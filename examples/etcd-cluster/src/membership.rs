@@ -397,26 +397,18 @@ mod tests {
         let gateway = Gateway::default();
         let _one = one.start(&binary, dir.path(), &[]);
         let first = follows_a_leader(&gateway, &one).await;
-        let alone = gateway
-            .list(&one.client, Consistency::Agreed)
-            .await
-            .unwrap();
+        let agreed = async || gateway.list(&one.client, Consistency::Agreed).await;
+        let alone = agreed().await.unwrap();
         assert_eq!(alone.len(), 1);
-        assert_eq!(
-            (alone[0].id, alone[0].started, alone[0].learner),
-            (first, true, false)
-        );
+        assert_eq!(alone[0].id, first);
+        assert!(alone[0].started && !alone[0].learner);
         assert_eq!(alone[0].peer_url, one.peer);
 
         let members = gateway.add_learner(&one.client, &two.peer).await.unwrap();
-        let added = members
-            .iter()
-            .find(|member| member.peer_url == two.peer)
-            .unwrap();
-        assert_eq!(
-            (members.len(), added.started, added.learner),
-            (2, false, true)
-        );
+        assert_eq!(members.len(), 2);
+        let mut members = members.iter();
+        let added = members.find(|member| member.peer_url == two.peer).unwrap();
+        assert!(!added.started && added.learner);
         // etcd does not give a vote to a member without the data.
         let early = gateway.promote(&one.client, added.id).await.unwrap_err();
         assert!(matches!(early, MembershipError::NotNow { .. }), "{early}");
@@ -445,17 +437,9 @@ mod tests {
         let removed = async || gateway.remove(&one.client, added.id).await;
         wait::until(LIMIT, "the removal", removed).await.unwrap();
         let again = gateway.remove(&one.client, added.id).await.unwrap_err();
-        assert!(
-            matches!(again, MembershipError::Rejected { status: 404, .. }),
-            "{again}"
-        );
-        assert_eq!(
-            gateway
-                .list(&one.client, Consistency::Agreed)
-                .await
-                .unwrap(),
-            alone
-        );
+        let is_unknown = matches!(again, MembershipError::Rejected { status: 404, .. });
+        assert!(is_unknown, "{again}");
+        assert_eq!(agreed().await.unwrap(), alone);
     }
 
     #[tokio::test]
@@ -484,18 +468,15 @@ mod tests {
             .unwrap();
         let members = gateway.list(&one.client, Consistency::Local).await.unwrap();
         assert_eq!(members.len(), 2);
-        let refused = gateway
-            .list(&one.client, Consistency::Agreed)
-            .await
-            .unwrap_err();
+        let refused = gateway.list(&one.client, Consistency::Agreed).await;
         assert!(
-            matches!(refused, MembershipError::NotNow { .. }),
-            "{refused}"
+            matches!(refused, Err(MembershipError::NotNow { .. })),
+            "{refused:?}"
         );
-        let silent = gateway.status(&two.client).await.unwrap_err();
+        let silent = gateway.status(&two.client).await;
         assert!(
-            matches!(silent, MembershipError::Request { .. }),
-            "{silent}"
+            matches!(silent, Err(MembershipError::Request { .. })),
+            "{silent:?}"
         );
     }
 }

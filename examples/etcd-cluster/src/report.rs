@@ -225,6 +225,7 @@ mod tests {
     #[test]
     fn a_phase_follows_from_the_step_and_the_phase_before() {
         let healthy = || Step::Wait(Waiting::Healthy(vec!["a".to_owned()]));
+        let image = Step::SetImage("a".to_owned());
         let lost = || Step::Remove(MemberId(1), "a".to_owned(), RemoveReason::Lost);
         for (before, step, after) in [
             (Phase::Creating, Step::Bootstrap, Phase::Creating),
@@ -235,11 +236,7 @@ mod tests {
             (Phase::Running, healthy(), Phase::Degraded),
             (Phase::Upgrading, healthy(), Phase::Upgrading),
             (Phase::Running, lost(), Phase::Degraded),
-            (
-                Phase::Running,
-                Step::SetImage("a".to_owned()),
-                Phase::Upgrading,
-            ),
+            (Phase::Running, image, Phase::Upgrading),
             (Phase::Creating, Step::Fail(Failure::AllLost), Phase::Failed),
             (Phase::Failed, Step::Done, Phase::Running),
         ] {

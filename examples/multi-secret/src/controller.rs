@@ -153,7 +153,7 @@ fn now() -> Timestamp {
 mod tests {
     use std::sync::Arc;
 
-    use hybrid_operator::native::Fixture;
+    use hybrid_operator::native::{Action, Error, Fixture};
     use hybrid_operator_test::scripted::{Answer, ScriptedApi, When};
     use k8s_openapi::api::core::v1::{Namespace, Secret};
     use serde_json::{Value, json};
@@ -162,6 +162,7 @@ mod tests {
     use crate::api::MultiSecret;
 
     const NAMESPACES: usize = 200;
+    const SECRETS: &str = "/api/v1/namespaces/*/secrets/shared";
 
     fn object(selector: &Value) -> MultiSecret {
         serde_json::from_value(json!({
@@ -190,23 +191,21 @@ mod tests {
         api
     }
 
+    /// Reconciles with all namespaces in the cache.
+    async fn reconciled(api: &ScriptedApi, selector: &Value) -> Result<Action, Error> {
+        let context = Fixture::new(object(selector), api.client("home"))
+            .owning::<Secret>([])
+            .caching(namespaces())
+            .build();
+        reconcile(Arc::clone(context.object()), context).await
+    }
+
     #[tokio::test]
     async fn every_selected_namespace_gets_the_secret_with_one_request_each() {
         let api = api();
-        api.on(
-            When::patch("/api/v1/namespaces/*/secrets/shared"),
-            Answer::echo(201),
-        );
-        let context = Fixture::new(
-            object(&json!({"matchLabels": {"team": "a"}})),
-            api.client("home"),
-        )
-        .owning::<Secret>([])
-        .caching(namespaces())
-        .build();
-        reconcile(Arc::clone(context.object()), context)
-            .await
-            .unwrap();
+        api.on(When::patch(SECRETS), Answer::echo(201));
+        let selector = json!({"matchLabels": {"team": "a"}});
+        reconciled(&api, &selector).await.unwrap();
         let requests = api.requests();
         assert_eq!(requests.len(), NAMESPACES / 2 + 1);
         let status = requests.last().unwrap().body.clone().unwrap();
@@ -220,25 +219,13 @@ mod tests {
         let api = api();
         let path = "/api/v1/namespaces/n000/secrets/shared";
         api.on(When::patch(path), Answer::forbidden());
-        api.on(
-            When::patch("/api/v1/namespaces/*/secrets/shared"),
-            Answer::echo(201),
-        );
-        let context = Fixture::new(object(&json!({})), api.client("home"))
-            .owning::<Secret>([])
-            .caching(namespaces())
-            .build();
-        let error = reconcile(Arc::clone(context.object()), context)
-            .await
-            .unwrap_err();
+        api.on(When::patch(SECRETS), Answer::echo(201));
+        let error = reconciled(&api, &json!({})).await.unwrap_err();
         assert!(error.is_forbidden(), "{error}");
         let status = api.requests().last().unwrap().body.clone().unwrap();
         assert_eq!(status["status"]["created"], NAMESPACES - 1);
-        let message = status["status"]["conditions"][0]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        assert!(message.contains("n000"), "{message}");
+        let message = &status["status"]["conditions"][0]["message"];
+        assert!(message.as_str().unwrap().contains("n000"), "{message}");
     }
 
     #[tokio::test]
@@ -247,22 +234,11 @@ mod tests {
         api.on(When::any(), Answer::echo(201));
         let selector =
             json!({"matchExpressions": [{"key": "team", "operator": "Is", "values": ["a"]}]});
-        let context = Fixture::new(object(&selector), api.client("home"))
-            .owning::<Secret>([])
-            .caching(namespaces())
-            .build();
-        let error = reconcile(Arc::clone(context.object()), context)
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(error, hybrid_operator::native::Error::Terminal(_)),
-            "{error}"
-        );
+        let error = reconciled(&api, &selector).await.unwrap_err();
+        assert!(matches!(error, Error::Terminal(_)), "{error}");
         let status = api.requests()[0].body.clone().unwrap();
-        assert_eq!(
-            status["status"]["conditions"][0]["reason"],
-            "InvalidSelector"
-        );
+        let reason = &status["status"]["conditions"][0]["reason"];
+        assert_eq!(*reason, "InvalidSelector");
     }
 
     #[tokio::test]
@@ -273,6 +249,6 @@ mod tests {
         let action = cleanup(Arc::clone(context.object()), context)
             .await
             .unwrap();
-        assert_eq!(action, hybrid_operator::native::Action::done());
+        assert_eq!(action, Action::done());
     }
 }

@@ -187,34 +187,21 @@ mod tests {
 
     #[tokio::test]
     async fn each_component_waits_for_the_one_before_it() {
-        for (available, names, reason) in [
-            (&[][..], &["site-mysql"][..], "DatabaseNotReady"),
-            (
-                &["mysql"],
-                &["site-mysql", "site-backend"],
-                "BackendNotReady",
-            ),
-            (
-                &["mysql", "backend"],
-                &["site-mysql", "site-backend", "site-frontend"],
-                "FrontendNotReady",
-            ),
-            (
-                &["mysql", "backend", "frontend"],
-                &["site-mysql", "site-backend", "site-frontend"],
-                "AllAvailable",
-            ),
+        let components = ["mysql", "backend", "frontend"];
+        for (available, count, reason) in [
+            (0, 1, "DatabaseNotReady"),
+            (1, 2, "BackendNotReady"),
+            (2, 3, "FrontendNotReady"),
+            (3, 3, "AllAvailable"),
         ] {
-            let api = api(available);
+            let api = api(&components[..available]);
             run(&api, Vec::new()).await.unwrap();
             let (applied, status) = applied(&api);
+            let names = components[..count].iter();
+            let names: Vec<String> = names.map(|name| format!("site-{name}")).collect();
             assert_eq!(applied, names);
             assert_eq!(status["conditions"][0]["reason"], reason);
-            let database = if available.is_empty() {
-                "Starting"
-            } else {
-                "Ready"
-            };
+            let database = if available == 0 { "Starting" } else { "Ready" };
             assert_eq!(status["database"], database);
         }
     }

@@ -10,7 +10,6 @@ use super::{INDEX, MANIFESTS, Manifest, Registry, check, parse};
 use crate::digest::Digest;
 use crate::error::PullError;
 use crate::limits;
-use crate::transport::Request;
 use crate::verify::{
     ANNOTATION, BUNDLE_LAYER, CERTIFICATE, CHAIN, LOG_ENTRY, PAYLOAD_LAYER, is_other_statement,
 };
@@ -93,15 +92,8 @@ impl Keyless {
 impl Registry<'_> {
     /// Fetches what cosign has signed about a manifest, with the signatures. There may be none.
     pub(crate) async fn signatures(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
-        let by = format!("sha256-{}.sig", manifest.hex());
-        let request = Request {
-            accept: Some(MANIFESTS),
-            ..Request::get(
-                self.url(&format!("manifests/{by}"))?,
-                "signature",
-                limits::MANIFEST,
-            )
-        };
+        let path = format!("manifests/sha256-{}.sig", manifest.hex());
+        let request = self.document(&path, "signature", MANIFESTS)?;
         let answer = match self.send(request.clone()).await {
             Err(PullError::NotFound { .. }) => return Ok(Vec::new()),
             answer => answer?,
@@ -155,11 +147,8 @@ impl Registry<'_> {
             let Some(digest) = digest else {
                 continue;
             };
-            let url = self.url(&format!("manifests/{digest}"))?;
-            let request = Request {
-                accept: Some(MANIFESTS),
-                ..Request::get(url, "signature", limits::MANIFEST)
-            };
+            let path = format!("manifests/{digest}");
+            let request = self.document(&path, "signature", MANIFESTS)?;
             let body = self.send(request.clone()).await?.success(&request)?;
             check(request.shown(), "the list of signatures", digest, &body)?;
             let manifest: Manifest = parse(&body, &request, "its signature has no manifest")?;
@@ -179,10 +168,7 @@ impl Registry<'_> {
     async fn referrers(&mut self, manifest: &Digest) -> Result<Vec<Referrer>, PullError> {
         let tag = manifest.to_string().replace(':', "-");
         for path in [format!("referrers/{manifest}"), format!("manifests/{tag}")] {
-            let request = Request {
-                accept: Some(INDEX),
-                ..Request::get(self.url(&path)?, "signature", limits::MANIFEST)
-            };
+            let request = self.document(&path, "signature", INDEX)?;
             let answer = match self.send(request.clone()).await {
                 Err(PullError::NotFound { .. }) => continue,
                 answer => answer?,

@@ -43,12 +43,13 @@ impl Published {
         json!({"digest": Digest::of(body).to_string(), "size": body.len()})
     }
 
-    /// Publishes what is in a file, or `content`.
-    pub(crate) fn sign(&self, name: &str, content: &[u8]) {
+    /// Publishes what is in a file of `tests/cosign/identity`.
+    pub(crate) fn sign(&self, name: &str) {
+        let content = file(&format!("identity/{name}.json"));
         if name.starts_with("text") {
-            self.text(&serde_json::from_slice(content).unwrap());
+            self.text(&serde_json::from_slice(&content).unwrap());
         } else {
-            self.bundle(content);
+            self.bundle(&content);
         }
     }
 

@@ -1,14 +1,19 @@
 //! A server of files, and what several tests ask of it.
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod rows;
+
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chart_source::{Access, Patience};
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
+pub(crate) use rows::rows;
 
 /// Serves files that can be changed, by their paths in the URL.
 pub(crate) struct FileServer {
@@ -20,13 +25,11 @@ impl FileServer {
     pub(crate) fn start() -> Self {
         let files = Arc::new(Mutex::new(BTreeMap::new()));
         let shared = Arc::clone(&files);
-        let http =
-            HttpServer::start(
-                move |request| match shared.lock().unwrap().get(&request.target) {
-                    Some(body) => Reply::body(Vec::clone(body)),
-                    None => Reply::status(404),
-                },
-            );
+        let http = HttpServer::start(move |request| {
+            let files = shared.lock().unwrap();
+            let body: Option<&Vec<u8>> = files.get(&request.target);
+            body.map_or_else(|| Reply::status(404), |body| Reply::body(body.clone()))
+        });
         Self {
             files,
             http: http.unwrap(),
@@ -62,12 +65,19 @@ pub(crate) fn access() -> Access {
 }
 
 /// Returns an error and its causes.
-pub(crate) fn text(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+pub(crate) fn text(error: &dyn Error) -> String {
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    let messages: Vec<String> = errors.map(ToString::to_string).collect();
+    messages.join(": ")
+}
+
+/// Checks a part of an error and its causes, and returns their text.
+#[track_caller]
+pub(crate) fn fails_with<T: Debug, E: Error>(result: Result<T, E>, expected: &str) -> String {
+    let message = text(&result.unwrap_err());
+    assert!(
+        message.contains(expected),
+        "{expected:?} is not in {message}"
+    );
+    message
 }

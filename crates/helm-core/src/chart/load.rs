@@ -107,6 +107,15 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    fn read(path: &Path, error: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Read { path, error }
+    }
+
+    fn metadata(file: &'static str) -> impl FnOnce(ChartYamlError) -> Self {
+        move |error| Self::Metadata { file, error }
+    }
+
     /// Adds the place to an error in a field of `Chart.yaml`, which the error names.
     fn of_metadata(message: String, source: Option<&File>) -> Self {
         let name = message.strip_prefix("chart.metadata.");
@@ -167,10 +176,7 @@ impl LoadError {
 
 /// Loads the chart at `path`, except for its values, which [`read_values`] reads.
 pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
-    let unreadable = |error| LoadError::Read {
-        path: path.to_owned(),
-        error,
-    };
+    let unreadable = |error| LoadError::read(path, error);
     let roots = SchemaRoots::of_process();
     if fs::metadata(path).map_err(unreadable)?.is_dir() {
         let chart = files(directory(path, limits)?, &Room::new(limits), 0)?;
@@ -178,18 +184,12 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
     }
     let bytes = fs::read(path).map_err(unreadable)?;
     if !bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
-        let hint = if is_yaml {
-            "; it seems to be a YAML file"
-        } else {
-            ""
+        let hint = match path.extension().and_then(OsStr::to_str) {
+            Some("yaml" | "yml") => "; it seems to be a YAML file",
+            _ => "",
         };
-        return Err(LoadError::NotAnArchive {
-            path: path.to_owned(),
-            hint,
-        });
+        let path = path.to_owned();
+        return Err(LoadError::NotAnArchive { path, hint });
     }
     Ok(archive(&bytes, &Room::new(limits), 0)?.with_schema_roots(roots))
 }
@@ -250,10 +250,7 @@ impl Walk<'_> {
         depth: usize,
         outside: Option<&Path>,
     ) -> Result<(), LoadError> {
-        let unreadable = |error| LoadError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let unreadable = |error| LoadError::read(path, error);
         if depth > MAX_DEPTH {
             return Err(LoadError::TooDeep { limit: MAX_DEPTH });
         }
@@ -302,10 +299,7 @@ impl Walk<'_> {
         depth: usize,
         outside: Option<&Path>,
     ) -> Result<(), LoadError> {
-        let unreadable = |error| LoadError::Read {
-            path: path.to_owned(),
-            error,
-        };
+        let unreadable = |error| LoadError::read(path, error);
         self.seen += 1;
         if self.seen > self.limits.entries {
             return Err(LoadError::TooManyFiles {
@@ -373,12 +367,8 @@ fn assemble(
     // Chart.yaml is read first, wherever it is in the list, because requirements.yaml adds to it.
     for file in files.iter().filter(|file| file.name() == "Chart.yaml") {
         found = true;
-        chart_yaml::overlay(&mut document, file.name(), file.data()).map_err(|error| {
-            LoadError::Metadata {
-                file: "Chart.yaml",
-                error,
-            }
-        })?;
+        chart_yaml::overlay(&mut document, file.name(), file.data())
+            .map_err(LoadError::metadata("Chart.yaml"))?;
         parts.modified = file.modified();
         chart_yaml = Some(file.clone());
     }
@@ -392,11 +382,8 @@ fn assemble(
     if !found {
         return Err(LoadError::NoChartYaml);
     }
-    let mut metadata =
-        chart_yaml::read(document, chart_yaml.as_ref()).map_err(|error| LoadError::Metadata {
-            file: "Chart.yaml",
-            error,
-        })?;
+    let mut metadata = chart_yaml::read(document, chart_yaml.as_ref())
+        .map_err(LoadError::metadata("Chart.yaml"))?;
     match metadata.api_version.as_str() {
         "" => "v1".clone_into(&mut metadata.api_version),
         "v1" | "v2" => {}
@@ -490,11 +477,11 @@ impl Parts {
                 self.files.retain(|earlier| earlier.name() != file.name());
             }
         }
-        let unreadable = |file| move |error| LoadError::Metadata { file, error };
         match file.name() {
             "Chart.yaml" => {}
             "Chart.lock" => {
-                self.lock = Some(chart_yaml::lock(&file).map_err(unreadable("Chart.lock"))?);
+                self.lock =
+                    Some(chart_yaml::lock(&file).map_err(LoadError::metadata("Chart.lock"))?);
             }
             "values.yaml" => {
                 if let Some(earlier) = self.values_file.replace(file) {
@@ -504,13 +491,14 @@ impl Parts {
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {
                 chart_yaml::overlay(document, file.name(), file.data())
-                    .map_err(unreadable("requirements.yaml"))?;
+                    .map_err(LoadError::metadata("requirements.yaml"))?;
                 if is_v1 {
                     self.files.push(file);
                 }
             }
             "requirements.lock" => {
-                let lock = chart_yaml::lock(&file).map_err(unreadable("requirements.lock"))?;
+                let lock =
+                    chart_yaml::lock(&file).map_err(LoadError::metadata("requirements.lock"))?;
                 self.lock = Some(lock);
                 if is_v1 {
                     self.files.push(file);

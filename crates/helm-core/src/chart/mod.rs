@@ -329,21 +329,14 @@ impl Chart {
     /// count until the chart is loaded again.
     #[must_use]
     pub fn with_schema_roots(&self, roots: SchemaRoots) -> Self {
-        let roots = self.0.schema_roots.replaced_by(roots);
-        Self(Arc::new(ChartInner {
-            schema_roots: roots,
-            ..(*self.0).clone()
-        }))
+        self.with(|chart| chart.schema_roots = chart.schema_roots.replaced_by(roots))
     }
 
     /// Returns the chart without the check of values against its schemas and those of its dependencies, as with
     /// `--skip-schema-validation`.
     #[must_use]
     pub fn skip_schemas(&self) -> Self {
-        Self(Arc::new(ChartInner {
-            skips_schemas: true,
-            ..(*self.0).clone()
-        }))
+        self.with(|chart| chart.skips_schemas = true)
     }
 
     /// Returns whether values are not checked against its schemas.
@@ -424,20 +417,21 @@ impl Chart {
         &self.0.repeated
     }
 
+    /// Returns a copy of the chart after a change.
+    fn with(&self, change: impl FnOnce(&mut ChartInner)) -> Self {
+        let mut changed = (*self.0).clone();
+        change(&mut changed);
+        Self(Arc::new(changed))
+    }
+
     /// Returns the chart with other dependencies.
     pub(crate) fn with_dependencies(&self, dependencies: Vec<Self>) -> Self {
-        Self(Arc::new(ChartInner {
-            dependencies,
-            ..(*self.0).clone()
-        }))
+        self.with(|chart| chart.dependencies = dependencies)
     }
 
     /// Returns the chart with other metadata.
     pub(crate) fn with_metadata(&self, metadata: Metadata) -> Self {
-        Self(Arc::new(ChartInner {
-            metadata: Arc::new(metadata),
-            ..(*self.0).clone()
-        }))
+        self.with(|chart| chart.metadata = Arc::new(metadata))
     }
 
     /// Returns the chart under another name; an empty name changes nothing.
@@ -453,10 +447,7 @@ impl Chart {
 
     /// Returns the chart with other values.
     pub(crate) fn with_values(&self, values: Arc<TreeMap>) -> Self {
-        Self(Arc::new(ChartInner {
-            values: OwnValues::new(values),
-            ..(*self.0).clone()
-        }))
+        self.with(|chart| chart.values = OwnValues::new(values))
     }
 
     /// Returns the chart as a release record stores it.

@@ -192,29 +192,16 @@ pub(crate) fn template(path: &str, base_path: &str) -> Tree {
 /// Returns `.Chart`: the metadata under the names of Go's fields.
 pub(crate) fn chart(chart: &Chart, is_root: bool) -> Tree {
     let metadata = chart.metadata();
-    let text = |text: &str| Tree::Str(Str::from(text));
-    let texts = |texts: &[String]| Tree::from(texts.iter().map(|t| text(t)).collect::<Vec<_>>());
-    let annotations = metadata
-        .annotations
-        .iter()
-        .map(|(k, v)| (Str::from(k), text(v)));
+    let annotations = metadata.annotations.iter();
+    let annotations = annotations.map(|(key, value)| (Str::from(key), text(value)));
     let entries = [
         ("Name", text(&metadata.name)),
         ("Home", text(&metadata.home)),
-        ("Sources", texts(&metadata.sources)),
+        ("Sources", list(&metadata.sources, |source| text(source))),
         ("Version", text(&metadata.version)),
         ("Description", text(&metadata.description)),
-        ("Keywords", texts(&metadata.keywords)),
-        (
-            "Maintainers",
-            Tree::from(
-                metadata
-                    .maintainers
-                    .iter()
-                    .map(maintainer)
-                    .collect::<Vec<_>>(),
-            ),
-        ),
+        ("Keywords", list(&metadata.keywords, |word| text(word))),
+        ("Maintainers", list(&metadata.maintainers, maintainer)),
         ("Icon", text(&metadata.icon)),
         ("APIVersion", text(&metadata.api_version)),
         ("Condition", text(&metadata.condition)),
@@ -230,20 +217,19 @@ pub(crate) fn chart(chart: &Chart, is_root: bool) -> Tree {
             },
         ),
         ("KubeVersion", text(&metadata.kube_version)),
-        (
-            "Dependencies",
-            Tree::from(
-                metadata
-                    .dependencies
-                    .iter()
-                    .map(dependency)
-                    .collect::<Vec<_>>(),
-            ),
-        ),
+        ("Dependencies", list(&metadata.dependencies, dependency)),
         ("Type", text(&metadata.chart_type)),
         ("IsRoot", Tree::Bool(is_root)),
     ];
     map(entries)
+}
+
+fn text(text: &str) -> Tree {
+    Tree::Str(Str::from(text))
+}
+
+fn list<T>(items: &[T], convert: fn(&T) -> Tree) -> Tree {
+    Tree::from(items.iter().map(convert).collect::<Vec<_>>())
 }
 
 fn map<const N: usize>(entries: [(&'static str, Tree); N]) -> Tree {
@@ -255,34 +241,21 @@ fn map<const N: usize>(entries: [(&'static str, Tree); N]) -> Tree {
 
 fn maintainer(maintainer: &Maintainer) -> Tree {
     map([
-        ("Name", Tree::Str(Str::from(&maintainer.name))),
-        ("Email", Tree::Str(Str::from(&maintainer.email))),
-        ("URL", Tree::Str(Str::from(&maintainer.url))),
+        ("Name", text(&maintainer.name)),
+        ("Email", text(&maintainer.email)),
+        ("URL", text(&maintainer.url)),
     ])
 }
 
 fn dependency(dependency: &Dependency) -> Tree {
-    let text = |text: &String| Tree::Str(Str::from(text));
     map([
         ("Name", text(&dependency.name)),
         ("Version", text(&dependency.version)),
         ("Repository", text(&dependency.repository)),
         ("Condition", text(&dependency.condition)),
-        (
-            "Tags",
-            Tree::from(dependency.tags.iter().map(text).collect::<Vec<_>>()),
-        ),
+        ("Tags", list(&dependency.tags, |tag| text(tag))),
         ("Enabled", Tree::Bool(dependency.enabled)),
-        (
-            "ImportValues",
-            Tree::from(
-                dependency
-                    .import_values
-                    .iter()
-                    .map(import)
-                    .collect::<Vec<_>>(),
-            ),
-        ),
+        ("ImportValues", list(&dependency.import_values, import)),
         ("Alias", text(&dependency.alias)),
     ])
 }
@@ -308,13 +281,10 @@ mod tests {
     #[test]
     fn capabilities_have_go_types() {
         let value = capabilities(&Capabilities::default());
-        assert_eq!(
-            value.go_type().map(Type::name),
-            Some("*common.Capabilities")
-        );
         let Value::Object(object) = value else {
             panic!()
         };
+        assert_eq!(object.go_type().name(), "*common.Capabilities");
         let versions = object.field("APIVersions").unwrap();
         assert_eq!(versions.go_type().map(Type::kind), Some(Kind::Slice));
     }

@@ -171,22 +171,14 @@ impl TomlReader<'_> {
     /// Fails at the current position; at the end of the text, in the last line that has content.
     fn fail<T>(&self, text: impl Into<String>) -> Read<T> {
         let ended = self.at >= self.text.len() && self.text.last() == Some(&b'\n');
-        Err(TomlError {
-            line: self.line - usize::from(ended && self.line > 1),
-            text: text.into(),
-            limit: None,
-        })
+        Self::fail_line(self.line - usize::from(ended && self.line > 1), text)
     }
 
     /// Fails at a character that was consumed, which may be the end of its line.
     fn fail_at<T>(&self, c: Option<char>, text: impl Into<String>) -> Read<T> {
         match c {
             None => self.fail(text),
-            Some(_) => Err(TomlError {
-                line: self.line,
-                text: text.into(),
-                limit: None,
-            }),
+            Some(_) => Self::fail_line(self.line, text),
         }
     }
 
@@ -294,8 +286,7 @@ impl TomlReader<'_> {
     /// Parses one part of a key.
     fn name(&mut self) -> Read<String> {
         match self.next()? {
-            Some('"') => self.basic_string(),
-            Some('\'') => self.raw_string(),
+            Some(quote @ ('"' | '\'')) => self.single_line(quote),
             c => {
                 self.back(c);
                 let start = self.at;
@@ -378,12 +369,7 @@ impl TomlReader<'_> {
                 if self.take_two(quote)? {
                     return self.multiline(quote);
                 }
-                let text = if quote == '"' {
-                    self.basic_string()?
-                } else {
-                    self.raw_string()?
-                };
-                Ok(Value::from(text))
+                Ok(Value::from(self.single_line(quote)?))
             }
             Some('.') => self.fail("floats must start with a digit, not '.'"),
             Some('-' | '+') => self.signed(c),
@@ -437,19 +423,25 @@ impl TomlReader<'_> {
         Ok(found)
     }
 
-    fn list(&mut self) -> Read<Value> {
-        let mut items = Vec::new();
+    /// Advances to the first item, or the one after a comma. Returns whether there is one.
+    fn item_begins(&mut self, end: char) -> Read<bool> {
         loop {
             self.skip(is_space)?;
             match self.next()? {
-                Some('#') => {
-                    self.comment()?;
-                    continue;
-                }
+                Some('#') => self.comment()?,
                 Some(',') => return self.fail("unexpected comma"),
-                Some(']') => break,
-                c => self.back(c),
+                Some(c) if c == end => return Ok(false),
+                c => {
+                    self.back(c);
+                    return Ok(true);
+                }
             }
+        }
+    }
+
+    fn list(&mut self) -> Read<Value> {
+        let mut items = Vec::new();
+        while self.item_begins(']')? {
             items.push(self.value(true)?);
             loop {
                 self.skip(is_space)?;
@@ -458,9 +450,9 @@ impl TomlReader<'_> {
                     Some(',') => break,
                     Some(']') => return Ok(Value::list(items)),
                     c => {
-                        let found = c.map_or("end of file".to_owned(), |c| format!("'{c}'"));
                         let text = format!(
-                            "expected a comma (',') or array terminator (']'), but got {found}"
+                            "expected a comma (',') or array terminator (']'), but got {}",
+                            found(c)
                         );
                         return self.fail_at(c, text);
                     }
@@ -480,17 +472,7 @@ impl TomlReader<'_> {
         self.enter(&path, in_list)?;
         let inner = self.context.clone();
         let table = Map::new();
-        loop {
-            self.skip(is_space)?;
-            match self.next()? {
-                Some('#') => {
-                    self.comment()?;
-                    continue;
-                }
-                Some(',') => return self.fail("unexpected comma"),
-                Some('}') => break,
-                c => self.back(c),
-            }
+        while self.item_begins('}')? {
             let (value, name) = self.assignment()?;
             self.set(&name, value.clone())?;
             let mut hash = table.clone();
@@ -528,9 +510,9 @@ impl TomlReader<'_> {
                 }
                 Some('}') => return Ok(false),
                 c => {
-                    let found = c.map_or("end of file".to_owned(), |c| format!("'{c}'"));
                     let text = format!(
-                        "expected a comma or an inline table terminator '}}', but got {found} instead"
+                        "expected a comma or an inline table terminator '}}', but got {} instead",
+                        found(c)
                     );
                     return self.fail_at(c, text);
                 }
@@ -538,33 +520,21 @@ impl TomlReader<'_> {
         }
     }
 
-    fn basic_string(&mut self) -> Read<String> {
+    /// Parses a string in single or double quotes after the first one.
+    fn single_line(&mut self, quote: char) -> Read<String> {
         self.string = self.at;
         let mut text = String::new();
         loop {
             match self.next()? {
-                None => return self.fail("unexpected EOF; expected '\"'"),
+                None => {
+                    return self.fail(format!("unexpected EOF; expected {}", enclosed(quote, 1)));
+                }
                 Some(c @ ('\n' | '\r')) => {
                     let line = self.line - usize::from(c == '\n');
                     return Self::fail_line(line, "strings cannot contain newlines");
                 }
-                Some('\\') => text.push(self.escape()?),
-                Some('"') => return Ok(text),
-                Some(c) => text.push(c),
-            }
-        }
-    }
-
-    fn raw_string(&mut self) -> Read<String> {
-        let mut text = String::new();
-        loop {
-            match self.next()? {
-                None => return self.fail("unexpected EOF; expected \"'\""),
-                Some(c @ ('\n' | '\r')) => {
-                    let line = self.line - usize::from(c == '\n');
-                    return Self::fail_line(line, "strings cannot contain newlines");
-                }
-                Some('\'') => return Ok(text),
+                Some('\\') if quote == '"' => text.push(self.escape()?),
+                Some(c) if c == quote => return Ok(text),
                 Some(c) => text.push(c),
             }
         }
@@ -584,12 +554,7 @@ impl TomlReader<'_> {
             let c = self.next()?;
             match c {
                 None => {
-                    let expected = if quote == '"' {
-                        "unexpected EOF; expected '\"\"\"'"
-                    } else {
-                        "unexpected EOF; expected \"'''\""
-                    };
-                    return self.fail(expected);
+                    return self.fail(format!("unexpected EOF; expected {}", enclosed(quote, 3)));
                 }
                 Some('\\') if quote == '"' => {
                     if !self.line_ending_backslash()? {
@@ -603,9 +568,7 @@ impl TomlReader<'_> {
                         count += 1;
                     }
                     if count == 5 && self.peek()? == Some(quote) {
-                        let six: String = std::iter::repeat_n(quote, 6).collect();
-                        let around = if quote == '"' { '\'' } else { '"' };
-                        return self.fail(format!("unexpected {around}{six}{around}"));
+                        return self.fail(format!("unexpected {}", enclosed(quote, 6)));
                     }
                     if count >= 3 {
                         text.extend(std::iter::repeat_n(quote, count - 3));
@@ -688,6 +651,18 @@ fn is_blank(c: char) -> bool {
 
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+/// Returns some quotes of one kind between two of the other.
+fn enclosed(quote: char, count: usize) -> String {
+    let around = if quote == '"' { '\'' } else { '"' };
+    let quotes: String = std::iter::repeat_n(quote, count).collect();
+    format!("{around}{quotes}{around}")
+}
+
+/// Returns a character or the end, as in the errors of lists and inline tables.
+fn found(c: Option<char>) -> String {
+    c.map_or("end of file".to_owned(), |c| format!("'{c}'"))
 }
 
 /// Returns a character as Go's `%q` prints it.

@@ -109,10 +109,16 @@ mod tests {
 
     use super::super::{parse_objects, push_object};
     use super::*;
+    use crate::rows::rows;
 
-    fn objects(of: &[(&str, &str, &str)]) -> Vec<ManifestObject> {
+    /// Returns objects that are written as `apiVersion:namespace:name`.
+    fn objects(text: &str) -> Vec<ManifestObject> {
         let mut objects = Vec::new();
-        for (api_version, namespace, name) in of {
+        for written in text.split_whitespace() {
+            let parts: Vec<&str> = written.split(':').collect();
+            let [api_version, namespace, name] = parts[..] else {
+                panic!("{written}")
+            };
             let object = json!({"apiVersion": api_version, "kind": "Deployment",
                 "metadata": {"name": name, "namespace": namespace}});
             push_object(object, 1, None, &mut objects).unwrap();
@@ -127,65 +133,35 @@ mod tests {
 
     #[test]
     fn the_last_object_of_an_identity_replaces_the_others() {
-        let table = [
-            (vec![("apps/v1", "", "a"), ("apps/v1", "", "b")], vec![]),
-            (
-                vec![("apps/v1", "", "a"), ("apps/v1beta1", "", "a")],
-                vec![(0, 1)],
-            ),
-            (
-                vec![("apps/v1", "", "a"), ("extensions/v1", "", "a")],
-                vec![],
-            ),
-            (vec![("apps/v1", "x", "a"), ("apps/v1", "y", "a")], vec![]),
+        for [text, expected] in rows(
+            "
+            apps/v1::a  apps/v1::b        | []
+            apps/v1::a  apps/v1beta1::a   | [(0, 1)]
+            apps/v1::a  extensions/v1::a  | []
+            apps/v1:x:a apps/v1:y:a       | []
             // Cluster-scoped: the namespace of the text means nothing.
-            (
-                vec![("wide/v1", "x", "a"), ("wide/v1", "y", "a")],
-                vec![(0, 1)],
-            ),
-            (
-                vec![("wide/v1", "x", "a"), ("wide/v1", "", "a")],
-                vec![(0, 1)],
-            ),
-            (
-                vec![("apps/v1", "ns", "a"), ("apps/v1", "", "a")],
-                vec![(0, 1)],
-            ),
+            wide/v1:x:a wide/v1:y:a       | [(0, 1)]
+            wide/v1:x:a wide/v1::a        | [(0, 1)]
+            apps/v1:ns:a apps/v1::a       | [(0, 1)]
             // The server generates the missing names.
-            (vec![("apps/v1", "", ""), ("apps/v1", "", "")], vec![]),
-            (
-                vec![
-                    ("apps/v1", "", "a"),
-                    ("apps/v1", "", "b"),
-                    ("apps/v1", "", "b"),
-                    ("apps/v1", "", "a"),
-                    ("apps/v1", "", "a"),
-                ],
-                vec![(0, 4), (1, 2), (3, 4)],
-            ),
-        ];
-        for (of, expected) in table {
-            assert_eq!(replaced(&objects(&of), "ns", &wide), expected, "{of:?}");
+            apps/v1:: apps/v1::           | []
+            apps/v1::a apps/v1::b apps/v1::b apps/v1::a apps/v1::a | [(0, 4), (1, 2), (3, 4)]
+            ",
+        ) {
+            let found = replaced(&objects(text), "ns", &wide);
+            assert_eq!(format!("{found:?}"), expected, "{text}");
         }
     }
 
     #[test]
     fn result_agrees_with_a_comparison_of_all_pairs() {
-        let names = ["a", "b", ""];
-        let mut all = Vec::new();
-        for first in 0..27 {
-            for second in 0..27 {
-                let one = |n: usize| {
-                    (
-                        ["v1", "g/v1", "wide/v2"][n % 3],
-                        ["", "ns", "x"][n / 3 % 3],
-                        names[n / 9],
-                    )
-                };
-                all.push([one(first), one(second)]);
-            }
-        }
-        for pair in all {
+        let one = |n: usize| {
+            let api_version = ["v1", "g/v1", "wide/v2"][n % 3];
+            let (namespace, name) = (["", "ns", "x"][n / 3 % 3], ["a", "b", ""][n / 9]);
+            format!("{api_version}:{namespace}:{name}")
+        };
+        let pairs = (0..27 * 27).map(|n| format!("{} {}", one(n / 27), one(n % 27)));
+        for pair in pairs {
             let objects = objects(&pair);
             let (a, b) = (objects[0].key(), objects[1].key());
             let namespace = |key: &ObjectKey| {
@@ -196,7 +172,7 @@ mod tests {
                 && (&a.group, &a.kind, &a.name) == (&b.group, &b.kind, &b.name)
                 && namespace(a) == namespace(b);
             let found = replaced(&objects, "ns", &wide);
-            assert_eq!(!found.is_empty(), same, "{pair:?}");
+            assert_eq!(!found.is_empty(), same, "{pair}");
         }
     }
 

@@ -132,139 +132,82 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::rows::rows;
+
+    fn json(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
 
     // The answers of Helm 4.3.1, which gives the reasons that are beside them.
     #[test]
     fn lists_that_helm_does_not_create_are_found() {
-        let item = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-        let list =
-            |kind: &str, items: Value| json!({"apiVersion": "v1", "kind": kind, "items": items});
-        let with = |mut list: Value, field: &str, value: Value| {
-            list[field] = value;
-            list
+        let item = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}"#;
+        let object = |fields: &str| {
+            let text = format!(r#"{{"apiVersion": "v1", {fields}}}"#);
+            json(&text.replace("ITEM", item))
         };
-        let typed = list("ConfigMapList", json!([item]));
-        for (object, expected) in [
+        let typed = r#""kind": "ConfigMapList", "items": [ITEM]"#;
+        for [fields, expected] in rows(
+            r#"
             // "invalid object to validate"
-            (
-                list("List", json!([item, null])),
-                Some("item 2 of the List is not an object"),
-            ),
-            (
-                list("ConfigMapList", json!([null])),
-                Some("item 1 of the ConfigMapList is not an object"),
-            ),
-            (
-                list("List", json!(["abc"])),
-                Some("item 1 of the List is not an object"),
-            ),
-            (
-                list("List", json!([[]])),
-                Some("item 1 of the List is not an object"),
-            ),
+            "kind": "List", "items": [ITEM, null]    | item 2 of the List is not an object
+            "kind": "ConfigMapList", "items": [null] | item 1 of the ConfigMapList is not an object
+            "kind": "List", "items": ["abc"]         | item 1 of the List is not an object
+            "kind": "List", "items": [[]]            | item 1 of the List is not an object
             // "is not a list: no Items field in this object"
-            (
-                list("List", json!([item, list("List", json!([item]))])),
-                Some("item 2 of the List is a list, too"),
-            ),
-            (
-                list("List", json!([list("ConfigMapList", json!([]))])),
-                Some("item 1 of the List is a list, too"),
-            ),
-            (
-                list("Menu", json!([list("Menu", json!([item]))])),
-                Some("item 1 of the Menu is a list, too"),
-            ),
+            "kind": "List", "items": [ITEM, {"apiVersion": "v1", "kind": "List", "items": [ITEM]}] | item 2 of the List is a list, too
+            "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMapList", "items": []}]  | item 1 of the List is a list, too
+            "kind": "Menu", "items": [{"apiVersion": "v1", "kind": "Menu", "items": [ITEM]}]       | item 1 of the Menu is a list, too
             // "unknown field \"annotations\" in io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
-            (
-                with(typed.clone(), "metadata", json!({"annotations": {}})),
-                Some("the ConfigMapList has the unknown field metadata.annotations"),
-            ),
-            (
-                with(typed.clone(), "metadata", json!({"name": "x"})),
-                Some("the ConfigMapList has the unknown field metadata.name"),
-            ),
+            TYPED, "metadata": {"annotations": {}} | the ConfigMapList has the unknown field metadata.annotations
+            TYPED, "metadata": {"name": "x"}       | the ConfigMapList has the unknown field metadata.name
             // "unknown field \"foo\" in io.k8s.api.core.v1.ConfigMapList"
-            (
-                with(typed.clone(), "foo", json!(3)),
-                Some("the ConfigMapList has the unknown field foo"),
-            ),
-            (typed.clone(), None),
-            (with(typed.clone(), "foo", json!(null)), None),
-            (with(typed.clone(), "metadata", json!(null)), None),
-            (
-                with(
-                    typed.clone(),
-                    "metadata",
-                    json!({"annotations": null, "resourceVersion": "", "remainingItemCount": 3}),
-                ),
-                None,
-            ),
-            (
-                with(
-                    list("List", json!([item])),
-                    "metadata",
-                    json!({"annotations": {"a": "b"}, "name": "x"}),
-                ),
-                None,
-            ),
-            (with(list("List", json!([item])), "foo", json!(3)), None),
-            (
-                with(
-                    list("Menu", json!([item])),
-                    "metadata",
-                    json!({"annotations": {"a": "b"}}),
-                ),
-                None,
-            ),
-            (list("List", json!([])), None),
-            (item.clone(), None),
-            (json!(null), None),
-        ] {
+            TYPED, "foo": 3                        | the ConfigMapList has the unknown field foo
+            TYPED                   |
+            TYPED, "foo": null      |
+            TYPED, "metadata": null |
+            TYPED, "metadata": {"annotations": null, "resourceVersion": "", "remainingItemCount": 3}   |
+            "kind": "List", "items": [ITEM], "metadata": {"annotations": {"a": "b"}, "name": "x"}      |
+            "kind": "List", "items": [ITEM], "foo": 3                                                  |
+            "kind": "Menu", "items": [ITEM], "metadata": {"annotations": {"a": "b"}}                   |
+            "kind": "List", "items": []                                                                |
+            "#,
+        ) {
+            let object = object(&fields.replace("TYPED", typed));
             let problem = problem_of_list(&object).map(|problem| problem.to_string());
-            assert_eq!(problem.as_deref(), expected, "{object}");
+            assert_eq!(problem.unwrap_or_default(), expected, "{object}");
+        }
+        for object in [json(item), Value::Null] {
+            assert_eq!(problem_of_list(&object), None, "{object}");
         }
         // Files of `crds/` are not validated.
-        let annotated = with(typed, "metadata", json!({"annotations": {"a": "b"}}));
-        assert_eq!(problem_of_items(&annotated), None);
-        assert!(problem_of_items(&list("List", json!([null]))).is_some());
+        let annotated = format!(r#"{typed}, "metadata": {{"annotations": {{"a": "b"}}}}"#);
+        assert_eq!(problem_of_items(&object(&annotated)), None);
+        let no_object = object(r#""kind": "List", "items": [null]"#);
+        assert!(problem_of_items(&no_object).is_some());
     }
 
     // The answers of Helm 4.3.1.
     #[test]
     fn items_get_the_kind_of_their_list_only_if_they_have_none() {
-        let object = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind});
-        for (list, item, expected) in [
-            ("ConfigMapList", json!({}), object("x/v1", "ConfigMap")),
-            (
-                "ConfigMapList",
-                json!({"kind": "", "apiVersion": null}),
-                object("x/v1", "ConfigMap"),
-            ),
-            (
-                "ConfigMapList",
-                object("v1", "Secret"),
-                object("v1", "Secret"),
-            ),
-            (
-                "ConfigMapList",
-                json!({"kind": "ConfigMap"}),
-                json!({"kind": "ConfigMap"}),
-            ),
-            (
-                "ConfigMapList",
-                json!({"apiVersion": "v1"}),
-                json!({"apiVersion": "v1"}),
-            ),
+        for [list, item, expected] in rows(
+            r#"
+            ConfigMapList | {}                                       | {"apiVersion": "x/v1", "kind": "ConfigMap"}
+            ConfigMapList | {"kind": "", "apiVersion": null}         | {"apiVersion": "x/v1", "kind": "ConfigMap"}
+            ConfigMapList | {"apiVersion": "v1", "kind": "Secret"}   | {"apiVersion": "v1", "kind": "Secret"}
+            ConfigMapList | {"kind": "ConfigMap"}                    | {"kind": "ConfigMap"}
+            ConfigMapList | {"apiVersion": "v1"}                     | {"apiVersion": "v1"}
             // Any object with an array of items is a list.
-            ("Menu", json!({}), object("x/v1", "Menu")),
-            ("Menu", object("v1", "Secret"), object("v1", "Secret")),
-            ("List", json!({}), json!({})),
-            ("List", json!(null), json!(null)),
-        ] {
+            Menu          | {}                                       | {"apiVersion": "x/v1", "kind": "Menu"}
+            Menu          | {"apiVersion": "v1", "kind": "Secret"}   | {"apiVersion": "v1", "kind": "Secret"}
+            List          | {}                                       | {}
+            List          | null                                     | null
+            "#,
+        ) {
+            let item = json(item);
             let mut document = json!({"apiVersion": "x/v1", "kind": list, "items": [item]});
             let items = list_items(&mut document).unwrap();
-            assert_eq!(items[..], [expected], "{list} of {item}");
+            assert_eq!(items[..], [json(expected)], "{list} of {item}");
         }
         for mut single in [
             json!({"apiVersion": "x/v1", "kind": "AllowList", "spec": {"items": []}}),

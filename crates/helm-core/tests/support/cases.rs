@@ -146,41 +146,27 @@ pub(crate) fn render(chart: &CompiledChart, case: &Case, user: Values) -> Result
 }
 
 fn compare_hooks(expected: &[ExpectedHook], found: &[Hook]) -> Result<(), String> {
-    let names = |hooks: &[Hook]| {
-        hooks
-            .iter()
-            .map(|h| h.path.clone())
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    let listed: Vec<_> = expected.iter().map(|hook| hook.path.clone()).collect();
-    compare("paths of hooks", &listed.join("\n"), &names(found))?;
+    fn joined(names: &[impl ToString]) -> String {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        names.join(",")
+    }
+    let listed: Vec<&str> = expected.iter().map(|hook| hook.path.as_str()).collect();
+    let paths: Vec<&str> = found.iter().map(|hook| hook.path.as_str()).collect();
+    compare("paths of hooks", &listed.join("\n"), &paths.join("\n"))?;
     for (expected, found) in expected.iter().zip(found) {
         let what = |field: &str| format!("hook {}: {field}", expected.path);
         compare(&what("name"), &expected.name, &found.name)?;
         compare(&what("kind"), &expected.kind, &found.kind)?;
-        let events = expected.events.clone().unwrap_or_default().join(",");
-        let found_events: Vec<_> = found.events.iter().map(ToString::to_string).collect();
-        compare(&what("events"), &events, &found_events.join(","))?;
-        compare(
-            &what("weight"),
-            &expected.weight.to_string(),
-            &found.weight.to_string(),
-        )?;
-        let policies = expected
-            .delete_policies
-            .clone()
-            .unwrap_or_default()
-            .join(",");
-        let found_policies: Vec<_> = found
-            .delete_policies
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let events = expected.events.as_deref().unwrap_or_default();
+        compare(&what("events"), &events.join(","), &joined(&found.events))?;
+        let (weight, found_weight) = (expected.weight.to_string(), found.weight.to_string());
+        compare(&what("weight"), &weight, &found_weight)?;
+        let policies = expected.delete_policies.as_deref().unwrap_or_default();
+        let found_policies = joined(&found.delete_policies);
         compare(
             &what("delete policies"),
-            &policies,
-            &found_policies.join(","),
+            &policies.join(","),
+            &found_policies,
         )?;
         compare(&what("manifest"), &expected.manifest, &found.manifest)?;
     }

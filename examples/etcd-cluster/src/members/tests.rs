@@ -85,9 +85,8 @@ fn every_state_with_a_quorum_leads_to_one_step() {
     use RemoveReason::{Lost, Outdated, Surplus};
     let joining = |member: &str| Step::Wait(Waiting::Joining(name(member)));
     let healthy = |members: &[&str]| {
-        Step::Wait(Waiting::Healthy(
-            members.iter().map(|member| name(member)).collect(),
-        ))
+        let members = members.iter().map(|member| name(member));
+        Step::Wait(Waiting::Healthy(members.collect()))
     };
     for (letters, size, step) in [
         ("LHH", 3, Step::Done),
@@ -189,33 +188,21 @@ fn with_images(mut facts: Facts, images: [&str; 3], versions: [&str; 3]) -> Fact
 fn images_are_changed_one_at_a_time_and_that_of_the_leader_last() {
     let set = |pod: &str| Step::SetImage(name(pod));
     let (old, new) = ("3.5.21", "3.6.8");
+    let restart = Step::Wait(Waiting::Restart(name("b")));
+    let healthy = Step::Wait(Waiting::Healthy(vec![name("b")]));
+    let lost = removal(3, "c", RemoveReason::Lost);
     for (letters, images, versions, step) in [
         ("LHH", [OLD, OLD, OLD], [old, old, old], set("b")),
         // The old process still answers, then none does, then the new one.
-        (
-            "LHH",
-            [OLD, NEW, OLD],
-            [old, old, old],
-            Step::Wait(Waiting::Restart(name("b"))),
-        ),
-        (
-            "LUH",
-            [OLD, NEW, OLD],
-            [old, old, old],
-            Step::Wait(Waiting::Healthy(vec![name("b")])),
-        ),
+        ("LHH", [OLD, NEW, OLD], [old, old, old], restart),
+        ("LUH", [OLD, NEW, OLD], [old, old, old], healthy),
         ("LHH", [OLD, NEW, OLD], [old, new, old], set("c")),
         ("LHH", [OLD, NEW, NEW], [old, new, new], set("a")),
         ("LHH", [NEW, NEW, NEW], [new, new, new], Step::Done),
         // Somebody changed an image by hand.
         ("LHH", [NEW, NEW, "other"], [new, new, "3.4.0"], set("c")),
         // A member that is lost comes first.
-        (
-            "LHG",
-            [OLD, OLD, OLD],
-            [old, old, old],
-            removal(3, "c", RemoveReason::Lost),
-        ),
+        ("LHG", [OLD, OLD, OLD], [old, old, old], lost),
     ] {
         let facts = with_images(facts(letters, 3), images, versions);
         assert_eq!(next_step(&facts), step, "{letters} {images:?} {versions:?}");

@@ -49,37 +49,23 @@ impl Case {
     }
 }
 
+const fn case(name: &'static str, releases: usize, namespaces: usize, unready: Unready) -> Case {
+    Case {
+        name,
+        releases,
+        namespaces,
+        unready,
+    }
+}
+
+const STARTING: &str = "1,000, of which 906 do not start";
+const NO_IMAGE: &str = "1,000, no image can be pulled";
 const CASES: [Case; 5] = [
-    Case {
-        name: "300, all become ready",
-        releases: 300,
-        namespaces: 1,
-        unready: Unready::Starting(0),
-    },
-    Case {
-        name: "1,000, of which 906 do not start",
-        releases: 1000,
-        namespaces: 1,
-        unready: Unready::Starting(906),
-    },
-    Case {
-        name: "1,000, of which 906 do not start",
-        releases: 1000,
-        namespaces: 100,
-        unready: Unready::Starting(906),
-    },
-    Case {
-        name: "1,000, no image can be pulled",
-        releases: 1000,
-        namespaces: 1,
-        unready: Unready::NoImage,
-    },
-    Case {
-        name: "1,000, no image can be pulled",
-        releases: 1000,
-        namespaces: 100,
-        unready: Unready::NoImage,
-    },
+    case("300, all become ready", 300, 1, Unready::Starting(0)),
+    case(STARTING, 1000, 1, Unready::Starting(906)),
+    case(STARTING, 1000, 100, Unready::Starting(906)),
+    case(NO_IMAGE, 1000, 1, Unready::NoImage),
+    case(NO_IMAGE, 1000, 100, Unready::NoImage),
 ];
 
 #[tokio::main]

@@ -187,22 +187,17 @@ pub(crate) fn fetch_below(
 mod tests {
     use super::*;
     use crate::chart::Limits;
+    use crate::rows::rows;
 
     const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
     const A: &str = "https://example.com/schemas/a.json";
     const B: &str = "https://example.com/schemas/b.json";
 
     /// The documents of a server.
-    const WEB: &[(&str, &str)] = &[
-        (
-            A,
-            r#"{"definitions": {"size": {"$ref": "b.json#/definitions/size"}}}"#,
-        ),
-        (
-            B,
-            r#"{"$id": "http://elsewhere.example.com/x", "definitions": {"size": {"maximum": 3}}}"#,
-        ),
-    ];
+    const WEB: &[(&str, &str)] = &[(A, A_TEXT), (B, B_TEXT)];
+    const A_TEXT: &str = r#"{"definitions": {"size": {"$ref": "b.json#/definitions/size"}}}"#;
+    const B_TEXT: &str =
+        r#"{"$id": "http://elsewhere.example.com/x", "definitions": {"size": {"maximum": 3}}}"#;
 
     fn schema(url: &str) -> File {
         let text =
@@ -265,19 +260,15 @@ mod tests {
         changed[0] = File::new(changed[0].name(), "true");
         let mut lost = kept(WEB);
         lost.remove(0);
-        let other = || [File::new(DocumentIndex::FILE, "[]")];
+        let other = File::new(DocumentIndex::FILE, "[]");
+        let missing = "\"https://example.com/schemas/a.json\" is not in the chart; ";
+        let unreadable = "whose values.schema/index.json cannot be read; ";
         for (files, why) in [
-            (
-                Vec::new(),
-                "\"https://example.com/schemas/a.json\" is not in the chart; ",
-            ),
+            (Vec::new(), missing),
             (kept(&WEB[..1]), "/b.json\" is not in the chart; "),
             (changed, "/a.json\" was changed in the chart: "),
             (lost, "/a.json\" was changed in the chart: "),
-            (
-                other().into(),
-                "whose values.schema/index.json cannot be read; ",
-            ),
+            (vec![other], unreadable),
         ] {
             let chart = chart(files.into_iter().chain([schema(A)]));
             let error = check(&chart, "size: 3");
@@ -315,17 +306,14 @@ mod tests {
         for text in ["no schema", r#"{"$ref": "none.json"}"#, own, known] {
             assert_eq!(of(text), Ok(Vec::new()), "{text}");
         }
-        for (text, expected) in [
-            (
-                r#"{"$ref": "https://example.com/none.json"}"#,
-                "cannot fetch a document to which the schema of the chart web refers",
-            ),
-            (
-                r#"{"$ref": "https://example.com/schemas/a.json#/none"}"#,
-                "the schema of the chart web cannot be used: json-pointer in https://example.com/schemas/a.json#/none not found",
-            ),
-        ] {
-            assert_eq!(of(text), Err(expected.to_owned()));
+        for [url, expected] in rows(
+            "
+            https://example.com/none.json           | cannot fetch a document to which the schema of the chart web refers
+            https://example.com/schemas/a.json#/none | the schema of the chart web cannot be used: json-pointer in https://example.com/schemas/a.json#/none not found
+            ",
+        ) {
+            let text = format!(r#"{{"$ref": "{url}"}}"#);
+            assert_eq!(of(&text), Err(expected.to_owned()));
         }
     }
 
@@ -333,27 +321,18 @@ mod tests {
     fn documents_are_limited_in_number_and_size() {
         let chart = chart([schema("https://example.com/0?")]);
         let mut asked = 0;
-        let mut endless =
-            |_: &str| {
-                asked += 1;
-                Ok(format!(
-                    r#"{{"definitions": {{"size": {{"$ref": "{asked}#/definitions/size"}}}}}}"#
-                )
-                .into_bytes())
-            };
-        let error = chart.fetch_documents(&mut endless).unwrap_err();
-        assert!(
-            error.to_string().contains("one of more than 256 documents"),
-            "{error}"
-        );
+        let mut endless = |_: &str| {
+            asked += 1;
+            let next = format!(r#"{{"$ref": "{asked}#/definitions/size"}}"#);
+            Ok(format!(r#"{{"definitions": {{"size": {next}}}}}"#).into_bytes())
+        };
+        let error = chart.fetch_documents(&mut endless).unwrap_err().to_string();
+        assert!(error.contains("one of more than 256 documents"), "{error}");
         assert_eq!(asked, 256);
         let spaces = " ".repeat(MAX_BYTES);
         let mut large = |_: &str| Ok(format!("{{}}{spaces}").into_bytes());
-        let error = chart.fetch_documents(&mut large).unwrap_err();
-        assert!(
-            error.to_string().contains("with 16 MiB together"),
-            "{error}"
-        );
+        let error = chart.fetch_documents(&mut large).unwrap_err().to_string();
+        assert!(error.contains("with 16 MiB together"), "{error}");
         for text in ["<html>", "", "{\"a\": 1", "\u{feff}{}"] {
             let mut answer = |_: &str| Ok(text.as_bytes().to_vec());
             let error = chart.fetch_documents(&mut answer).unwrap_err();

@@ -96,18 +96,26 @@ impl TomlReader<'_> {
         String::from_utf8_lossy(self.text.get(start..self.at).unwrap_or_default()).into_owned()
     }
 
+    /// Checks the digits of a number between its points and exponents.
+    fn check_digits<'p>(
+        &self,
+        kind: &str,
+        text: &str,
+        mut parts: impl Iterator<Item = &'p str> + Clone,
+    ) -> Read {
+        let why = if !parts.clone().all(underscores_fit) {
+            "underscores must be surrounded by digits"
+        } else if parts.next().is_some_and(leading_zero) {
+            "cannot have leading zeroes"
+        } else {
+            return Ok(());
+        };
+        self.fail(format!("Invalid {kind} {text:?}: {why}"))
+    }
+
     fn integer(&mut self, start: usize) -> Read<Value> {
         let text = self.since(start);
-        if !underscores_fit(&text) {
-            return self.fail(format!(
-                "Invalid integer {text:?}: underscores must be surrounded by digits"
-            ));
-        }
-        if leading_zero(&text) {
-            return self.fail(format!(
-                "Invalid integer {text:?}: cannot have leading zeroes"
-            ));
-        }
+        self.check_digits("integer", &text, std::iter::once(text.as_str()))?;
         let plain = text.replace('_', "");
         let parsed = match plain.get(..2) {
             Some("0x") => i64::from_str_radix(&plain[2..], 16),
@@ -128,17 +136,8 @@ impl TomlReader<'_> {
             "nan" => return Ok(Value::Float(f64::NAN)),
             _ => {}
         }
-        let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty());
-        if parts.clone().any(|part| !underscores_fit(part)) {
-            return self.fail(format!(
-                "Invalid float {text:?}: underscores must be surrounded by digits"
-            ));
-        }
-        if parts.next().is_some_and(leading_zero) {
-            return self.fail(format!(
-                "Invalid float {text:?}: cannot have leading zeroes"
-            ));
-        }
+        let parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty());
+        self.check_digits("float", &text, parts)?;
         let digit_after = |(at, _): (usize, &str)| {
             text.get(at + 1..)
                 .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

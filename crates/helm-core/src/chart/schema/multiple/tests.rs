@@ -1,136 +1,65 @@
 use super::super::tests::errors;
 use super::super::{File, Schema};
+use crate::rows::rows;
 
 #[test]
 fn multiples_are_computed_exactly() {
-    for (schema, value, is_fine) in [
-        (r#"{"multipleOf":0.1}"#, "0.3", true),
-        (r#"{"multipleOf":0.1}"#, "0.35", false),
-        (r#"{"multipleOf":0.01}"#, "1e20", true),
-        (r#"{"multipleOf":1e-7}"#, "4.35e-5", true),
-        (r#"{"multipleOf":3}"#, "1e5", false),
-        (
-            r#"{"properties":{"a":{"anyOf":[{"multipleOf":0.1}]}}}"#,
-            r#"{"a":0.7}"#,
-            true,
-        ),
+    for [is_fine, value, schema] in rows(
+        r##"
+        true  | 0.3                    | {"multipleOf":0.1}
+        false | 0.35                   | {"multipleOf":0.1}
+        true  | 1e20                   | {"multipleOf":0.01}
+        true  | 4.35e-5                | {"multipleOf":1e-7}
+        false | 1e5                    | {"multipleOf":3}
+        true  | {"a":0.7}              | {"properties":{"a":{"anyOf":[{"multipleOf":0.1}]}}}
         // Divisors are taken as written.
-        (
-            r#"{"multipleOf":18446744073709551617}"#,
-            "18446744073709551616.0",
-            false,
-        ),
-        (
-            r#"{"multipleOf":18446744073709552000}"#,
-            "18446744073709551616.0",
-            true,
-        ),
-        (r#"{"multipleOf":0.30000000000000001}"#, "0.3", false),
-        (
-            r#"{"items":{"multipleOf":3}}"#,
-            "[9007199254740994, 9007199254740993]",
-            false,
-        ),
-        (
-            r#"{"prefixItems":[{"multipleOf":3}, true]}"#,
-            "[9007199254740993, 9007199254740992.0]",
-            true,
-        ),
+        false | 18446744073709551616.0 | {"multipleOf":18446744073709551617}
+        true  | 18446744073709551616.0 | {"multipleOf":18446744073709552000}
+        false | 0.3                    | {"multipleOf":0.30000000000000001}
+        false | [9007199254740994, 9007199254740993] | {"items":{"multipleOf":3}}
+        true  | [9007199254740993, 9007199254740992.0] | {"prefixItems":[{"multipleOf":3}, true]}
         // Numbers of values files are floats, those of `--set` are not.
-        (r#"{"multipleOf":3}"#, "9007199254740992.0", false),
-        (r#"{"multipleOf":3}"#, "9007199254740993", true),
-        (r#"{"multipleOf":2}"#, "9007199254740993", false),
-        (
-            r#"{"multipleOf":9007199254740993}"#,
-            "9007199254740992.0",
-            false,
-        ),
-        (r#"{"multipleOf":5}"#, "1e30", true),
-        (r#"{"multipleOf":7}"#, "1e30", false),
-        (r#"{"multipleOf":7}"#, "-1e300", false),
-        (r#"{"multipleOf":0.3}"#, "1e22", false),
-        (r#"{"multipleOf":1e40}"#, "1e45", true),
-        (r#"{"multipleOf":10}"#, "12345678901234567168.0", true),
-        (
-            r#"{"items":{"allOf":[{"multipleOf":7}]}}"#,
-            "[7, 1e30]",
-            false,
-        ),
-        (
-            r#"{"additionalProperties":{"multipleOf":7}}"#,
-            r#"{"a":1e30}"#,
-            false,
-        ),
-        (
-            r##"{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"multipleOf":7}}}}}"##,
-            r#"{"b":1e30}"#,
-            false,
-        ),
-    ] {
-        assert_eq!(errors(schema, value).is_ok(), is_fine, "{schema} {value}");
+        false | 9007199254740992.0     | {"multipleOf":3}
+        true  | 9007199254740993       | {"multipleOf":3}
+        false | 9007199254740993       | {"multipleOf":2}
+        false | 9007199254740992.0     | {"multipleOf":9007199254740993}
+        true  | 1e30                   | {"multipleOf":5}
+        false | 1e30                   | {"multipleOf":7}
+        false | -1e300                 | {"multipleOf":7}
+        false | 1e22                   | {"multipleOf":0.3}
+        true  | 1e45                   | {"multipleOf":1e40}
+        true  | 12345678901234567168.0 | {"multipleOf":10}
+        false | [7, 1e30]              | {"items":{"allOf":[{"multipleOf":7}]}}
+        false | {"a":1e30}             | {"additionalProperties":{"multipleOf":7}}
+        false | {"b":1e30}             | {"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"multipleOf":7}}}}}
+        "##,
+    ) {
+        let found = errors(schema, value).is_ok().to_string();
+        assert_eq!(found, is_fine, "{schema} {value}");
     }
 }
 
 #[test]
 fn keywords_that_depend_on_a_multiple_have_the_exact_result() {
-    for (schema, value, is_fine) in [
-        (
-            r#"{"oneOf":[{"multipleOf":0.1},{"type":"string"}]}"#,
-            "0.3",
-            true,
-        ),
-        (
-            r#"{"oneOf":[{"type":"number"},{"multipleOf":0.1}]}"#,
-            "0.3",
-            false,
-        ),
-        (
-            r#"{"oneOf":[{"type":"number"},{"multipleOf":7}]}"#,
-            "1e30",
-            true,
-        ),
-        (
-            r#"{"anyOf":[{"multipleOf":7},{"type":"string"}]}"#,
-            "1e30",
-            false,
-        ),
-        (r#"{"not":{"multipleOf":0.1}}"#, "0.3", false),
-        (r#"{"not":{"multipleOf":7}}"#, "1e30", true),
-        (
-            r#"{"if":{"multipleOf":0.1},"then":{"minimum":5}}"#,
-            "0.3",
-            false,
-        ),
-        (r#"{"contains":{"multipleOf":0.1}}"#, "[0.3]", true),
-        (
-            r#"{"contains":{"multipleOf":0.1},"maxContains":1}"#,
-            "[0.3, 0.7]",
-            false,
-        ),
-        (
-            r#"{"properties":{"a":{"const":{"multipleOf":0.1}},"b":{"multipleOf":0.1}}}"#,
-            r#"{"a":{"multipleOf":0.1},"b":0.3}"#,
-            true,
-        ),
-        (
-            r#"{"properties":{"const":{"multipleOf":0.1}}}"#,
-            r#"{"const":0.3}"#,
-            true,
-        ),
-        (
-            r##"{"$schema":"http://json-schema.org/draft-07/schema#",
-                "$id":"https://example.com/a","$ref":"#/definitions/a","multipleOf":7,
-                "definitions":{"a":{"multipleOf":0.1}}}"##,
-            "0.3",
-            true,
-        ),
-        (
-            r#"{"$schema":"http://json-schema.org/draft-04/schema#","not":{"multipleOf":0.1}}"#,
-            "0.3",
-            false,
-        ),
-    ] {
-        assert_eq!(errors(schema, value).is_ok(), is_fine, "{schema} {value}");
+    for [is_fine, value, schema] in rows(
+        r##"
+        true  | 0.3                    | {"oneOf":[{"multipleOf":0.1},{"type":"string"}]}
+        false | 0.3                    | {"oneOf":[{"type":"number"},{"multipleOf":0.1}]}
+        true  | 1e30                   | {"oneOf":[{"type":"number"},{"multipleOf":7}]}
+        false | 1e30                   | {"anyOf":[{"multipleOf":7},{"type":"string"}]}
+        false | 0.3                    | {"not":{"multipleOf":0.1}}
+        true  | 1e30                   | {"not":{"multipleOf":7}}
+        false | 0.3                    | {"if":{"multipleOf":0.1},"then":{"minimum":5}}
+        true  | [0.3]                  | {"contains":{"multipleOf":0.1}}
+        false | [0.3, 0.7]             | {"contains":{"multipleOf":0.1},"maxContains":1}
+        true  | {"a":{"multipleOf":0.1},"b":0.3} | {"properties":{"a":{"const":{"multipleOf":0.1}},"b":{"multipleOf":0.1}}}
+        true  | {"const":0.3}          | {"properties":{"const":{"multipleOf":0.1}}}
+        true  | 0.3                    | {"$schema":"http://json-schema.org/draft-07/schema#","$id":"https://example.com/a","$ref":"#/definitions/a","multipleOf":7,"definitions":{"a":{"multipleOf":0.1}}}
+        false | 0.3                    | {"$schema":"http://json-schema.org/draft-04/schema#","not":{"multipleOf":0.1}}
+        "##,
+    ) {
+        let found = errors(schema, value).is_ok().to_string();
+        assert_eq!(found, is_fine, "{schema} {value}");
     }
 }
 

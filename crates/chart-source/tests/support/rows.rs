@@ -1,0 +1,15 @@
+//! Tables of test cases.
+
+/// Returns the rows of a table with bars between its columns, except for comments.
+pub(crate) fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.trim().lines().map(str::trim);
+    lines.filter(|line| !line.starts_with("//")).map(|line| {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        columns.try_into().unwrap()
+    })
+}
+
+/// Returns the text of a column that has one.
+pub(crate) fn given(column: &str) -> Option<&str> {
+    Some(column).filter(|text| !text.is_empty())
+}

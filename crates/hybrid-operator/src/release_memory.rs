@@ -104,7 +104,6 @@ impl Parts {
     }
 }
 
-/// Returns the bytes of a share.
 fn bytes(container: usize, size: Size) -> usize {
     match size {
         Size::Small => container / SMALL_PART / SMALL_SHARES,

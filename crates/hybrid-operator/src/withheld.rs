@@ -31,7 +31,6 @@ impl Withheld {
         self.0.extend(others.0);
     }
 
-    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

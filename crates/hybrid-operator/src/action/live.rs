@@ -59,7 +59,6 @@ pub(super) enum Content {
     Unknown,
 }
 
-/// An object that was applied.
 pub(super) struct AppliedObject {
     pub(super) applied: Applied,
     /// Hash of what was applied.
@@ -430,7 +429,6 @@ impl Live {
         &self.reported
     }
 
-    /// Drops an object.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }
@@ -495,7 +493,6 @@ impl Live {
         self.objects.get(key).is_some_and(|object| object.unscaled)
     }
 
-    /// Iterates over all objects and their states.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
         self.objects
             .iter()
@@ -629,7 +626,6 @@ impl Live {
             .to_string()
     }
 
-    /// Iterates over the keys of all objects.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys()
     }

@@ -251,7 +251,6 @@ fn secret(revision: &str) -> String {
     format!("sh.helm.release.v1.one.v{revision}")
 }
 
-/// The metadata of a record.
 fn record(revision: u32) -> Value {
     json!({"metadata": {"name": secret(&revision.to_string()), "namespace": "prod",
         "uid": format!("record-{revision}"), "resourceVersion": "5", "labels": {"owner": "helm"}}})

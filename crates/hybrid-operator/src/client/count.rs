@@ -82,7 +82,6 @@ fn resource_of(path: &str) -> (String, bool) {
 pub(crate) struct Counts(Arc<Mutex<BTreeMap<RequestKind, u64>>>);
 
 impl Counts {
-    /// Returns the current counts.
     pub(crate) fn snapshot(&self) -> BTreeMap<RequestKind, u64> {
         self.0.lock().clone()
     }
@@ -92,12 +91,10 @@ impl Counts {
     }
 }
 
-/// A layer that counts requests.
 #[derive(Debug, Clone)]
 pub(crate) struct CountLayer(Counts);
 
 impl CountLayer {
-    /// Creates a layer that updates `counts`.
     pub(crate) fn new(counts: Counts) -> Self {
         Self(counts)
     }
@@ -114,7 +111,6 @@ impl<S> Layer<S> for CountLayer {
     }
 }
 
-/// See [`CountLayer`].
 #[derive(Debug, Clone)]
 pub(crate) struct CountService<S> {
     inner: S,

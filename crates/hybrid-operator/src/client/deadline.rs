@@ -49,7 +49,6 @@ impl Deadlines {
     }
 }
 
-/// The API server did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("no response from the API server for {0:?}")]
 pub(crate) struct TimedOut(Duration);
@@ -69,7 +68,6 @@ impl<S> Layer<S> for DeadlineLayer {
     }
 }
 
-/// See [`DeadlineLayer`].
 #[derive(Debug, Clone)]
 pub(crate) struct DeadlineService<S> {
     inner: S,

@@ -90,7 +90,6 @@ impl LeaderGate {
 pub(crate) struct LeaderGateLayer(LeaderGate);
 
 impl LeaderGateLayer {
-    /// Creates the layer of `gate`.
     pub(crate) fn new(gate: LeaderGate) -> Self {
         Self(gate)
     }
@@ -107,7 +106,6 @@ impl<S> Layer<S> for LeaderGateLayer {
     }
 }
 
-/// See [`LeaderGateLayer`].
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderGateService<S> {
     inner: S,

@@ -150,7 +150,6 @@ pub(crate) fn over(
     ClientBuilder::new(service, namespace).build()
 }
 
-/// Returns whether a request is a watch.
 fn is_watch(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     query

@@ -152,7 +152,6 @@ pub(super) fn is_autoscaled(live: &ObjectMeta) -> bool {
     live.managed_fields.iter().flatten().any(is_autoscaler)
 }
 
-/// Returns whether an entry belongs to an autoscaler.
 fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
     let manager = entry.manager.as_deref().unwrap_or_default();
     let by_hand = |name: &&str| {

@@ -363,12 +363,10 @@ pub(crate) fn run_of(metadata: &ObjectMeta) -> Option<&str> {
     label(metadata, RUN_LABEL)
 }
 
-/// Returns the label selector for all objects of an operator.
 pub(crate) fn operator_selector(operator: &OperatorId) -> String {
     format!("{OPERATOR_LABEL}={operator}")
 }
 
-/// Returns the label selector for all objects of a custom resource.
 pub(crate) fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
     format!("{OPERATOR_LABEL}={operator},{CR_LABEL}={cr}")
 }

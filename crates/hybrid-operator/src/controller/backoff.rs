@@ -83,12 +83,10 @@ impl Retry {
         wait
     }
 
-    /// Resets the number of failures.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Returns the longest delay.
     pub(crate) const fn longest(&self) -> Duration {
         self.longest
     }

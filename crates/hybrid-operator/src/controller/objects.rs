@@ -340,7 +340,6 @@ impl<O> ObjectCache<O> {
         self.0.objects.read().known.get(key).cloned()
     }
 
-    /// Returns an object.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<O>> {
         self.entry(key)?.object().cloned()
     }

@@ -60,7 +60,6 @@ impl Dependencies {
 }
 
 impl ServedKinds {
-    /// Creates an instance without dependencies.
     pub(crate) fn new(cluster: Cluster, queue: QueueHandle, stop: &CancellationToken) -> Self {
         let stop = stop.child_token();
         Self {
@@ -90,7 +89,6 @@ impl ServedKinds {
         self.follow(&mut dependencies);
     }
 
-    /// Removes a custom resource.
     pub(crate) fn forget(&self, key: &Key) {
         self.dependencies.lock().forget(key);
     }

@@ -46,7 +46,6 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
     }
 }
 
-/// Returns the kind of a type.
 pub(super) fn group_version_kind<K: TypedObject>() -> GroupVersionKind {
     GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()))
 }
@@ -81,7 +80,6 @@ impl<K> Sources<K> {
         self.0.push((order, open));
     }
 
-    /// Opens all sources.
     pub(super) fn open(mut self, context: &mut SourceContext<'_, K>) {
         self.0.sort_by_key(|(order, _)| *order);
         for (_, open) in self.0 {

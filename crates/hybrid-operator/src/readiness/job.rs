@@ -27,7 +27,6 @@ pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
     }
 }
 
-/// Returns the progress of a hook.
 pub(crate) fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {

@@ -68,7 +68,6 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// No failed attempts.
     pub(crate) const NONE: Self = Self {
         attempts: 0,
         hook: false,

@@ -191,7 +191,6 @@ fn explicit(text: Option<&str>) -> Result<Option<EnvFilter>, String> {
     })
 }
 
-/// Translates a level into a filter.
 pub(super) fn filter(level: LogLevel) -> EnvFilter {
     let level = level.directive();
     // An explicit directive of a crate would log more than a general one that is stricter.

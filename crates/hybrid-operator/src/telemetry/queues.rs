@@ -70,7 +70,6 @@ impl Default for QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// Registers the metrics.
     pub(super) fn register(&self, registry: &mut Registry) {
         // The encoder appends `_total` to the names of counters.
         registry.register(

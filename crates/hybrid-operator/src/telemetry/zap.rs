@@ -204,7 +204,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// A log line.
 struct Line {
     level: Level,
     /// The time as JSON.

@@ -12,7 +12,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns a page of the documentation.
 pub(crate) fn page(name: &str) -> String {
     let path = root().join("docs").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -78,7 +77,6 @@ pub(crate) fn names(name: &str, heading: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Checks that the named tests exist.
 pub(crate) fn assert_tests_exist<'a>(names: impl Iterator<Item = &'a str>) {
     let mut known = BTreeSet::new();
     for folder in ["crates", "tests"] {

@@ -25,62 +25,40 @@ pub(crate) use values_from::Reference;
 /// Error computing values.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ValuesError {
-    /// The spec is not a map.
     #[error("spec must be a map of values for the chart, but it is {0}")]
     NoMap(&'static str),
-    /// A template in `watches.yaml` has a syntax error.
     #[error("invalid template in watches.yaml, field {field}")]
     Parse {
-        /// The field in `watches.yaml`.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<go_template::ParseError>,
     },
-    /// A template in `watches.yaml` failed for this custom resource.
     #[error("cannot evaluate the template in watches.yaml, field {field}")]
     Render {
-        /// The field in `watches.yaml`.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<go_template::RenderError>,
     },
-    /// The result of a template is neither UTF-8 text nor JSON.
     #[error("the template in watches.yaml, field {field}, must produce UTF-8 text or a JSON value")]
-    Result {
-        /// The field in `watches.yaml`.
-        field: String,
-    },
-    /// A path of `overrideValues` or `targetPath` cannot be set.
+    Result { field: String },
     #[error("cannot set the path {field} of watches.yaml")]
     Set {
-        /// The path.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<SetError>,
     },
-    /// A referenced object or its key does not exist.
     #[error(
         "{kind} {name} does not exist or has no key {key}; create it, or make the reference optional"
     )]
     Missing {
-        /// Kind of the object.
         kind: String,
-        /// Name of the object.
         name: String,
-        /// Key in its data.
         key: String,
     },
-    /// A referenced values file is not YAML.
     #[error("{kind} {name}, key {key}, is not a YAML map of values")]
     File {
-        /// Kind of the object.
         kind: String,
-        /// Name of the object.
         name: String,
-        /// Key in its data.
         key: String,
         /// The parse error, without the content.
         #[source]
@@ -110,7 +88,6 @@ pub(crate) struct Inputs<'a> {
     pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
 }
 
-/// Computed values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Computed {
     /// Values for the chart, without its defaults.

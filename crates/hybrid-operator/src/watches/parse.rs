@@ -326,7 +326,6 @@ fn override_values(node: &Node) -> Result<BTreeMap<String, String>, String> {
     Ok(values)
 }
 
-/// Reads the key of an annotation.
 fn annotation(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     if naming::is_qualified(&text) {
@@ -338,7 +337,6 @@ fn annotation(node: &Node) -> Result<String, String> {
     }
 }
 
-/// Reads a key of a Secret or `ConfigMap`.
 fn data_key(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -364,7 +362,6 @@ fn dotted_path(node: &Node) -> Result<String, String> {
     }
 }
 
-/// Reads an `apiVersion`.
 fn api_version(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     let (group, version) = text.split_once('/').unwrap_or(("none", &text));

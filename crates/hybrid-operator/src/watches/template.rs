@@ -48,9 +48,7 @@ pub(super) fn check_override(text: &str, field: &str) -> Result<(), String> {
 
 /// An error of [`render`].
 pub(crate) enum Failure {
-    /// The text is not a template.
     Parse(Box<ParseError>),
-    /// The template failed.
     Render(Box<RenderError>),
     /// The result is not UTF-8.
     NotText,

@@ -80,12 +80,10 @@ impl Feed {
         change(self.0.lock().entry(plural.to_owned()).or_default())
     }
 
-    /// Rejects the watches of a kind.
     fn reject_watches(&self, plural: &str, code: u16) {
         self.with(plural, |watched| watched.rejected = Some(code));
     }
 
-    /// Sends an event about an object.
     fn send(&self, plural: &str, type_: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.with(plural, |watched| {
@@ -223,7 +221,6 @@ impl WatchFixture {
         repaired.unwrap()
     }
 
-    /// Acquires the watch of a kind.
     fn watch(&self, plural: &str, kind: &str) -> WatchGuard {
         let gvk = GroupVersionKind::gvk("", "v1", kind);
         self.fixture.registry.acquire(WatchKey {

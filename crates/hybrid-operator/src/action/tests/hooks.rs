@@ -66,7 +66,6 @@ impl Fixture {
         assert_eq!(started.unwrap(), waiting("pre-install hook j"));
     }
 
-    /// Acquires the watch of Jobs.
     fn watch_of_jobs(&self) -> WatchGuard {
         self.registry.acquire(WatchKey {
             resource: ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")),

@@ -17,7 +17,6 @@ use super::*;
 enum Item {
     Event(watcher::Event<&'static str>),
     Error(watcher::Error),
-    /// Decoding the object panics.
     Panic,
     End,
     /// Sends nothing for this number of seconds.

@@ -114,6 +114,12 @@ impl Fixture {
         }
     }
 
+    /// Expects a read of an object, which is like this.
+    fn expect_read(&self, object: &str, answer: Value) {
+        let get = format!("GET {}", path(object));
+        self.script.expect(&get, 200, answer);
+    }
+
     /// Asserts that these requests, and no others, were sent last.
     fn assert_sent(&self, lines: &str) {
         let seen = self.script.finish();

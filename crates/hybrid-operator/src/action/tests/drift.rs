@@ -122,6 +122,22 @@ impl Feed {
     }
 }
 
+impl Fixture {
+    /// Repairs the objects that `only` selects with exactly these requests.
+    async fn repair(
+        &self,
+        live: &mut Live,
+        stored: &StoredRelease,
+        only: &(dyn Fn(&ObjectKey) -> bool + Sync),
+        lines: &str,
+    ) -> Result<Repaired, ActionError> {
+        self.expect(lines);
+        let repaired = Box::pin(repair(&self.context(), live, &stored.release, only)).await;
+        self.assert_sent(lines);
+        repaired
+    }
+}
+
 type PendingAction = Arc<Mutex<Option<(String, BoxFuture<'static, ()>)>>>;
 
 /// A fixture with watches, and an action that runs just before a request is answered.
@@ -209,10 +225,7 @@ impl WatchFixture {
         stored: &StoredRelease,
     ) -> Repaired {
         let lines = format!("apply {object}: 409, read {object}: 404, create {object}");
-        self.fixture.expect(&lines);
-        let context = self.fixture.context();
-        let repaired = Box::pin(repair(&context, live, &stored.release, &all)).await;
-        self.fixture.assert_sent(&lines);
+        let repaired = self.fixture.repair(live, stored, &all, &lines).await;
         repaired.unwrap()
     }
 
@@ -295,11 +308,9 @@ async fn an_object_deleted_during_a_repair_is_repaired_next() {
     assert!(drifted.contains(&key("services/s")), "{drifted:?}");
 
     let lines = "apply services/s: 409, read services/s: 404, create services/s";
-    setup.fixture.expect(lines);
     let only = |key: &ObjectKey| key.kind == "Service";
-    let repaired = repair(&context, &mut live, &stored.release, &only).await;
+    let repaired = setup.fixture.repair(&mut live, &stored, &only, lines).await;
     assert_eq!(repaired.unwrap().applied, keys(&["services/s"]));
-    setup.fixture.assert_sent(lines);
 }
 
 #[tokio::test]
@@ -316,14 +327,11 @@ async fn a_repair_skips_and_reports_objects_that_are_not_selected() {
     assert_eq!(states[0].1, states[1].1, "both lost the same field");
     assert!(states[0].1.is_some());
     let lines = "apply configmaps/c";
-    setup.fixture.expect(lines);
     let only = |key: &ObjectKey| key.name != "fought";
-    let context = setup.fixture.context();
-    let repaired = repair(&context, &mut live, &stored.release, &only).await;
+    let repaired = setup.fixture.repair(&mut live, &stored, &only, lines).await;
     let Repaired { applied, drifted } = repaired.unwrap();
     assert_eq!(applied, keys(&["configmaps/c"]));
     assert!(drifted.contains(&key("configmaps/fought")));
-    setup.fixture.assert_sent(lines);
 }
 
 #[tokio::test]
@@ -337,11 +345,8 @@ async fn a_failed_repair_of_one_object_does_not_block_others() {
     }
     until(|| live.drifted().len() == 2).await;
     let lines = "apply configmaps/a: 403, apply configmaps/b";
-    setup.fixture.expect(lines);
-    let context = setup.fixture.context();
-    let repaired = repair(&context, &mut live, &stored.release, &all).await;
+    let repaired = setup.fixture.repair(&mut live, &stored, &all, lines).await;
     assert_eq!(repaired.unwrap_err().reason(), "Forbidden");
-    setup.fixture.assert_sent(lines);
 }
 
 #[tokio::test]
@@ -357,10 +362,8 @@ async fn a_failed_repair_of_all_objects_applies_all_of_them_again() {
         "create configmaps/a, apply configmaps/b",
     ] {
         assert!(!(live.revision == Some(3) && live.complete));
-        fixture.expect(lines);
         let only = |_: &ObjectKey| false;
-        drop(repair(&fixture.context(), &mut live, &stored.release, &only).await);
-        fixture.assert_sent(lines);
+        drop(fixture.repair(&mut live, &stored, &only, lines).await);
     }
     assert!(live.complete && live.revision == Some(3));
     // Objects that are not in this revision's manifest are dropped.
@@ -686,8 +689,7 @@ async fn a_cleanup_deletes_only_objects_that_the_attempt_created() {
         let stored = stored_at(fixture.install(&mut live, &["configmaps/c"]).await, record);
         let mut answer = fixture.live("c");
         answer["metadata"]["creationTimestamp"] = json!(object);
-        let get = format!("GET {}", path("configmaps/c"));
-        fixture.script.expect(&get, 200, answer);
+        fixture.expect_read("configmaps/c", answer);
         if deleted {
             fixture.expect("delete configmaps/c");
         }
@@ -709,14 +711,13 @@ async fn a_cleanup_of_several_attempts_deletes_objects_of_the_first() {
     let mut answer = fixture.live("c");
     answer["metadata"]["creationTimestamp"] =
         json!(Timestamp::from_second(150).unwrap().to_string());
-    let get = format!("GET {}", path("configmaps/c"));
     for (earlier, deleted) in [
         (&[][..], false),
         (&[first][..], true),
         // Without the time of the record, nothing proves what the attempt created.
         (&[unknown][..], false),
     ] {
-        fixture.script.expect(&get, 200, answer.clone());
+        fixture.expect_read("configmaps/c", answer.clone());
         if deleted {
             fixture.expect("delete configmaps/c");
         }
@@ -772,8 +773,7 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         let mut live = Live::default();
         drop(fixture.install(&mut live, &["configmaps/c"]).await);
         fixture.expect("apply configmaps/c: 422");
-        let get = format!("GET {}", path("configmaps/c"));
-        fixture.script.expect(&get, 200, answer(&fixture));
+        fixture.expect_read("configmaps/c", answer(&fixture));
         let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
         let upgrade = deployment(&mut stored);
         let ended = fixture.deploy(&mut live, upgrade, rest).await;
@@ -847,9 +847,7 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
     let mut live = Live::default();
     // A repair applies what the adopted record names.
     let adopted = stored(1, Status::Deployed, &["configmaps/c"], Vec::new());
-    let get = format!("GET {}", path("configmaps/c"));
-    let answer = by_reference(&fixture, "c");
-    fixture.script.expect(&get, 200, answer);
+    fixture.expect_read("configmaps/c", by_reference(&fixture, "c"));
     fixture.expect("force configmaps/c");
     repair(&context, &mut live, &adopted.release, &all)
         .await
@@ -862,9 +860,7 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
         Vec::new(),
     );
     fixture.expect("apply configmaps/c, create configmaps/new: 409");
-    let get = format!("GET {}", path("configmaps/new"));
-    let answer = by_reference(&fixture, "new");
-    fixture.script.expect(&get, 200, answer);
+    fixture.expect_read("configmaps/new", by_reference(&fixture, "new"));
     drop(fixture.script.clone().in_any_order());
     let ended = deploy(&context, &mut live, after(adopted, &mut next)).await;
     assert_eq!(action_result(ended), Err(("ForeignObject", false)));

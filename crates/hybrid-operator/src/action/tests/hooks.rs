@@ -35,15 +35,25 @@ fn waiting(why: &str) -> ActionProgress {
     }
 }
 
+/// Asserts the progress, or a part of the message of the error.
+fn assert_ended(
+    ended: Result<ActionProgress, ActionError>,
+    expected: Result<ActionProgress, &str>,
+) {
+    match (ended, expected) {
+        (Ok(progress), Ok(wanted)) => assert_eq!(progress, wanted),
+        (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
+        (ended, expected) => panic!("{ended:?}, not {expected:?}"),
+    }
+}
+
 impl Fixture {
     /// Expects a read of a Job of this run, and answers with this condition.
     fn expect_job(&self, name: &str, run: &str, condition: &str) {
         let mut job = self.live(name);
         job["metadata"]["labels"][RUN_LABEL] = json!(run_label(run));
-        job["status"]["conditions"] =
-            json!([{"type": condition, "status": "True", "message": "because"}]);
-        let get = format!("GET {}", path(&format!("jobs/{name}")));
-        self.script.expect(&get, 200, job);
+        job["status"] = condition_status(condition);
+        self.expect_read(&format!("jobs/{name}"), job);
     }
 
     /// Expects that Pods and events are listed, of which there are none.
@@ -212,8 +222,7 @@ async fn a_failed_deletion_hook_runs_again_when_the_deletion_is_retried() {
         // The chart's ttlSecondsAfterFinished.
         apply jobs/j, read configmaps/h @1-pre-delete-1, delete configmaps/h";
     let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
-    let message = ended.unwrap_err().to_string();
-    assert!(message.contains("because"), "{message}");
+    assert_ended(ended, Err("because"));
 
     // The second attempt runs all hooks of the event, because an object that the second hook needs
     // was deleted.
@@ -293,7 +302,8 @@ async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
 #[tokio::test]
 async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
     let event = HookEvent::PreInstall;
-    for (condition, expected) in [("Complete", Ok(())), ("Failed", Err("because"))] {
+    let done = Ok(ActionProgress::Done);
+    for (condition, expected) in [("Complete", done), ("Failed", Err("because"))] {
         let run = "1-pre-install-1";
         let states = [json!({"active": 1}), condition_status(condition)];
         let fixture = Fixture::watching(job_watch(Some(run), &states));
@@ -312,15 +322,9 @@ async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
         let started = fixture.hooks(&mut live, &mut stored, &event, lines).await;
         assert_eq!(started.unwrap(), waiting("pre-install hook j"));
         // The Job is not created again, and its ttlSecondsAfterFinished cannot be restored.
-        let patch = format!("PATCH {}", path("jobs/j"));
-        fixture.expect("read jobs/j: 404, record 1 pending-install");
-        fixture.script.expect(&patch, 404, failure_status(404));
-        let ended = fixture.hooks(&mut live, &mut stored, &event, "").await;
-        match (ended, expected) {
-            (Ok(progress), Ok(())) => assert_eq!(progress, ActionProgress::Done),
-            (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
-            (ended, _) => panic!("{condition}: {ended:?}"),
-        }
+        let lines = "read jobs/j: 404, record 1 pending-install, apply jobs/j: 404";
+        let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
+        assert_ended(ended, expected);
     }
 }
 
@@ -364,18 +368,10 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
             drop(fixture.script.clone().on_text(&log, 200, "no database\n"));
         }
         fixture.expect("record 1 pending-install, apply jobs/j");
-        let context = ActionContext {
-            crash_logs,
-            ..fixture.context()
-        };
-        let ended = run_hooks(
-            &context,
-            &mut live,
-            &mut stored,
-            &event,
-            &Interrupted::default(),
-        )
-        .await;
+        let mut context = fixture.context();
+        context.crash_logs = crash_logs;
+        let fresh = Interrupted::default();
+        let ended = run_hooks(&context, &mut live, &mut stored, &event, &fresh).await;
         fixture.script.finish();
         let message = ended.unwrap_err().to_string();
         let expected = format!(": Job/j: Pod j-a: container main exited with code 3{end}");
@@ -410,8 +406,7 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
     fixture.expect_nothing_known();
     let lines = "record 1 pending-install, apply jobs/j";
     let late = fixture.hooks(&mut live, &mut stored, &event, lines).await;
-    let message = late.unwrap_err().to_string();
-    assert!(message.contains("did not complete within"), "{message}");
+    assert_ended(late, Err("did not complete within"));
 }
 
 #[tokio::test]
@@ -432,14 +427,10 @@ async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
     for (made, ended) in [(999, Ok(waits)), (3_601, Err("did not complete within"))] {
         let mut old = fixture.live("j");
         old["metadata"]["creationTimestamp"] = json!(Timestamp::from_second(made).unwrap());
-        let get = format!("GET {}", path("jobs/j"));
-        fixture.script.expect(&get, 200, old);
+        fixture.expect_read("jobs/j", old);
         fixture.expect("delete jobs/j, record 1 pending-install");
         let result = fixture.hooks(&mut live, &mut stored, &event, "").await;
-        match ended {
-            Ok(progress) => assert_eq!(result.unwrap(), progress),
-            Err(message) => assert!(result.unwrap_err().to_string().contains(message)),
-        }
+        assert_ended(result, ended);
         fixture.now = Timestamp::from_second(3_901).unwrap();
     }
 }
@@ -474,9 +465,7 @@ async fn an_object_left_by_the_helm_command_is_found_without_a_watch() {
     let hook = at("jobs/j", &[&event], &[ONCE]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
     fixture.expect("record 1 pending-upgrade, create jobs/j: 409");
-    let get = format!("GET {}", path("jobs/j"));
-    let theirs = labelled("j", &json!({}));
-    fixture.script.expect(&get, 200, theirs);
+    fixture.expect_read("jobs/j", labelled("j", &json!({})));
     let mut live = Live::default();
     let lines = "delete jobs/j";
     let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
@@ -490,7 +479,8 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
     let hook = at("jobs/j", &[&event], &[SUCCEEDED]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
     let mut live = Live::default();
-    for (deleting, expected) in [(true, Ok(())), (false, Err("before-hook-creation"))] {
+    let waits = Ok(waiting("pre-upgrade hook j"));
+    for (deleting, expected) in [(true, waits), (false, Err("before-hook-creation"))] {
         if deleting {
             fixture.expect("record 1 pending-upgrade");
         }
@@ -498,17 +488,12 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
         if deleting {
             old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
         }
-        let get = format!("GET {}", path("jobs/j"));
-        fixture.script.expect(&get, 200, old);
+        fixture.expect_read("jobs/j", old);
         if !deleting {
             fixture.expect("record 1 pending-upgrade");
         }
         let ended = fixture.hooks(&mut live, &mut stored, &event, "").await;
-        match (ended, expected) {
-            (Ok(progress), Ok(())) => assert_eq!(progress, waiting("pre-upgrade hook j")),
-            (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
-            (ended, _) => panic!("{ended:?}"),
-        }
+        assert_ended(ended, expected);
     }
 }
 

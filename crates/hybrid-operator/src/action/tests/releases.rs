@@ -152,8 +152,7 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
         let hooks = vec![hook("h", HookEvent::Test, 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
         fixture.expect("record 1 deployed");
-        let get = format!("GET {}", path("configmaps/h"));
-        fixture.script.expect(&get, 200, labelled("h", labels));
+        fixture.expect_read("configmaps/h", labelled("h", labels));
         let sent = if deleted {
             "delete configmaps/h"
         } else {
@@ -187,11 +186,8 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
     };
     stored.release.hooks = vec![ran("theirs"), ran("kept"), ran("ours")];
     fixture.expect("record 1 uninstalling");
-    let get = format!("GET {}", path("configmaps/theirs"));
-    let theirs = labelled("theirs", &json!({}));
-    fixture.script.expect(&get, 200, theirs);
-    let lines = "read configmaps/kept, read configmaps/ours, delete configmaps/ours,
-        forget 1";
+    fixture.expect_read("configmaps/theirs", labelled("theirs", &json!({})));
+    let lines = "read configmaps/kept, read configmaps/ours, delete configmaps/ours, forget 1";
     fixture.uninstalls(&mut live, &mut stored, lines).await;
 }
 

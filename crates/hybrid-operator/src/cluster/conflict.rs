@@ -446,10 +446,8 @@ mod tests {
                 "/spec/template/spec/containers/1/name"
             ]
         );
-        assert_eq!(
-            object["spec"]["template"]["spec"]["containers"][0]["image"],
-            "a:1"
-        );
+        let containers = &object["spec"]["template"]["spec"]["containers"];
+        assert_eq!(containers[0]["image"], "a:1");
     }
 
     #[test]
@@ -487,14 +485,10 @@ mod tests {
         let fields = json!({"f:webhooks": {"k:{\"name\":\"w\"}": {"f:clientConfig": {
             "f:caBundle": {}, "f:url": {}}}}});
         let meta = live(&json!([entry("cainjector", "Update", "", &fields)]));
-        assert_eq!(
-            leave_out(&mut object, &meta, &rules, false),
-            ["/webhooks/0/clientConfig/caBundle"]
-        );
-        assert_eq!(
-            object,
-            json!({"webhooks": [{"name": "w", "clientConfig": {"url": "u"}}]})
-        );
+        let expected = ["/webhooks/0/clientConfig/caBundle"];
+        assert_eq!(leave_out(&mut object, &meta, &rules, false), expected);
+        let expected = json!({"webhooks": [{"name": "w", "clientConfig": {"url": "u"}}]});
+        assert_eq!(object, expected);
     }
 
     #[test]
@@ -519,10 +513,8 @@ mod tests {
             "k:{\"port\":81,\"protocol\":\"TCP\"}": {"f:nodePort": {}},
             "k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:nodePort": {}}}}});
         let meta = live(&json!([entry("x", "Update", "", &fields)]));
-        assert_eq!(
-            leave_out(&mut object, &meta, &[&rule], false),
-            ["/spec/ports/0/nodePort"]
-        );
+        let expected = ["/spec/ports/0/nodePort"];
+        assert_eq!(leave_out(&mut object, &meta, &[&rule], false), expected);
     }
 
     #[test]
@@ -548,10 +540,8 @@ mod tests {
         assert_eq!(entries.len(), 3);
         assert_eq!(entries[0]["manager"], "helm");
         assert_eq!(entries[0]["operation"], "Apply");
-        assert_eq!(
-            entries[0]["fieldsV1"],
-            json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}})
-        );
+        let expected = json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}});
+        assert_eq!(entries[0]["fieldsV1"], expected);
         assert_eq!(entries[1]["manager"], "kubectl");
         assert_eq!(entries[2]["subresource"], "status");
         assert_eq!(patch[1]["value"], "7");

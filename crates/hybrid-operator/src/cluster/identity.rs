@@ -290,11 +290,8 @@ mod tests {
         }
         for text in ["pod/uid", "-x", "x-", "é", "/", "a b"] {
             let value = label_value(text);
-            assert!(
-                value
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-            );
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            assert!(value.chars().all(allowed));
             assert!(
                 !value.starts_with('-') && !value.ends_with('-'),
                 "{text:?} -> {value:?}"
@@ -303,10 +300,8 @@ mod tests {
         }
         let long = label_value(&"x".repeat(200));
         assert_eq!(long.len(), 63);
-        assert_eq!(
-            InstanceId::new(&"x".repeat(200)).to_string().len(),
-            InstanceId::MAX
-        );
+        let instance = InstanceId::new(&"x".repeat(200)).to_string();
+        assert_eq!(instance.len(), InstanceId::MAX);
         assert_ne!(long, label_value(&"x".repeat(201)));
     }
 }

@@ -570,16 +570,12 @@ mod tests {
         let meta = meta(&object);
         assert_eq!(meta.namespace.as_deref(), Some("prod"));
         assert_eq!(controller_of(&meta), Some(&primary.owner_reference()));
-        assert_eq!(
-            object["metadata"]["annotations"].as_object().unwrap().len(),
-            2
-        );
+        let annotations = object["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(annotations.len(), 2);
         assert_eq!(object["metadata"]["labels"][MANAGED_BY_LABEL], "Helm");
         let owner = owner_of(&meta).unwrap();
-        assert_eq!(
-            (owner.namespace.as_deref(), &*owner.name),
-            (Some("prod"), "one")
-        );
+        assert_eq!(owner.namespace.as_deref(), Some("prod"));
+        assert_eq!(owner.name, "one");
         assert_eq!(cr_of(&meta), Some(primary.identity()));
     }
 
@@ -600,15 +596,11 @@ mod tests {
             assert_eq!(meta.owner_references, None);
             let annotations = meta.annotations.as_ref().unwrap();
             assert_eq!(annotations[PRIMARY_ANNOTATION], "prod/one");
-            assert_eq!(
-                annotations[PRIMARY_TYPE_ANNOTATION],
-                "Memcached.cache.example.com"
-            );
+            let expected = "Memcached.cache.example.com";
+            assert_eq!(annotations[PRIMARY_TYPE_ANNOTATION], expected);
             let owner = owner_of(&meta).unwrap();
-            assert_eq!(
-                (owner.namespace.as_deref(), &*owner.name),
-                (Some("prod"), "one")
-            );
+            assert_eq!(owner.namespace.as_deref(), Some("prod"));
+            assert_eq!(owner.name, "one");
         }
     }
 

@@ -241,19 +241,13 @@ mod tests {
             Scope::Cluster,
         );
         let text = |result: Result<String, PathError>| result.unwrap();
-        assert_eq!(
-            text(path(&pods, Some("a"), Some("b"))),
-            "/api/v1/namespaces/a/pods/b"
-        );
-        assert_eq!(
-            text(path(&pods, Some("a"), None)),
-            "/api/v1/namespaces/a/pods"
-        );
+        let expected = "/api/v1/namespaces/a/pods/b";
+        assert_eq!(text(path(&pods, Some("a"), Some("b"))), expected);
+        let expected = "/api/v1/namespaces/a/pods";
+        assert_eq!(text(path(&pods, Some("a"), None)), expected);
         assert_eq!(text(path(&pods, None, None)), "/api/v1/pods");
-        assert_eq!(
-            text(path(&roles, None, Some("system:x"))),
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x"
-        );
+        let expected = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x";
+        assert_eq!(text(path(&roles, None, Some("system:x"))), expected);
     }
 
     #[test]
@@ -270,10 +264,8 @@ mod tests {
 
     #[test]
     fn query_values_are_encoded() {
-        assert_eq!(
-            query_value("owner=helm,name!=a b"),
-            "owner%3Dhelm%2Cname%21%3Da%20b"
-        );
+        let expected = "owner%3Dhelm%2Cname%21%3Da%20b";
+        assert_eq!(query_value("owner=helm,name!=a b"), expected);
     }
 
     #[test]

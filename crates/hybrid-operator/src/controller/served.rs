@@ -177,10 +177,8 @@ mod tests {
         }
         dependencies.forget(&key("knows"));
         dependencies.forget(&key("reads-all"));
-        assert_eq!(
-            dependencies.changed(|_| fixture(Scope::Namespaced)),
-            HashSet::from_iter([key("waits"), key("other")])
-        );
+        let wanted = HashSet::from_iter([key("waits"), key("other")]);
+        assert_eq!(dependencies.changed(|_| fixture(Scope::Namespaced)), wanted);
         dependencies.forget(&key("other"));
         assert!(!dependencies.kinds.contains_key(&gvk("Gadget")));
     }

@@ -412,10 +412,8 @@ mod tests {
             .unwrap()
         };
         let text = |key: Option<crate::controller::Key>| key.map(|key| key.to_string());
-        assert_eq!(
-            text(owner_key::<Pod>(&owned("Pod"))).as_deref(),
-            Some("a/one")
-        );
+        let expected = Some("a/one");
+        assert_eq!(text(owner_key::<Pod>(&owned("Pod"))).as_deref(), expected);
         assert_eq!(
             text(owner_key::<Namespace>(&owned("Namespace"))).as_deref(),
             Some("one")

@@ -128,11 +128,8 @@ mod tests {
             ("example.com", "Job"),
         ] {
             let gvk = GroupVersionKind::gvk(group, "v1", kind);
-            assert_eq!(
-                hook_outcome_of(&gvk, &json!({})),
-                HookOutcome::Succeeded,
-                "{kind}"
-            );
+            let outcome = hook_outcome_of(&gvk, &json!({}));
+            assert_eq!(outcome, HookOutcome::Succeeded, "{kind}");
         }
     }
 }

@@ -407,10 +407,8 @@ mod tests {
         let fields = r#"{"controller": "web", "revision": 3, "namespace": "ns"}"#;
         let expected = ["INFO", "telemetry.zap.tests", "installed \"it\"", fields];
         assert_eq!(lines[0][1..], expected, "{text}");
-        assert_eq!(
-            lines[1][4],
-            r#"{"controller": "web", "error": "cannot write: full\ndisk"}"#
-        );
+        let error = r#"{"controller": "web", "error": "cannot write: full\ndisk"}"#;
+        assert_eq!(lines[1][4], error);
         assert_eq!(lines[2][1], "DEBUG", "{text}");
         assert_eq!(lines.len(), 3, "{text}");
     }

@@ -113,8 +113,6 @@ fn flags_variables_and_paths_of_help_texts_are_code() {
         assert_eq!(coded(text), wanted);
     }
     let rows = [vec!["a".to_owned(), "b|c".to_owned()]];
-    assert_eq!(
-        table(&["x", "y"], rows),
-        "| x | y |\n|---|---|\n| a | b\\|c |\n"
-    );
+    let expected = "| x | y |\n|---|---|\n| a | b\\|c |\n";
+    assert_eq!(table(&["x", "y"], rows), expected);
 }

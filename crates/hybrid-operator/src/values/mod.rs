@@ -175,10 +175,8 @@ mod tests {
     #[test]
     fn values_default_to_the_spec() {
         let spec = json!({"replicaCount": 2, "a": {"b": null}});
-        assert_eq!(
-            Value::from(computed(&watch(), spec.clone()).unwrap().values),
-            spec
-        );
+        let found = computed(&watch(), spec.clone()).unwrap();
+        assert_eq!(Value::from(found.values), spec);
         assert!(computed(&watch(), Value::Null).unwrap().values.is_empty());
         assert!(matches!(
             computed(&watch(), json!([])),
@@ -198,10 +196,9 @@ mod tests {
         .into();
         let spec = json!({"image": {"tag": "1", "repository": "other"}});
         let found = computed(&watch, spec.clone()).unwrap();
-        assert_eq!(
-            Value::from(found.values),
-            json!({"image": {"tag": "1", "repository": "repo/img"}, "debug": true, "n": 3})
-        );
+        let image = json!({"tag": "1", "repository": "repo/img"});
+        let expected = json!({"image": image, "debug": true, "n": 3});
+        assert_eq!(Value::from(found.values), expected);
         assert_eq!(found.overridden, ["debug", "image.repository", "n"]);
         watch.override_values_type = OverrideValuesType::String;
         assert_eq!(computed(&watch, spec).unwrap().values["debug"], "true");
@@ -361,10 +358,8 @@ mod tests {
         let found = computed(&watch, json!({"auth": {"user": "x"}}))
             .unwrap()
             .values;
-        assert_eq!(
-            Value::from(found),
-            json!({"auth": {"user": "admin", "password": "a,b=c"}})
-        );
+        let expected = json!({"auth": {"user": "admin", "password": "a,b=c"}});
+        assert_eq!(Value::from(found), expected);
         watch.values_from = vec![from("nope", None)];
         assert!(matches!(
             computed(&watch, json!({})),
@@ -381,10 +376,8 @@ mod tests {
             "other": "{{ .Env.OTHER | default \"none\" }}",
         }));
         let found = computed(&watch, json!({"tag": "1"})).unwrap().values;
-        assert_eq!(
-            Value::from(found),
-            json!({"tag": "1", "image": "repo/img:1", "known": true, "other": "none"})
-        );
+        let expected = json!({"tag": "1", "image": "repo/img:1", "known": true, "other": "none"});
+        assert_eq!(Value::from(found), expected);
     }
 
     #[test]
@@ -398,9 +391,7 @@ mod tests {
         let found = computed(&watch, json!({"size": 3, "tags": ["a"]}))
             .unwrap()
             .values;
-        assert_eq!(
-            Value::from(found),
-            json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]})
-        );
+        let expected = json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]});
+        assert_eq!(Value::from(found), expected);
     }
 }

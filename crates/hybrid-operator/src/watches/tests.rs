@@ -98,34 +98,26 @@ fn all_fields_are_read() {
     assert_eq!(watch.override_values_type, OverrideValuesType::String);
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.max_concurrent_reconciles.map(usize::from), Some(4));
-    assert_eq!(
-        watch.selector.as_ref().unwrap().to_string(),
-        "tier=gold,env in (a,b)"
-    );
+    let expected = "tier=gold,env in (a,b)";
+    assert_eq!(watch.selector.as_ref().unwrap().to_string(), expected);
     assert!(watch.lookup_is_input);
     assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
     assert_eq!(watch.limits.memory, Some(1 << 30));
     assert_eq!(watch.limits.time, Some(Duration::from_mins(1)));
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
-    assert_eq!(
-        watch.values_from[0].target_path.as_deref(),
-        Some("auth.password")
-    );
+    let expected = Some("auth.password");
+    assert_eq!(watch.values_from[0].target_path.as_deref(), expected);
     assert_eq!(watch.install.timeout, Some(Duration::from_mins(2)));
     assert_eq!(watch.install.remediation.retries, Some(2));
+    let uninstall = Some(RemediationStrategy::Uninstall);
+    assert_eq!(watch.install.remediation.strategy, uninstall);
     assert_eq!(
-        watch.install.remediation.strategy,
-        Some(RemediationStrategy::Uninstall)
-    );
-    assert_eq!(
-        watch.upgrade.recreate.as_deref(),
-        Some(&["Job".to_owned(), "StatefulSet".to_owned()][..])
+        watch.upgrade.recreate.as_ref().unwrap(),
+        &["Job", "StatefulSet"]
     );
     assert!(watch.rollback.disable_hooks);
-    assert_eq!(
-        watch.test.as_ref().unwrap().timeout,
-        Some(Duration::from_mins(1))
-    );
+    let expected = Some(Duration::from_mins(1));
+    assert_eq!(watch.test.as_ref().unwrap().timeout, expected);
     assert_eq!(watch.drift_detection.mode, DriftMode::Warn);
     assert_eq!(watch.drift_detection.ignore[0].paths, ["/spec/replicas"]);
     assert!(matches!(watch.patches[0].patch, PatchBody::Json(_)));
@@ -320,10 +312,8 @@ fn a_range_of_versions_needs_a_lock_that_matches() {
     let file = dir.path().join("watches.yaml");
     std::fs::write(&file, text).unwrap();
     let error = load(&file).unwrap_err().to_string();
-    assert!(
-        error.contains("[0].chart: oci://h/web ^1 does not say one exact version"),
-        "{error}"
-    );
+    let expected = "[0].chart: oci://h/web ^1 does not say one exact version";
+    assert!(error.contains(expected), "{error}");
     assert!(error.contains("`hybrid-operator charts lock`"), "{error}");
     let lock = |reference: &str| {
         let digest = format!("sha256:{}", "ab".repeat(32));
@@ -334,17 +324,13 @@ fn a_range_of_versions_needs_a_lock_that_matches() {
     };
     lock("oci://h/web ^2");
     let error = load(&file).unwrap_err().to_string();
-    assert!(
-        error.contains("oci://h/web ^1 is not in watches.lock"),
-        "{error}"
-    );
+    let expected = "oci://h/web ^1 is not in watches.lock";
+    assert!(error.contains(expected), "{error}");
     lock("oci://h/web ^1");
     let watches = load(&file).unwrap();
     let chart = watches[0].chart.remote().unwrap();
-    assert_eq!(
-        chart.locked.as_ref().unwrap().version.as_deref(),
-        Some("1.4.0")
-    );
+    let expected = Some("1.4.0");
+    assert_eq!(chart.locked.as_ref().unwrap().version.as_deref(), expected);
     std::fs::write(dir.path().join("watches.lock"), "[]").unwrap();
     let error = load(&file).unwrap_err().to_string();
     assert!(error.contains("watches.lock is not a lock"), "{error}");

@@ -185,10 +185,8 @@ mod tests {
         set(&mut release, &PreDelete, 0, Succeeded);
         set(&mut release, &PreDelete, 1, Running);
         set(&mut release, &PreDelete, 1, Succeeded);
-        assert_eq!(
-            phases(&release, &PreDelete),
-            (2, vec![Succeeded, Succeeded])
-        );
+        let both = vec![Succeeded, Succeeded];
+        assert_eq!(phases(&release, &PreDelete), (2, both));
     }
 
     #[test]
@@ -250,12 +248,8 @@ mod tests {
         ] {
             let mut release = release(&[events]);
             release.hooks[0].last_run.phase = last.clone();
-            let (attempt, phases) = phases(&release, &asked);
-            assert_eq!(
-                (attempt, phases),
-                (found.0, vec![found.1]),
-                "{events:?} {last}"
-            );
+            let ended = phases(&release, &asked);
+            assert_eq!(ended, (found.0, vec![found.1]), "{events:?} {last}");
         }
     }
 

@@ -446,10 +446,8 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
         };
         // The Service holds up the release until the Job is seen, too.
         let progress = advance(&mut live).await;
-        assert!(
-            matches!(progress, Ok(ActionProgress::Waiting { .. })),
-            "{progress:?}"
-        );
+        let waits = matches!(progress, Ok(ActionProgress::Waiting { .. }));
+        assert!(waits, "{progress:?}");
         setup.show_job(job, "ADDED", 7, &status);
         until(|| live.is_clean(&key(&object))).await;
         if deleted {
@@ -461,11 +459,8 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
         if expected == Ok(ActionProgress::Done) {
             setup.fixture.expect("record 1 deployed");
         }
-        assert_eq!(
-            advance(&mut live).await,
-            expected,
-            "{wait_for_jobs} {status}"
-        );
+        let ended = advance(&mut live).await;
+        assert_eq!(ended, expected, "{wait_for_jobs} {status}");
         setup.fixture.script.finish();
     }
 }
@@ -494,10 +489,8 @@ async fn unwatched_objects_are_read() {
     assert!(matches!(watch.settled().await, WatchState::Forbidden(_)));
     let (unwatched, reason) = live.unwatched().remove(0);
     assert_eq!(unwatched, key("configmaps/c"));
-    assert_eq!(
-        reason,
-        "missing permission to watch configmaps in all namespaces"
-    );
+    let expected = "missing permission to watch configmaps in all namespaces";
+    assert_eq!(reason, expected);
     assert!(live.drifted().is_empty());
 
     let get = format!("GET {}", path("configmaps/c"));
@@ -524,11 +517,8 @@ async fn unwatched_objects_are_read() {
         let read = read_unwatched(&setup.fixture.cluster, &mut live).await;
         assert_eq!(read.is_err(), code == 500);
         let state = state(&live);
-        assert_eq!(
-            matches!(state, ObjectState::Same(_)),
-            is_same,
-            "{code} {state:?}"
-        );
+        let same = matches!(state, ObjectState::Same(_));
+        assert_eq!(same, is_same, "{code} {state:?}");
         assert_eq!(!live.drifted().is_empty(), drifts, "{code} {state:?}");
     }
     assert!(live.unwatched()[0].1.contains("it cannot be read either"));
@@ -779,10 +769,9 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         let ended = fixture.deploy(&mut live, upgrade, rest).await;
         if let Err(error) = &ended {
             let text = error.to_string();
-            assert!(
-                text.contains(message) && text.contains("ConfigMap prod/c"),
-                "{text}"
-            );
+            for part in [message, "ConfigMap prod/c"] {
+                assert!(text.contains(part), "{text}");
+            }
         }
         assert_eq!(action_result(ended), expected, "{message}");
     }

@@ -375,10 +375,8 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
         fixture.script.finish();
         let message = ended.unwrap_err().to_string();
         let expected = format!(": Job/j: Pod j-a: container main exited with code 3{end}");
-        assert!(
-            message.starts_with("pre-install hook j failed: Job failed"),
-            "{message}"
-        );
+        let begin = "pre-install hook j failed: Job failed";
+        assert!(message.starts_with(begin), "{message}");
         assert!(message.ends_with(&expected), "{message}");
     }
 }

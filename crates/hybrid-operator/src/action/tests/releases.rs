@@ -164,10 +164,8 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
             Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {
                 let message = error.to_string();
-                assert!(
-                    !deleted && message.contains("another custom resource"),
-                    "{message}"
-                );
+                assert!(!deleted, "{message}");
+                assert!(message.contains("another custom resource"), "{message}");
             }
         }
     }
@@ -412,9 +410,7 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
     }
     let remarks = live.take_remarks();
     assert_eq!(remarks.len(), 2, "{remarks:?}");
-    assert!(
-        remarks
-            .iter()
-            .all(|remark| remark.reason == EventReason::RenderedTwice)
-    );
+    for remark in remarks {
+        assert_eq!(remark.reason, EventReason::RenderedTwice);
+    }
 }

@@ -159,10 +159,8 @@ async fn groups_are_fetched_individually_without_aggregated_discovery() {
     let age = Duration::from_mins(1);
     let capabilities = discovery.capabilities(age).await.unwrap();
     let versions: Vec<&str> = capabilities.api_versions.iter().collect();
-    assert_eq!(
-        versions,
-        ["v1", "v1/Eviction", "v1/Pod", "x.io/v1", "x.io/v1/Y"]
-    );
+    let expected = ["v1", "v1/Eviction", "v1/Pod", "x.io/v1", "x.io/v1/Y"];
+    assert_eq!(versions, expected);
     script.finish();
 }
 

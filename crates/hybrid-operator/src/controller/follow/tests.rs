@@ -246,10 +246,8 @@ async fn a_watch_that_stays_broken_is_reported_until_it_lists_again() {
         };
         assert!(first >= GRACE, "{what}: {first:?}");
         assert!(first <= Duration::from_secs(at_most), "{what}: {first:?}");
-        assert_eq!(
-            result.metrics.restarts("Widget", "broken"),
-            opened.len() as u64 - 1
-        );
+        let restarts = opened.len() as u64 - 1;
+        assert_eq!(result.metrics.restarts("Widget", "broken"), restarts);
     }
 }
 
@@ -327,10 +325,8 @@ async fn without_streaming_lists_paged_lists_are_used_at_once() {
     let result = run_scripts(Lists::Streaming, 0, scripts).await;
     assert_eq!(result.states(), ["Synced"]);
     let now = Duration::ZERO;
-    assert_eq!(
-        result.opened,
-        [(Lists::Streaming, now), (Lists::Paged, now)]
-    );
+    let expected = [(Lists::Streaming, now), (Lists::Paged, now)];
+    assert_eq!(result.opened, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -233,10 +233,8 @@ async fn log_of_a_crash_is_shown_without_control_characters_and_read_once_per_re
     let logs: Vec<_> = logs.collect();
     assert_eq!(logs.len(), 1);
     let query = &logs[0].query;
-    assert_eq!(
-        (query["container"].as_str(), query["previous"].as_str()),
-        ("db", "true")
-    );
+    assert_eq!(query["container"], "db");
+    assert_eq!(query["previous"], "true");
     assert_eq!(query["tailLines"], "5");
 }
 
@@ -284,10 +282,8 @@ async fn without_crash_logs_no_log_is_read() {
         .await
         .unwrap();
     let finding = cases[&place("Pod", "db")].finding.clone().unwrap();
-    assert_eq!(
-        finding.text(),
-        "container db exited with code 2, 3 restarts"
-    );
+    let expected = "container db exited with code 2, 3 restarts";
+    assert_eq!(finding.text(), expected);
     script.finish();
 }
 

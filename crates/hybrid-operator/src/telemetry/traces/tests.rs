@@ -243,10 +243,8 @@ async fn spans_are_posted_as_protobuf_with_the_name_of_the_operator() {
     let received = collector.received();
     assert_eq!(received.len(), 1);
     assert_eq!(received[0].target, "/v1/traces");
-    assert_eq!(
-        received[0].headers["content-type"],
-        "application/x-protobuf"
-    );
+    let expected = "application/x-protobuf";
+    assert_eq!(received[0].headers["content-type"], expected);
     let request = ExportTraceServiceRequest::decode(received[0].body.as_slice()).unwrap();
     let resource = request.resource_spans[0].resource.clone().unwrap();
     let attributes = resource.attributes.into_iter();

@@ -56,10 +56,8 @@ async fn applying_again_changes_nothing_and_dropped_keys_go() {
     let first = stage.apply(both.clone(), Claim::Unproven).await.unwrap();
     assert!(first.created && first.ours != 0);
     let second = stage.apply(both.clone(), known(&first)).await.unwrap();
-    assert_eq!(
-        (second.resource_version, second.ours),
-        (first.resource_version.clone(), first.ours)
-    );
+    assert_eq!(second.resource_version, first.resource_version);
+    assert_eq!(second.ours, first.ours);
     // Without proof of ours it is judged by its metadata, and found to be the release's.
     let third = stage.apply(both, Claim::Unproven).await.unwrap();
     assert_eq!(third.resource_version, first.resource_version);

@@ -117,10 +117,8 @@ async fn string_data_of_secrets_is_watched_and_pruned_like_data() {
         .apply(secret(json!({"a": "1"})), known(&first))
         .await
         .unwrap();
-    assert_eq!(
-        api.get("s").await.unwrap().data["data"],
-        json!({"a": "MQ=="})
-    );
+    let expected = json!({"a": "MQ=="});
+    assert_eq!(api.get("s").await.unwrap().data["data"], expected);
     // A key of somebody else.
     stage.edit(&api, "s", &secret(json!({"theirs": "1"}))).await;
     assert_eq!(ours(&api, "s").await, pruned.ours);

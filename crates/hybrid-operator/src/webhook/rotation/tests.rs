@@ -57,10 +57,8 @@ fn certificate_is_renewed_after_two_thirds_of_its_life_with_an_overlap() {
     assert_eq!(policy.step(&second, start() + 89 * DAY, true), Step::Keep);
     let (forgot, last) = step(&policy, &second, start() + 90 * DAY, true);
     assert_eq!(forgot, Step::Forget);
-    assert_eq!(
-        first.authorities.clone() + &last.authorities,
-        second.authorities
-    );
+    let both = first.authorities.clone() + &last.authorities;
+    assert_eq!(both, second.authorities);
 }
 
 #[test]
@@ -135,18 +133,14 @@ fn stored_certificate_that_cannot_be_used_is_replaced_at_once() {
         assert!(is_trusted(&replaced, &replaced.authorities, start()));
     }
     let late = start() + 90 * DAY;
-    assert_eq!(
-        policy.step(&good, late, true),
-        Step::Replace("it has expired")
-    );
+    let expected = Step::Replace("it has expired");
+    assert_eq!(policy.step(&good, late, true), expected);
     let renamed = Policy {
         names: vec![HostName::new("127.0.0.1")],
         ..policy
     };
-    assert_eq!(
-        renamed.step(&good, start(), true),
-        Step::Replace("it is for other names")
-    );
+    let expected = Step::Replace("it is for other names");
+    assert_eq!(renamed.step(&good, start(), true), expected);
 }
 
 #[test]

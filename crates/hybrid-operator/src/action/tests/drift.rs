@@ -812,9 +812,8 @@ async fn a_repair_never_replaces() {
     fixture.expect(lines);
     let mut context = fixture.context();
     context.policy.replace = true;
-    repair(&context, &mut live, &stored.release, &all)
-        .await
-        .unwrap();
+    let repaired = repair(&context, &mut live, &stored.release, &all).await;
+    repaired.unwrap();
     fixture.assert_sent(lines);
 }
 
@@ -838,9 +837,8 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
     let adopted = stored(1, Status::Deployed, &["configmaps/c"], Vec::new());
     fixture.expect_read("configmaps/c", by_reference(&fixture, "c"));
     fixture.expect("force configmaps/c");
-    repair(&context, &mut live, &adopted.release, &all)
-        .await
-        .unwrap();
+    let repaired = repair(&context, &mut live, &adopted.release, &all).await;
+    repaired.unwrap();
     // The next revision has an object that the record does not name.
     let mut next = stored(
         2,

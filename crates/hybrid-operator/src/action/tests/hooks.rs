@@ -313,9 +313,8 @@ async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), seen)
-            .await
-            .unwrap();
+        let limit = Duration::from_secs(10);
+        tokio::time::timeout(limit, seen).await.unwrap();
         let mut live = Live::default();
         let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
         let lines = "record 1 pending-install, create jobs/j";

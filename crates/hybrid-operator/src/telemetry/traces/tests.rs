@@ -205,9 +205,8 @@ fn destination(url: String) -> Destination {
 /// Starts to send spans, and returns the metrics as well.
 async fn started(url: String) -> (Tracer, Sending, Registry) {
     let mut metrics = Vec::new();
-    let (tracer, sending) = super::start(Some(destination(url)), &mut metrics)
-        .await
-        .unwrap();
+    let started = super::start(Some(destination(url)), &mut metrics).await;
+    let (tracer, sending) = started.unwrap();
     let mut registry = Registry::default();
     for register in metrics {
         register(&mut registry);

@@ -102,6 +102,16 @@ impl Stage {
         self.apply_with(object, claim, &self.policy).await
     }
 
+    /// Marks and applies an object of which nothing is known.
+    pub(crate) async fn apply_first(&self, object: Value) -> Applied {
+        self.apply(object, Claim::Unproven).await.unwrap()
+    }
+
+    /// Marks and applies an object that was applied before.
+    pub(crate) async fn apply_again(&self, object: Value, before: &Applied) -> Applied {
+        self.apply(object, known(before)).await.unwrap()
+    }
+
     /// Marks and applies an object in a way of its own.
     pub(crate) async fn apply_with(
         &self,
@@ -155,9 +165,8 @@ impl Stage {
             field_manager: Some("kubectl-edit".to_owned()),
             ..<_>::default()
         };
-        api.patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.unwrap();
     }
 
     /// Runs Helm in the namespace; `None`, with a line that says so, where Helm cannot be built.
@@ -181,9 +190,8 @@ impl Stage {
             ..<_>::default()
         };
         let patch = json!({"spec": {"replicas": to}});
-        api.patch_scale(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        let scaled = api.patch_scale(name, &params, &Patch::Merge(patch)).await;
+        scaled.unwrap();
     }
 }
 
@@ -207,7 +215,6 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
 
 /// Waits until something holds, at most 30 seconds.
 pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    wait::until(Duration::from_secs(30), what, holds)
-        .await
-        .unwrap();
+    let waited = wait::until(Duration::from_secs(30), what, holds).await;
+    waited.unwrap();
 }

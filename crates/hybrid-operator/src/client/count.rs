@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
-use tower::{Layer, Service};
+use tower::Service;
 
 use super::is_watch;
 
@@ -91,30 +91,18 @@ impl Counts {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct CountLayer(Counts);
-
-impl CountLayer {
-    pub(crate) fn new(counts: Counts) -> Self {
-        Self(counts)
-    }
-}
-
-impl<S> Layer<S> for CountLayer {
-    type Service = CountService<S>;
-
-    fn layer(&self, inner: S) -> CountService<S> {
-        CountService {
-            inner,
-            counts: self.0.clone(),
-        }
-    }
-}
-
+/// Counts the requests to a service.
 #[derive(Debug, Clone)]
 pub(crate) struct CountService<S> {
     inner: S,
     counts: Counts,
+}
+
+impl<S> CountService<S> {
+    pub(crate) fn new(inner: S, counts: &Counts) -> Self {
+        let counts = counts.clone();
+        Self { inner, counts }
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for CountService<S>

@@ -439,12 +439,10 @@ mod tests {
             "k:{\"name\":\"b\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
         let theirs = entry("kustomize", "Apply", "", &containers);
         let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule], false);
+        let names = ["image", "name"];
         assert_eq!(
             left,
-            [
-                "/spec/template/spec/containers/1/image",
-                "/spec/template/spec/containers/1/name"
-            ]
+            names.map(|name| format!("/spec/template/spec/containers/1/{name}"))
         );
         let containers = &object["spec"]["template"]["spec"]["containers"];
         assert_eq!(containers[0]["image"], "a:1");
@@ -452,11 +450,8 @@ mod tests {
 
     #[test]
     fn a_null_does_not_take_what_is_left_to_others() {
-        let rule = LeaveOut::kind(
-            "apps",
-            "Deployment",
-            &["/spec/strategy/type", "/spec/paused"],
-        );
+        let paths = ["/spec/strategy/type", "/spec/paused"];
+        let rule = LeaveOut::kind("apps", "Deployment", &paths);
         let theirs = json!({"f:spec": {"f:strategy": {"f:type": {}, "f:rollingUpdate": {"f:maxSurge": {}}},
             "f:paused": {}, "f:template": {"f:spec": {"f:priority": {}}}}});
         let meta = live(&json!([entry("theirs", "Update", "", &theirs)]));
@@ -469,11 +464,8 @@ mod tests {
     #[test]
     fn injected_certificates_are_left_out() {
         let rules = injected_fields();
-        let config = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "x"},
-        });
+        let config = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration", "metadata": {"name": "x"}});
         let key = ObjectKey::of(&config).unwrap();
         let rules: Vec<&LeaveOut> = rules
             .iter()
@@ -519,20 +511,12 @@ mod tests {
 
     #[test]
     fn former_update_entries_become_our_apply_entry() {
+        let (a, b) = (json!({"f:a": {}}), json!({"f:b": {}}));
+        let ours = json!({"f:data": {".": {}, "f:c": {}}});
         let live = live(&json!([
-            entry(
-                "helm-operator",
-                "Update",
-                "",
-                &json!({"f:data": {"f:a": {}}})
-            ),
-            entry("kubectl", "Update", "", &json!({"f:data": {"f:b": {}}})),
-            entry(
-                "helm",
-                "Apply",
-                "",
-                &json!({"f:data": {".": {}, "f:c": {}}})
-            ),
+            entry("helm-operator", "Update", "", &json!({"f:data": a})),
+            entry("kubectl", "Update", "", &json!({"f:data": b})),
+            entry("helm", "Apply", "", &ours),
             entry("manager", "Update", "status", &json!({"f:status": {}})),
         ]));
         let patch = migration(&live, FORMER_MANAGERS).unwrap();
@@ -553,11 +537,8 @@ mod tests {
         let fields = json!({"f:metadata": {"f:annotations": annotations}});
         for (manager, former) in [("web-operator", true), ("kubectl-annotate", false)] {
             let live = live(&json!([entry(manager, "Update", "", &fields)]));
-            assert_eq!(
-                migration(&live, FORMER_MANAGERS).is_some(),
-                former,
-                "{manager}"
-            );
+            let migrated = migration(&live, FORMER_MANAGERS).is_some();
+            assert_eq!(migrated, former, "{manager}");
             assert_eq!(migration(&live, &[FIELD_MANAGER]), None);
         }
     }

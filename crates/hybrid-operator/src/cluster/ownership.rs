@@ -68,6 +68,23 @@ impl Marks<'_> {
     }
 }
 
+#[cfg(test)]
+impl<'a> Marks<'a> {
+    /// The marks of an object of the release `one` in the namespace `prod`.
+    pub(crate) fn fixture(primary: &'a Primary, operator: &'a OperatorId) -> Self {
+        Self {
+            primary,
+            operator,
+            chart: "memcached",
+            release_name: "one",
+            release_namespace: "prod",
+            run: None,
+            hook: false,
+            unowned: false,
+        }
+    }
+}
+
 /// Adds the ownership metadata of an object of a release before it is sent: that of
 /// [`mark_owned`], and Helm's.
 ///
@@ -541,17 +558,7 @@ mod tests {
     fn marked(object: Value, primary: &Primary, scope: Scope) -> Value {
         let mut object = object;
         let operator = OperatorId::new("op");
-        let marks = Marks {
-            primary,
-            operator: &operator,
-            chart: "memcached",
-            release_name: "one",
-            release_namespace: "prod",
-            run: None,
-            hook: false,
-            unowned: false,
-        };
-        mark(&mut object, &marks, scope);
+        mark(&mut object, &Marks::fixture(primary, &operator), scope);
         object
     }
 
@@ -644,14 +651,9 @@ mod tests {
         let operator = OperatorId::new("op");
         let mut object = json!({"metadata": {"name": "hook", "labels": null}});
         let marks = Marks {
-            primary: &primary,
-            operator: &operator,
-            chart: "c",
-            release_name: "one",
-            release_namespace: "prod",
             run: Some("r1"),
             hook: true,
-            unowned: false,
+            ..Marks::fixture(&primary, &operator)
         };
         mark(&mut object, &marks, Scope::Namespaced);
         assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);

@@ -162,14 +162,12 @@ mod tests {
             ("password".to_owned(), "a,b=c".to_owned()),
         ]);
         let references = BTreeMap::from([(secret, content)]);
-        compute(
-            watch,
-            &Inputs {
-                object: &object,
-                env: &env,
-                references: &references,
-            },
-        )
+        let inputs = Inputs {
+            object: &object,
+            env: &env,
+            references: &references,
+        };
+        compute(watch, &inputs)
     }
 
     #[test]
@@ -178,22 +176,17 @@ mod tests {
         let found = computed(&watch(), spec.clone()).unwrap();
         assert_eq!(Value::from(found.values), spec);
         assert!(computed(&watch(), Value::Null).unwrap().values.is_empty());
-        assert!(matches!(
-            computed(&watch(), json!([])),
-            Err(ValuesError::NoMap("a list"))
-        ));
+        let refused = computed(&watch(), json!([]));
+        assert!(matches!(refused, Err(ValuesError::NoMap("a list"))));
     }
 
     #[test]
     fn override_values_expand_the_environment_and_are_typed_by_default() {
         let mut watch = watch();
-        watch.override_values = [
-            ("image.repository", "$IMAGE"),
-            ("debug", "true"),
-            ("n", "3"),
-        ]
-        .map(|(path, text)| (path.to_owned(), text.to_owned()))
-        .into();
+        let image = ("image.repository", "$IMAGE");
+        watch.override_values = [image, ("debug", "true"), ("n", "3")]
+            .map(|(path, text)| (path.to_owned(), text.to_owned()))
+            .into();
         let spec = json!({"image": {"tag": "1", "repository": "other"}});
         let found = computed(&watch, spec.clone()).unwrap();
         let image = json!({"tag": "1", "repository": "repo/img"});
@@ -351,20 +344,14 @@ mod tests {
             target_path: target.map(ToOwned::to_owned),
             optional: false,
         };
-        watch.values_from = vec![
-            from("values.yaml", None),
-            from("password", Some("auth.password")),
-        ];
-        let found = computed(&watch, json!({"auth": {"user": "x"}}))
-            .unwrap()
-            .values;
+        let password = from("password", Some("auth.password"));
+        watch.values_from = vec![from("values.yaml", None), password];
+        let found = computed(&watch, json!({"auth": {"user": "x"}})).unwrap();
         let expected = json!({"auth": {"user": "admin", "password": "a,b=c"}});
-        assert_eq!(Value::from(found), expected);
+        assert_eq!(Value::from(found.values), expected);
         watch.values_from = vec![from("nope", None)];
-        assert!(matches!(
-            computed(&watch, json!({})),
-            Err(ValuesError::Missing { .. })
-        ));
+        let refused = computed(&watch, json!({}));
+        assert!(matches!(refused, Err(ValuesError::Missing { .. })));
     }
 
     #[test]
@@ -388,10 +375,8 @@ mod tests {
             "size": "{{ .Spec.size }}",
             "list": ["{{ .Spec.tags }}", "plain"],
         }));
-        let found = computed(&watch, json!({"size": 3, "tags": ["a"]}))
-            .unwrap()
-            .values;
+        let found = computed(&watch, json!({"size": 3, "tags": ["a"]})).unwrap();
         let expected = json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]});
-        assert_eq!(Value::from(found), expected);
+        assert_eq!(Value::from(found.values), expected);
     }
 }

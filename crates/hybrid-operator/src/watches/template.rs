@@ -127,10 +127,8 @@ mod tests {
         }
         let wrong = check_override("{{ $x := .Spec.a }}{{ $x }}", "overrideValues.a");
         let message = wrong.unwrap_err();
-        assert!(
-            message.contains("`$NAME` is an environment variable"),
-            "{message}"
-        );
+        let expected = "`$NAME` is an environment variable";
+        assert!(message.contains(expected), "{message}");
         assert!(check_override("{{ upperr $A }}", "overrideValues.a").is_err());
     }
 }

@@ -15,14 +15,9 @@ const GET: &str = "GET /apis/apps/v1/namespaces/prod/deployments/web";
 fn marked(mut object: Value, run: Option<&str>) -> Value {
     let (primary, operator) = (Primary::fixture(), OperatorId::new("op"));
     let marks = Marks {
-        primary: &primary,
-        operator: &operator,
-        chart: "memcached",
-        release_name: "one",
-        release_namespace: "prod",
         run,
         hook: run.is_some(),
-        unowned: false,
+        ..Marks::fixture(&primary, &operator)
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object

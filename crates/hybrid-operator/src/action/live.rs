@@ -457,7 +457,6 @@ impl Live {
         self.uid(key).filter(|_| is_applied)
     }
 
-    /// Returns the uids of the objects with these identities.
     pub(super) fn uids_of(&self, identities: &HashSet<ObjectIdentity<'_>>) -> HashSet<String> {
         let objects = self
             .objects

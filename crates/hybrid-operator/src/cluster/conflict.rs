@@ -439,11 +439,8 @@ mod tests {
             "k:{\"name\":\"b\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
         let theirs = entry("kustomize", "Apply", "", &containers);
         let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule], false);
-        let names = ["image", "name"];
-        assert_eq!(
-            left,
-            names.map(|name| format!("/spec/template/spec/containers/1/{name}"))
-        );
+        let path = |name| format!("/spec/template/spec/containers/1/{name}");
+        assert_eq!(left, ["image", "name"].map(path));
         let containers = &object["spec"]["template"]["spec"]["containers"];
         assert_eq!(containers[0]["image"], "a:1");
     }

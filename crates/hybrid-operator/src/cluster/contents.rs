@@ -361,7 +361,6 @@ fn is_derived(kind: &ApiKind) -> bool {
     )
 }
 
-/// Returns whether every namespace has this object.
 fn is_in_every_namespace(kind: &ApiKind, live: &ObjectMeta) -> bool {
     let name = live.name.as_deref().unwrap_or_default();
     kind.resource.group.is_empty()

@@ -173,7 +173,6 @@ pub(crate) async fn metadata(
     Ok(read.await?.flatten())
 }
 
-/// Returns whether the object with this uid is gone.
 pub(crate) async fn is_gone(
     cluster: &Cluster,
     key: &ObjectKey,

@@ -201,30 +201,24 @@ impl Versions {
             changed: false,
         }
     }
+
+    fn kind(&self, kind: &str) -> Option<Arc<ApiKind>> {
+        let mut kinds = self.kinds.iter();
+        kinds.find(|known| known.resource.kind == kind).cloned()
+    }
 }
 
 impl DiscoveryCache {
     fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         let versions = self.groups.get(&gvk.api_version())?;
-        if versions.changed {
-            return None;
-        }
-        versions
-            .kinds
-            .iter()
-            .find(|kind| kind.resource.kind == gvk.kind)
-            .cloned()
+        versions.kind(&gvk.kind).filter(|_| !versions.changed)
     }
 
     /// Returns a kind in any version of its group.
     fn kind_in_group(&self, group: &str, kind: &str) -> Option<Arc<ApiKind>> {
         let in_group = |versions: &&Versions| versions.version.group == group && !versions.changed;
-        let mut kinds = self
-            .groups
-            .values()
-            .filter(in_group)
-            .flat_map(|versions| &versions.kinds);
-        kinds.find(|known| known.resource.kind == kind).cloned()
+        let mut versions = self.groups.values().filter(in_group);
+        versions.find_map(|versions| versions.kind(kind))
     }
 
     /// Returns the first version of a group whose server is not available.
@@ -292,11 +286,7 @@ impl Discovery {
 
     /// Returns a kind from the cache without sending a request.
     pub(crate) fn cached(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
-        self.read(|known| {
-            let versions = known.groups.get(&gvk.api_version())?;
-            let mut kinds = versions.kinds.iter();
-            kinds.find(|kind| kind.resource.kind == gvk.kind).cloned()
-        })
+        self.read(|known| known.groups.get(&gvk.api_version())?.kind(&gvk.kind))
     }
 
     /// Fetches everything again.

@@ -239,7 +239,6 @@ impl ApiError {
     }
 }
 
-/// Returns whether a status has this cause.
 pub(crate) fn has_cause(status: &Status, reason: &str) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == reason)

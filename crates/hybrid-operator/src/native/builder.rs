@@ -412,12 +412,10 @@ mod tests {
             .unwrap()
         };
         let text = |key: Option<crate::controller::Key>| key.map(|key| key.to_string());
-        let expected = Some("a/one");
-        assert_eq!(text(owner_key::<Pod>(&owned("Pod"))).as_deref(), expected);
-        assert_eq!(
-            text(owner_key::<Namespace>(&owned("Namespace"))).as_deref(),
-            Some("one")
-        );
+        let pod = text(owner_key::<Pod>(&owned("Pod")));
+        assert_eq!(pod.as_deref(), Some("a/one"));
+        let namespace = text(owner_key::<Namespace>(&owned("Namespace")));
+        assert_eq!(namespace.as_deref(), Some("one"));
         assert_eq!(owner_key::<Pod>(&owned("Service")), None);
     }
 }

@@ -287,10 +287,7 @@ mod tests {
             let filter = filter(level.parse().unwrap()).to_string();
             assert!(filter.contains("kube_client=error"), "{filter}");
         }
-        assert!(
-            filter(LogLevel::PANIC)
-                .to_string()
-                .contains("kube_client=off")
-        );
+        let panic = filter(LogLevel::PANIC).to_string();
+        assert!(panic.contains("kube_client=off"), "{panic}");
     }
 }

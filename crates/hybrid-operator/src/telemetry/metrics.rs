@@ -353,7 +353,6 @@ impl Metrics {
     }
 }
 
-/// The metrics of one controller.
 #[derive(Clone)]
 pub(crate) struct ControllerMetrics {
     name: Arc<str>,

@@ -34,7 +34,6 @@ pub(crate) struct QueueState {
 /// Returns the state of a queue, or `None` if there is no such queue any more.
 type StateOf = Box<dyn Fn() -> Option<QueueState> + Send + Sync>;
 
-/// The metrics of all queues.
 #[derive(Clone)]
 pub(crate) struct QueueMetrics {
     depth: Family<QueueLabels, Gauge>,

@@ -136,7 +136,6 @@ impl<'a> Fields<'a> {
         self.or_default(field, boolean)
     }
 
-    /// Returns the choice that the field names, if it names one.
     pub(super) fn choice<T: Copy>(
         &mut self,
         field: &'static str,

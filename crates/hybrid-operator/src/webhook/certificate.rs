@@ -137,7 +137,6 @@ impl Described {
             .all(|name| name.is_some_and(|name| self.names.contains(&name)))
     }
 
-    /// Whether `authority` is the one that issued this certificate.
     pub(super) fn is_issued_by(&self, authority: &Self) -> bool {
         self.issuer == authority.subject
     }

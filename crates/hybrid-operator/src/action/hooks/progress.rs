@@ -222,26 +222,13 @@ mod tests {
     fn without_runs_by_event_the_last_run_counts_for_the_earliest_event() {
         // Records written by the `helm` command: events, phase of the last run, event asked for,
         // expected attempt and phase.
+        let upgrades = &[PreInstall, PreUpgrade][..];
+        let installs = &[PreInstall, PostInstall][..];
         for (events, last, asked, found) in [
             (&[PreInstall][..], Succeeded, PreInstall, (1, Succeeded)),
-            (
-                &[PreInstall, PreUpgrade],
-                Succeeded,
-                PreUpgrade,
-                (1, Succeeded),
-            ),
-            (
-                &[PreInstall, PostInstall],
-                Running,
-                PreInstall,
-                (1, Running),
-            ),
-            (
-                &[PreInstall, PostInstall],
-                Succeeded,
-                PostInstall,
-                (1, None),
-            ),
+            (upgrades, Succeeded, PreUpgrade, (1, Succeeded)),
+            (installs, Running, PreInstall, (1, Running)),
+            (installs, Succeeded, PostInstall, (1, None)),
             (&[PostInstall, PreDelete], Succeeded, PreDelete, (1, None)),
             (&[PreDelete], Failed, PreDelete, (2, None)),
             (&[PreDelete], None, PreDelete, (1, None)),

@@ -9,7 +9,6 @@ use crate::controller::{WatchGuard, WatchKey, WatchState};
 const ONCE: DeletePolicy = DeletePolicy::BeforeHookCreation;
 const SUCCEEDED: DeletePolicy = DeletePolicy::HookSucceeded;
 
-/// A hook at these events.
 fn at(object: &str, events: &[&HookEvent], policies: &[DeletePolicy]) -> Hook {
     let (plural, name) = object.split_once('/').unwrap();
     let manifest = if plural == "jobs" {

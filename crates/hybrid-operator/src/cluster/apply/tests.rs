@@ -86,7 +86,6 @@ fn other_uid() -> Value {
     failure(422, "Invalid", "invalid", &json!({"causes": [cause]}))
 }
 
-/// Applies an object with this policy.
 async fn apply_one(
     script: &Script,
     object: Value,
@@ -139,16 +138,14 @@ async fn an_unproven_object_is_created_in_one_request() {
         panic!("one request")
     };
     assert_eq!(request.path, PATH);
-    let query = [
-        ("fieldManager", "helm"),
-        ("fieldValidation", "Strict"),
-        ("force", "false"),
-    ];
+    let query = request
+        .query
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    let query: Vec<String> = query.collect();
     assert_eq!(
-        request.query,
-        query
-            .map(|(name, value)| (name.into(), value.into()))
-            .into()
+        query,
+        ["fieldManager=helm", "fieldValidation=Strict", "force=false"]
     );
     let sent = request.json();
     assert_eq!(sent["metadata"]["resourceVersion"], "1");

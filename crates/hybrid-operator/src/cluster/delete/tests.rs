@@ -26,7 +26,6 @@ fn conf() -> ObjectKey {
     key("v1", "ConfigMap", Some("prod"), "conf")
 }
 
-/// The key of [`definition`].
 fn definition_key() -> ObjectKey {
     let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     key(api_version, kind, None, "things.example.com")

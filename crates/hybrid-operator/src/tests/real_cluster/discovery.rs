@@ -41,10 +41,8 @@ async fn kinds_are_resolved() {
             .resolve(&GroupVersionKind::gvk(group, version, kind))
             .await;
         let found = found.unwrap();
-        assert_eq!(
-            (&*found.resource.plural, found.scope, found.scalable),
-            (plural, scope, scalable)
-        );
+        assert_eq!(found.resource.plural, plural);
+        assert_eq!((found.scope, found.scalable), (scope, scalable));
     }
     let unknown = GroupVersionKind::gvk("nope.example.com", "v1", "Nope");
     let error = stage.cluster.resolve(&unknown).await.unwrap_err();

@@ -139,7 +139,6 @@ impl Stage {
         apply(&self.cluster, request).await
     }
 
-    /// An API for any kind.
     pub(crate) fn api(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let gvk = GroupVersionKind::gvk(group, version, kind);

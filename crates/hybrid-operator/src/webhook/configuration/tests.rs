@@ -95,10 +95,8 @@ fn what_differs_is_noticed_and_defaults_are_not() {
     let mut foreign = live(wanted.clone());
     let webhooks = foreign["webhooks"].as_array_mut().unwrap();
     webhooks.insert(0, json!({"name": "foreign.example.com"}));
-    assert!(
-        current(&foreign, &wanted),
-        "another webhook is no concern of ours"
-    );
+    // Another webhook is no concern of ours.
+    assert!(current(&foreign, &wanted));
 
     for (what, other) in [
         ("bundle", configuration(&service(), &bundle("OTHER"), &[])),
@@ -127,10 +125,8 @@ fn what_differs_is_noticed_and_defaults_are_not() {
     }
     let mut fewer = wanted.clone();
     fewer["webhooks"].as_array_mut().unwrap().pop();
-    assert!(
-        !current(&live(wanted), &fewer),
-        "a webhook that we applied is no longer wanted"
-    );
+    // A webhook that we applied is no longer wanted.
+    assert!(!current(&live(wanted), &fewer));
 }
 
 #[test]

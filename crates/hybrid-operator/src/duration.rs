@@ -5,20 +5,16 @@ use std::time::Duration;
 /// Error of a string that is not a duration. The messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DurationError {
-    /// The string does not have the format of a duration.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number has no unit.
     #[error("time: missing unit in duration {0:?}")]
     NoUnit(String),
-    /// A unit is unknown.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
         unit: String,
         /// The whole string.
         text: String,
     },
-    /// The duration is negative.
     #[error("duration {0:?} must not be negative")]
     Negative(String),
 }

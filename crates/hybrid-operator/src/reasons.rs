@@ -15,18 +15,15 @@ macro_rules! names {
         }
 
         impl $enum {
-            /// Returns the name.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)+
                 }
             }
 
-            /// All of them.
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// Returns the text.
             #[cfg(test)]
             pub(crate) fn text(self) -> &'static str {
                 match self {
@@ -238,7 +235,6 @@ names! {
 }
 
 impl EventReason {
-    /// Returns whether the event is a warning.
     pub(crate) const fn is_warning(self) -> bool {
         !matches!(
             self,

@@ -104,7 +104,6 @@ impl Parts {
     }
 }
 
-/// Returns the bytes of a share.
 fn bytes(container: usize, size: Size) -> usize {
     match size {
         Size::Small => container / SMALL_PART / SMALL_SHARES,
@@ -395,71 +394,44 @@ mod tests {
         assert_eq!(other.read(10 << 20).await, Ok(()));
     }
 
-    fn limit_of(files: &[(&str, &str)]) -> Option<usize> {
+    /// Returns the limit of a process in these groups, of which files have these numbers.
+    fn limit_of(groups: Option<&str>, files: &[(&str, &str)]) -> Option<usize> {
         let root = tempfile::tempdir().unwrap();
-        for (name, text) in files {
+        let files = files
+            .iter()
+            .map(|(name, number)| (format!("sys/fs/cgroup/{name}"), *number));
+        let groups = groups.map(|groups| ("proc/self/cgroup".to_owned(), groups));
+        for (name, text) in files.chain(groups) {
             let path = root.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
         }
         container_limit(root.path())
     }
 
     #[test]
     fn the_limit_of_the_container_is_read_in_both_versions_of_control_groups() {
-        let two = ("proc/self/cgroup", "0::/pod/one\n");
-        let cases = [
+        let two = Some("0::/pod/one");
+        let one = Some("5:cpu,memory:/docker/x\n4:pids:/docker/x\n0::/");
+        let (pod, all) = ("pod/one/memory.max", "memory.max");
+        let limit = "memory/memory.limit_in_bytes";
+        for (groups, files, expected) in [
             // Version 2, as a container sees it, and with a namespace of its own.
-            (
-                vec![two, ("sys/fs/cgroup/pod/one/memory.max", "1000\n")],
-                Some(1000),
-            ),
-            (
-                vec![
-                    ("proc/self/cgroup", "0::/\n"),
-                    ("sys/fs/cgroup/memory.max", "1000\n"),
-                ],
-                Some(1000),
-            ),
+            (two, &[(pod, "1000")][..], Some(1000)),
+            (Some("0::/"), &[(all, "1000")], Some(1000)),
             // The smallest one of all groups above counts.
             (
-                vec![
-                    two,
-                    ("sys/fs/cgroup/pod/one/memory.max", "max\n"),
-                    ("sys/fs/cgroup/pod/memory.max", "500\n"),
-                    ("sys/fs/cgroup/memory.max", "700\n"),
-                ],
+                two,
+                &[(pod, "max"), ("pod/memory.max", "500"), (all, "700")],
                 Some(500),
             ),
-            (
-                vec![two, ("sys/fs/cgroup/pod/one/memory.max", "max\n")],
-                None,
-            ),
+            (two, &[(pod, "max")], None),
             // Version 1, whose group may be named as on the host.
-            (
-                vec![
-                    (
-                        "proc/self/cgroup",
-                        "5:cpu,memory:/docker/x\n4:pids:/docker/x\n0::/\n",
-                    ),
-                    ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n"),
-                ],
-                Some(2000),
-            ),
-            (
-                vec![
-                    ("proc/self/cgroup", "5:memory:/\n"),
-                    (
-                        "sys/fs/cgroup/memory/memory.limit_in_bytes",
-                        "9223372036854771712\n",
-                    ),
-                ],
-                None,
-            ),
-            (vec![], None),
-        ];
-        for (files, expected) in cases {
-            assert_eq!(limit_of(&files), expected, "{files:?}");
+            (one, &[(limit, "2000")], Some(2000)),
+            (Some("5:memory:/"), &[(limit, "9223372036854771712")], None),
+            (None, &[], None),
+        ] {
+            assert_eq!(limit_of(groups, files), expected, "{groups:?} {files:?}");
         }
     }
 }

@@ -43,13 +43,8 @@ const LONG: Duration = Duration::from_secs(1);
 /// Error of a job that returned no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RenderPoolError {
-    /// The job panicked.
     #[error("the job panicked: {message}")]
-    Panicked {
-        /// The message of the panic.
-        message: String,
-    },
-    /// The runtime shut down before the job started.
+    Panicked { message: String },
     #[error("the operator is shutting down")]
     ShuttingDown,
 }

@@ -31,7 +31,6 @@ impl Withheld {
         self.0.extend(others.0);
     }
 
-    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -42,7 +41,6 @@ impl Withheld {
             .retain(|known| texts.iter().any(|text| text.contains(known)));
     }
 
-    /// Adds a text and each of its lines.
     pub(crate) fn add_lines(&mut self, text: &str) {
         self.add(text);
         text.lines().for_each(|line| self.add(line.trim()));

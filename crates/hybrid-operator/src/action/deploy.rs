@@ -345,7 +345,6 @@ pub(super) enum Before<'a> {
     Ignored,
 }
 
-/// An object to apply.
 pub(super) struct PlannedApply<'a> {
     pub(super) location: ObjectLocation,
     object: &'a ManifestObject,

@@ -59,7 +59,6 @@ pub(super) enum Content {
     Unknown,
 }
 
-/// An object that was applied.
 pub(super) struct AppliedObject {
     pub(super) applied: Applied,
     /// Hash of what was applied.
@@ -430,7 +429,6 @@ impl Live {
         &self.reported
     }
 
-    /// Drops an object.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }
@@ -459,7 +457,6 @@ impl Live {
         self.uid(key).filter(|_| is_applied)
     }
 
-    /// Returns the uids of the objects with these identities.
     pub(super) fn uids_of(&self, identities: &HashSet<ObjectIdentity<'_>>) -> HashSet<String> {
         let objects = self
             .objects
@@ -495,7 +492,6 @@ impl Live {
         self.objects.get(key).is_some_and(|object| object.unscaled)
     }
 
-    /// Iterates over all objects and their states.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
         self.objects
             .iter()
@@ -629,7 +625,6 @@ impl Live {
             .to_string()
     }
 
-    /// Iterates over the keys of all objects.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys()
     }

@@ -14,10 +14,8 @@ const LOGGER: &str = "release";
 
 /// Action that was carried out, and its release.
 pub(crate) struct Done<'a> {
-    /// The custom resource.
     pub(crate) primary: &'a Primary,
     pub(crate) release: &'a ReleaseName,
-    /// Revision of the release, if it has one.
     pub(crate) revision: Option<Revision>,
     /// Time when the action began; `None` if it is unknown.
     pub(crate) began: Option<Timestamp>,
@@ -25,13 +23,11 @@ pub(crate) struct Done<'a> {
     pub(crate) details: Details<'a>,
 }
 
-/// Details of what was done.
 #[derive(Default)]
 pub(crate) struct Details<'a> {
     /// The objects that were changed, if they are not all.
     pub(crate) objects: Option<&'a str>,
     pub(crate) hook: Option<&'a str>,
-    /// The event of the hook.
     pub(crate) event: Option<&'a str>,
 }
 

@@ -169,68 +169,45 @@ impl ActionContext<'_> {
     }
 }
 
-/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ActionProgress {
     /// The action is complete.
     Done,
     /// The action continues when something has changed.
-    Waiting {
-        /// Description of what the action waits for.
-        why: String,
-    },
+    Waiting { why: String },
 }
 
 /// Reason why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActionError {
-    /// An object was not applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// An object was not read or deleted.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A record was not read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A recorded manifest cannot be parsed.
     #[error("cannot parse the manifest of revision {revision}")]
     Manifest {
         revision: u32,
-        /// The parse error.
         #[source]
         source: Box<ManifestError>,
     },
-    /// A hook failed.
     #[error("{event} hook {name} failed: {message}")]
     Hook {
-        /// The hook's event.
         event: String,
-        /// The hook's name.
         name: String,
-        /// Reason why the hook failed.
         message: String,
     },
-    /// A Job that is waited for failed.
     #[error("{key} failed: {message}")]
     Job {
-        /// The Job.
         key: Box<ObjectKey>,
-        /// Reason why the Job failed.
         message: String,
     },
-    /// The objects did not become ready in time.
     #[error("not ready within {timeout:?}: {why}")]
-    Timeout {
-        /// The time limit.
-        timeout: Duration,
-        /// Description of what was not ready.
-        why: String,
-    },
+    Timeout { timeout: Duration, why: String },
 }
 
 impl ActionError {
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Apply(error) => error.reason(),

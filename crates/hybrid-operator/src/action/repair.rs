@@ -11,7 +11,6 @@ use super::{ActionContext, ActionError};
 use crate::cluster::apply::ApplyPolicy;
 use crate::telemetry::traces;
 
-/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repaired {
     /// The objects that were applied.

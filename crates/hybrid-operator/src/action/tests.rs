@@ -1,9 +1,9 @@
 //! Tests actions against a scripted API server: the requests, their order, and the effect of
 //! failures.
 //!
-//! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object),
-//! `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in
-//! a colon and a status code is answered with that failure, any other with success;
+//! Requests are texts between commas: `create configmaps/c`, `apply configmaps/c` (of a known
+//! object), `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. One that
+//! ends in a colon and a status code is answered with that failure, any other with success;
 //! `read … @1-test-1` is answered with an object of a hook of that run.
 
 use std::time::Duration;
@@ -107,19 +107,25 @@ impl Fixture {
     }
 
     /// Expects these requests from now on.
-    fn expect(&self, lines: &[&str]) {
-        for line in lines {
+    fn expect(&self, lines: &str) {
+        for line in requests(lines) {
             let (request, status, answer) = self.exchange(line);
             self.script.expect(&request, status, answer);
         }
     }
 
+    /// Expects a read of an object, which is like this.
+    fn expect_read(&self, object: &str, answer: Value) {
+        let get = format!("GET {}", path(object));
+        self.script.expect(&get, 200, answer);
+    }
+
     /// Asserts that these requests, and no others, were sent last.
-    fn assert_sent(&self, lines: &[&str]) {
+    fn assert_sent(&self, lines: &str) {
         let seen = self.script.finish();
-        let last = seen.get(seen.len() - lines.len()..).unwrap();
+        let wanted: Vec<&str> = requests(lines).map(|line| split(line).0).collect();
+        let last = seen.get(seen.len() - wanted.len()..).unwrap();
         let line_of: Vec<String> = last.iter().map(line_of).collect();
-        let wanted: Vec<&str> = lines.iter().map(|line| split(line).0).collect();
         assert_eq!(line_of, wanted);
     }
 
@@ -161,9 +167,8 @@ impl Fixture {
     /// Deploys the first revision.
     async fn install(&self, live: &mut Live, objects: &[&str]) -> StoredRelease {
         let mut stored = stored(1, Status::PendingInstall, objects, Vec::new());
-        let mut lines: Vec<String> = objects.iter().map(|o| format!("create {o}")).collect();
-        lines.push("record 1 deployed".to_owned());
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let created: Vec<String> = objects.iter().map(|o| format!("create {o}")).collect();
+        let lines = format!("{}, record 1 deployed", created.join(", "));
         self.deploys(live, deployment(&mut stored), &lines).await;
         stored
     }
@@ -173,7 +178,7 @@ impl Fixture {
         &self,
         live: &mut Live,
         deployment: Deployment<'_>,
-        lines: &[&str],
+        lines: &str,
     ) -> Result<ActionProgress, ActionError> {
         self.expect(lines);
         let ended = Box::pin(deploy(&self.context(), live, deployment)).await;
@@ -182,7 +187,7 @@ impl Fixture {
     }
 
     /// Deploys to the end with exactly these requests.
-    async fn deploys(&self, live: &mut Live, deployment: Deployment<'_>, lines: &[&str]) {
+    async fn deploys(&self, live: &mut Live, deployment: Deployment<'_>, lines: &str) {
         let done = self.deploy(live, deployment, lines).await;
         assert_eq!(done.unwrap(), ActionProgress::Done);
     }
@@ -192,7 +197,7 @@ impl Fixture {
         &self,
         live: &mut Live,
         stored: &mut StoredRelease,
-        lines: &[&str],
+        lines: &str,
     ) -> Result<ActionProgress, ActionError> {
         self.expect(lines);
         let ended = Box::pin(uninstall(&self.context(), live, stored, &[], false, "")).await;
@@ -201,7 +206,7 @@ impl Fixture {
     }
 
     /// Uninstalls to the end with exactly these requests.
-    async fn uninstalls(&self, live: &mut Live, stored: &mut StoredRelease, lines: &[&str]) {
+    async fn uninstalls(&self, live: &mut Live, stored: &mut StoredRelease, lines: &str) {
         let done = self.uninstall(live, stored, lines).await;
         assert_eq!(done.unwrap(), ActionProgress::Done);
     }
@@ -212,7 +217,7 @@ impl Fixture {
         live: &mut Live,
         stored: &mut StoredRelease,
         event: &HookEvent,
-        lines: &[&str],
+        lines: &str,
     ) -> Result<ActionProgress, ActionError> {
         let (context, fresh) = (self.context(), Interrupted::default());
         self.expect(lines);
@@ -225,6 +230,14 @@ impl Fixture {
 /// Returns the label of a run in the first record.
 fn run_label(run: &str) -> String {
     format!("record-{}-{run}", run.split('-').next().unwrap())
+}
+
+/// Returns the requests of a text, in which lines that begin with `//` are comments.
+fn requests(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.starts_with("//"));
+    let requests = lines.flat_map(|line| line.split(',')).map(str::trim);
+    requests.filter(|request| !request.is_empty())
 }
 
 /// Splits a line into the request and the status code of its answer.
@@ -251,7 +264,6 @@ fn secret(revision: &str) -> String {
     format!("sh.helm.release.v1.one.v{revision}")
 }
 
-/// The metadata of a record.
 fn record(revision: u32) -> Value {
     json!({"metadata": {"name": secret(&revision.to_string()), "namespace": "prod",
         "uid": format!("record-{revision}"), "resourceVersion": "5", "labels": {"owner": "helm"}}})

@@ -6,7 +6,6 @@ use kube::client::{Body, ClientBuilder};
 use kube::core::Status;
 use tower::service_fn;
 
-/// A user name that is not a valid header value.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid service account name {0:?}")]
 pub(crate) struct ImpersonateError(String);

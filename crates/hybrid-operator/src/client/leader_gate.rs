@@ -19,7 +19,7 @@ use http::{Method, Request, Uri};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 
 /// The part of the rest of a lease that is left for a write to reach the API server: connecting, waiting
 /// for a free stream, and half of it for the way.
@@ -85,33 +85,18 @@ impl LeaderGate {
     }
 }
 
-/// A layer that puts a [`LeaderGate`] in front of a service.
-#[derive(Debug, Clone)]
-pub(crate) struct LeaderGateLayer(LeaderGate);
-
-impl LeaderGateLayer {
-    /// Creates the layer of `gate`.
-    pub(crate) fn new(gate: LeaderGate) -> Self {
-        Self(gate)
-    }
-}
-
-impl<S> Layer<S> for LeaderGateLayer {
-    type Service = LeaderGateService<S>;
-
-    fn layer(&self, inner: S) -> LeaderGateService<S> {
-        LeaderGateService {
-            inner,
-            gate: self.0.clone(),
-        }
-    }
-}
-
-/// See [`LeaderGateLayer`].
+/// Puts a [`LeaderGate`] in front of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderGateService<S> {
     inner: S,
     gate: LeaderGate,
+}
+
+impl<S> LeaderGateService<S> {
+    pub(crate) fn new(inner: S, gate: &LeaderGate) -> Self {
+        let gate = gate.clone();
+        Self { inner, gate }
+    }
 }
 
 /// Returns whether a request needs no leadership: reads, leases, and access reviews.
@@ -246,7 +231,7 @@ mod tests {
     use tokio::time::Instant;
     use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired, TimelyBody, TooLate};
+    use super::{GateClosed, LeaderGate, LeaderGateService, LeaseExpired, TimelyBody, TooLate};
     use crate::client::RetryLayer;
 
     /// Sends a request to a server that responds after `takes` seconds. Returns the query that the
@@ -258,7 +243,7 @@ mod tests {
         takes: u64,
     ) -> Result<Option<String>, BoxError> {
         let service = ServiceBuilder::new()
-            .layer(LeaderGateLayer::new(gate.clone()))
+            .layer_fn(|inner| LeaderGateService::new(inner, gate))
             .service(service_fn(move |request: Request<()>| async move {
                 tokio::time::sleep(Duration::from_secs(takes)).await;
                 Ok::<_, BoxError>(request.uri().query().map(ToOwned::to_owned))
@@ -317,7 +302,7 @@ mod tests {
                 let (sent, mut seen) = unbounded_channel();
                 let service = ServiceBuilder::new()
                     .layer(RetryLayer::default())
-                    .layer(LeaderGateLayer::new(gate))
+                    .layer_fn(|inner| LeaderGateService::new(inner, &gate))
                     .service(service_fn(move |request: Request<Body>| {
                         sent.send((renewed.elapsed(), timeout_of(&request)))
                             .unwrap();
@@ -377,7 +362,7 @@ mod tests {
             let expiry = renewed + Duration::from_secs(15);
             gate.open_until(expiry, expiry);
             let service = ServiceBuilder::new()
-                .layer(LeaderGateLayer::new(gate))
+                .layer_fn(|inner| LeaderGateService::new(inner, &gate))
                 .service(service_fn(move |request: Request<Body>| async move {
                     let timeout = timeout_of(&request);
                     let request = TimelyBody::of(request);

@@ -23,12 +23,14 @@ use tower::{ServiceBuilder, service_fn};
 
 use connections::Connections;
 use connector::{Connector, Protocol};
+use count::CountService;
+use deadline::DeadlineService;
+use leader_gate::LeaderGateService;
 
-pub(crate) use count::{CountLayer, Counts};
-pub(crate) use deadline::DeadlineLayer;
+pub(crate) use count::Counts;
 pub use deadline::Deadlines;
 pub(crate) use impersonate::{ImpersonateError, impersonate, refusing};
-pub(crate) use leader_gate::{LeaderGate, LeaderGateLayer};
+pub(crate) use leader_gate::LeaderGate;
 pub(crate) use retry::RetryLayer;
 
 /// Error of creating the client.
@@ -79,7 +81,7 @@ pub(crate) async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectE
         }
         None => Config::infer().await.map_err(ConnectError::NoConfig)?,
     };
-    // `DeadlineLayer` sets the deadlines, which differ between watches and other requests.
+    // `DeadlineService` sets the deadlines, which differ between watches and other requests.
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
@@ -118,11 +120,11 @@ fn connect_by(
     let auth = config.auth_layer().map_err(setup)?;
     let connector = Connector::new(config, protocol).map_err(setup)?;
     let service = ServiceBuilder::new()
-        .layer(CountLayer::new(counts.clone()))
+        .layer_fn(|inner| CountService::new(inner, counts))
         .option_layer(auth)
         .layer(RetryLayer::default())
-        .layer(LeaderGateLayer::new(gate.clone()))
-        .layer(DeadlineLayer(deadlines))
+        .layer_fn(|inner| LeaderGateService::new(inner, gate))
+        .layer_fn(|inner| DeadlineService::new(inner, deadlines))
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer().map_err(setup)?)
         .service(Connections::new(connector));
@@ -142,15 +144,14 @@ pub(crate) fn over(
         async move { network.send(request).await }
     });
     let service = ServiceBuilder::new()
-        .layer(CountLayer::new(counts.clone()))
+        .layer_fn(|inner| CountService::new(inner, counts))
         .layer(RetryLayer::default())
-        .layer(LeaderGateLayer::new(gate.clone()))
-        .layer(DeadlineLayer(deadlines))
+        .layer_fn(|inner| LeaderGateService::new(inner, gate))
+        .layer_fn(|inner| DeadlineService::new(inner, deadlines))
         .service(base);
     ClientBuilder::new(service, namespace).build()
 }
 
-/// Returns whether a request is a watch.
 fn is_watch(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     query

@@ -44,7 +44,6 @@ impl<S> Layer<S> for RetryLayer {
     }
 }
 
-/// See [`RetryLayer`].
 #[derive(Debug, Clone)]
 pub(crate) struct RetryService<S> {
     inner: S,

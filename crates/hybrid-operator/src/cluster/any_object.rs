@@ -247,10 +247,8 @@ mod tests {
         assert_eq!(left_out(&fits), None);
         for levels in [MAX_NESTING, 200_000] {
             let object = decode(levels);
-            assert_eq!(
-                left_out(&object).unwrap(),
-                "spec.deep.a.a is nested deeper than 120 levels; make it flatter"
-            );
+            let expected = "spec.deep.a.a is nested deeper than 120 levels; make it flatter";
+            assert_eq!(left_out(&object).unwrap(), expected);
             assert_eq!(object.metadata.generation, Some(3));
             assert_eq!(object.data["spec"]["size"], json!(2.5));
             assert_eq!(object.data["status"], json!({"phase": "Ready"}));

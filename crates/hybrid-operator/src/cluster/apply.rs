@@ -68,7 +68,6 @@ pub(crate) enum Claim {
 /// proves that they are the release's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TakeOver {
-    /// None.
     #[default]
     Never,
     /// The objects that the records of an adopted release contain ([`Claim::Adopted`]), unless
@@ -82,7 +81,6 @@ pub(crate) enum TakeOver {
     },
 }
 
-/// Options for applying objects.
 #[derive(Clone, Debug)]
 pub(crate) struct ApplyPolicy {
     /// Objects to take over from a release that is being adopted.
@@ -110,7 +108,6 @@ impl Default for ApplyPolicy {
     }
 }
 
-/// An object to apply.
 #[derive(Clone, Debug)]
 pub(crate) struct Apply<'a> {
     /// The object, with ownership metadata.
@@ -156,7 +153,6 @@ struct ApplyResponse {
     left_out: Vec<String>,
 }
 
-/// The way an object is written.
 #[derive(Clone, Copy)]
 enum Write {
     /// By server-side apply.
@@ -168,7 +164,6 @@ enum Write {
     Replace,
 }
 
-/// An apply in progress.
 struct ApplyOperation<'a> {
     cluster: &'a Cluster,
     kind: &'a ApiKind,

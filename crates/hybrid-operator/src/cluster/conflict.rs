@@ -151,7 +151,6 @@ pub(super) fn is_autoscaled(live: &ObjectMeta) -> bool {
     live.managed_fields.iter().flatten().any(is_autoscaler)
 }
 
-/// Returns whether an entry belongs to an autoscaler.
 fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
     let manager = entry.manager.as_deref().unwrap_or_default();
     let by_hand = |name: &&str| {
@@ -439,26 +438,16 @@ mod tests {
             "k:{\"name\":\"b\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
         let theirs = entry("kustomize", "Apply", "", &containers);
         let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule], false);
-        assert_eq!(
-            left,
-            [
-                "/spec/template/spec/containers/1/image",
-                "/spec/template/spec/containers/1/name"
-            ]
-        );
-        assert_eq!(
-            object["spec"]["template"]["spec"]["containers"][0]["image"],
-            "a:1"
-        );
+        let path = |name| format!("/spec/template/spec/containers/1/{name}");
+        assert_eq!(left, ["image", "name"].map(path));
+        let containers = &object["spec"]["template"]["spec"]["containers"];
+        assert_eq!(containers[0]["image"], "a:1");
     }
 
     #[test]
     fn a_null_does_not_take_what_is_left_to_others() {
-        let rule = LeaveOut::kind(
-            "apps",
-            "Deployment",
-            &["/spec/strategy/type", "/spec/paused"],
-        );
+        let paths = ["/spec/strategy/type", "/spec/paused"];
+        let rule = LeaveOut::kind("apps", "Deployment", &paths);
         let theirs = json!({"f:spec": {"f:strategy": {"f:type": {}, "f:rollingUpdate": {"f:maxSurge": {}}},
             "f:paused": {}, "f:template": {"f:spec": {"f:priority": {}}}}});
         let meta = live(&json!([entry("theirs", "Update", "", &theirs)]));
@@ -471,11 +460,8 @@ mod tests {
     #[test]
     fn injected_certificates_are_left_out() {
         let rules = injected_fields();
-        let config = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "x"},
-        });
+        let config = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration", "metadata": {"name": "x"}});
         let key = ObjectKey::of(&config).unwrap();
         let rules: Vec<&LeaveOut> = rules
             .iter()
@@ -487,14 +473,10 @@ mod tests {
         let fields = json!({"f:webhooks": {"k:{\"name\":\"w\"}": {"f:clientConfig": {
             "f:caBundle": {}, "f:url": {}}}}});
         let meta = live(&json!([entry("cainjector", "Update", "", &fields)]));
-        assert_eq!(
-            leave_out(&mut object, &meta, &rules, false),
-            ["/webhooks/0/clientConfig/caBundle"]
-        );
-        assert_eq!(
-            object,
-            json!({"webhooks": [{"name": "w", "clientConfig": {"url": "u"}}]})
-        );
+        let expected = ["/webhooks/0/clientConfig/caBundle"];
+        assert_eq!(leave_out(&mut object, &meta, &rules, false), expected);
+        let expected = json!({"webhooks": [{"name": "w", "clientConfig": {"url": "u"}}]});
+        assert_eq!(object, expected);
     }
 
     #[test]
@@ -519,28 +501,18 @@ mod tests {
             "k:{\"port\":81,\"protocol\":\"TCP\"}": {"f:nodePort": {}},
             "k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:nodePort": {}}}}});
         let meta = live(&json!([entry("x", "Update", "", &fields)]));
-        assert_eq!(
-            leave_out(&mut object, &meta, &[&rule], false),
-            ["/spec/ports/0/nodePort"]
-        );
+        let expected = ["/spec/ports/0/nodePort"];
+        assert_eq!(leave_out(&mut object, &meta, &[&rule], false), expected);
     }
 
     #[test]
     fn former_update_entries_become_our_apply_entry() {
+        let (a, b) = (json!({"f:a": {}}), json!({"f:b": {}}));
+        let ours = json!({"f:data": {".": {}, "f:c": {}}});
         let live = live(&json!([
-            entry(
-                "helm-operator",
-                "Update",
-                "",
-                &json!({"f:data": {"f:a": {}}})
-            ),
-            entry("kubectl", "Update", "", &json!({"f:data": {"f:b": {}}})),
-            entry(
-                "helm",
-                "Apply",
-                "",
-                &json!({"f:data": {".": {}, "f:c": {}}})
-            ),
+            entry("helm-operator", "Update", "", &json!({"f:data": a})),
+            entry("kubectl", "Update", "", &json!({"f:data": b})),
+            entry("helm", "Apply", "", &ours),
             entry("manager", "Update", "status", &json!({"f:status": {}})),
         ]));
         let patch = migration(&live, FORMER_MANAGERS).unwrap();
@@ -548,10 +520,8 @@ mod tests {
         assert_eq!(entries.len(), 3);
         assert_eq!(entries[0]["manager"], "helm");
         assert_eq!(entries[0]["operation"], "Apply");
-        assert_eq!(
-            entries[0]["fieldsV1"],
-            json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}})
-        );
+        let expected = json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}});
+        assert_eq!(entries[0]["fieldsV1"], expected);
         assert_eq!(entries[1]["manager"], "kubectl");
         assert_eq!(entries[2]["subresource"], "status");
         assert_eq!(patch[1]["value"], "7");
@@ -563,11 +533,8 @@ mod tests {
         let fields = json!({"f:metadata": {"f:annotations": annotations}});
         for (manager, former) in [("web-operator", true), ("kubectl-annotate", false)] {
             let live = live(&json!([entry(manager, "Update", "", &fields)]));
-            assert_eq!(
-                migration(&live, FORMER_MANAGERS).is_some(),
-                former,
-                "{manager}"
-            );
+            let migrated = migration(&live, FORMER_MANAGERS).is_some();
+            assert_eq!(migrated, former, "{manager}");
             assert_eq!(migration(&live, &[FIELD_MANAGER]), None);
         }
     }

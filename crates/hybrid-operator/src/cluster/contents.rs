@@ -148,7 +148,6 @@ fn unsettled(key: &ObjectKey) -> DiscoveryError {
     }
 }
 
-/// A custom resource definition.
 struct Definition<'d>(&'d Value);
 
 impl Definition<'_> {
@@ -157,7 +156,6 @@ impl Definition<'_> {
         text.unwrap_or_default()
     }
 
-    /// Returns whether a condition has this status.
     fn has(&self, type_: &str, status: &str) -> bool {
         let conditions = self.0.pointer("/status/conditions");
         let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
@@ -363,7 +361,6 @@ fn is_derived(kind: &ApiKind) -> bool {
     )
 }
 
-/// Returns whether every namespace has this object.
 fn is_in_every_namespace(kind: &ApiKind, live: &ObjectMeta) -> bool {
     let name = live.name.as_deref().unwrap_or_default();
     kind.resource.group.is_empty()

@@ -81,10 +81,9 @@ mod tests {
             note(&target("b"));
             std::future::pending::<()>().await;
         };
-        assert_eq!(
-            within(limit, asking).await.unwrap_err().to_string(),
-            "cut off after 300 s; the last request was: patch configmaps ns/b"
-        );
+        let cut = within(limit, asking).await.unwrap_err().to_string();
+        let expected = "cut off after 300 s; the last request was: patch configmaps ns/b";
+        assert_eq!(cut, expected);
         note(&target("nobody's"));
     }
 }

@@ -41,7 +41,6 @@ impl Propagation {
     }
 }
 
-/// The result of a deletion request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// The object is being deleted; finalizers and dependents may still hold it.
@@ -72,10 +71,7 @@ pub(crate) enum Verdict {
     /// The object does not exist.
     Gone,
     /// The stored or the live object has `helm.sh/resource-policy: keep`.
-    Kept {
-        /// The uid of the live object.
-        uid: String,
-    },
+    Kept { uid: String },
     /// The object belongs to somebody else, or has no owner.
     Foreign(ForeignOwner),
     /// The object has the name of the recorded one, but another uid.
@@ -85,11 +81,7 @@ pub(crate) enum Verdict {
     /// A hook has created it in the place of the release's.
     OfHook,
     /// The object holds others that must not be deleted with it.
-    Protected {
-        /// The uid of the live object.
-        uid: String,
-        held: Held,
-    },
+    Protected { uid: String, held: Held },
 }
 
 /// Requests the deletion of the object with this uid.
@@ -181,7 +173,6 @@ pub(crate) async fn metadata(
     Ok(read.await?.flatten())
 }
 
-/// Returns whether the object with this uid is gone.
 pub(crate) async fn is_gone(
     cluster: &Cluster,
     key: &ObjectKey,

@@ -31,10 +31,8 @@ const MIN_INTERVAL: Duration = Duration::from_secs(2);
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
-    /// Cluster-scoped.
     Cluster,
     Namespaced,
 }
@@ -120,40 +118,21 @@ impl ApiKind {
 pub(crate) enum DiscoveryError {
     /// The server does not serve it: a custom resource definition may be missing.
     #[error("the cluster does not serve {kind} in {api_version}")]
-    UnknownKind {
-        /// Group and version.
-        api_version: String,
-        kind: String,
-    },
-    /// The server of this group version is not available.
+    UnknownKind { api_version: String, kind: String },
     #[error("the API {api_version} is registered, but its server is not available")]
-    GroupUnavailable {
-        /// Group and version.
-        api_version: String,
-    },
-    /// The API server did not report its version.
+    GroupUnavailable { api_version: String },
     #[error("the API server does not report its version")]
     NoVersion,
-    /// The response is not a list of what the API server serves.
     #[error("the API server's response to {path} does not list what it serves")]
-    Unreadable {
-        /// The path of the request.
-        path: &'static str,
-    },
+    Unreadable { path: &'static str },
     /// The API server lists a kind but does not know its path: it has just been added or removed.
     #[error("the API server lists {kind} in {api_version}, but does not serve it")]
-    Unsettled {
-        /// Group and version.
-        api_version: String,
-        kind: String,
-    },
-    /// A request failed.
+    Unsettled { api_version: String, kind: String },
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
 impl DiscoveryError {
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownKind { .. } => "UnknownKind",
@@ -177,7 +156,6 @@ impl DiscoveryError {
     }
 }
 
-/// The discovery cache.
 pub(crate) struct Discovery {
     client: Client,
     known: RwLock<DiscoveryCache>,
@@ -223,30 +201,24 @@ impl Versions {
             changed: false,
         }
     }
+
+    fn kind(&self, kind: &str) -> Option<Arc<ApiKind>> {
+        let mut kinds = self.kinds.iter();
+        kinds.find(|known| known.resource.kind == kind).cloned()
+    }
 }
 
 impl DiscoveryCache {
     fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         let versions = self.groups.get(&gvk.api_version())?;
-        if versions.changed {
-            return None;
-        }
-        versions
-            .kinds
-            .iter()
-            .find(|kind| kind.resource.kind == gvk.kind)
-            .cloned()
+        versions.kind(&gvk.kind).filter(|_| !versions.changed)
     }
 
     /// Returns a kind in any version of its group.
     fn kind_in_group(&self, group: &str, kind: &str) -> Option<Arc<ApiKind>> {
         let in_group = |versions: &&Versions| versions.version.group == group && !versions.changed;
-        let mut kinds = self
-            .groups
-            .values()
-            .filter(in_group)
-            .flat_map(|versions| &versions.kinds);
-        kinds.find(|known| known.resource.kind == kind).cloned()
+        let mut versions = self.groups.values().filter(in_group);
+        versions.find_map(|versions| versions.kind(kind))
     }
 
     /// Returns the first version of a group whose server is not available.
@@ -283,7 +255,6 @@ fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
 }
 
 impl Discovery {
-    /// Creates an empty cache.
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
@@ -315,11 +286,7 @@ impl Discovery {
 
     /// Returns a kind from the cache without sending a request.
     pub(crate) fn cached(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
-        self.read(|known| {
-            let versions = known.groups.get(&gvk.api_version())?;
-            let mut kinds = versions.kinds.iter();
-            kinds.find(|kind| kind.resource.kind == gvk.kind).cloned()
-        })
+        self.read(|known| known.groups.get(&gvk.api_version())?.kind(&gvk.kind))
     }
 
     /// Fetches everything again.
@@ -535,7 +502,6 @@ impl Discovery {
         Ok(())
     }
 
-    /// Fetches the server's version.
     pub(crate) async fn fetch_version(&self) -> Result<(), DiscoveryError> {
         let info: VersionInfo = self.get("/version", request::JSON).await?;
         let version = KubeVersion::from_server(info.git_version, info.major, info.minor);

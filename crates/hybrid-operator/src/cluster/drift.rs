@@ -155,10 +155,8 @@ mod tests {
             entry("helm", "Apply", &fields)
         ]);
         assert_eq!(ours_hash(&meta(&foreign)), ours);
-        assert_eq!(
-            ours_hash(&meta(&json!([entry("helm", "Update", &fields)]))),
-            0
-        );
+        let update = json!([entry("helm", "Update", &fields)]);
+        assert_eq!(ours_hash(&meta(&update)), 0);
         assert_eq!(ours_hash(&meta(&json!([]))), 0);
         let mut status = entry("helm", "Apply", &fields);
         status["subresource"] = "status".into();

@@ -119,7 +119,6 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Classifies an error of the kube client.
     pub(crate) fn of(target: Target, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(target, *status),
@@ -130,7 +129,6 @@ impl ApiError {
         }
     }
 
-    /// Classifies a failure status of the server.
     pub(crate) fn of_status(target: Target, status: Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (target, status) = (Box::new(target), Box::new(status));
@@ -153,7 +151,6 @@ impl ApiError {
         }
     }
 
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "Forbidden",
@@ -196,7 +193,6 @@ impl ApiError {
         }
     }
 
-    /// Returns whether the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
@@ -231,7 +227,6 @@ impl ApiError {
         self
     }
 
-    /// Returns the server's status, if there is one.
     pub(crate) fn status(&self) -> Option<&Status> {
         match self {
             Self::Forbidden { status, .. }
@@ -244,7 +239,6 @@ impl ApiError {
     }
 }
 
-/// Returns whether a status has this cause.
 pub(crate) fn has_cause(status: &Status, reason: &str) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == reason)

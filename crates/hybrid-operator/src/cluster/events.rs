@@ -293,10 +293,9 @@ mod tests {
         assert_eq!(seen.len(), 3);
         let body = seen[1].body.as_ref().unwrap();
         assert_eq!(body["involvedObject"]["name"], "one");
-        assert_eq!(
-            (&body["type"], &body["reason"], &body["message"]),
-            (&json!("Warning"), &json!("InstallError"), &json!("first"))
-        );
+        assert_eq!(body["type"], "Warning");
+        assert_eq!(body["reason"], "InstallError");
+        assert_eq!(body["message"], "first");
         assert_eq!(body["source"]["component"], "op");
     }
 

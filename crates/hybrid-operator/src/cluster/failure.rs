@@ -18,7 +18,6 @@ pub(crate) enum ApplyError {
     /// The document lacks apiVersion or kind, or has no valid name.
     #[error("{document} lacks {missing}")]
     Incomplete {
-        /// Kind and name of the document, as far as it has them.
         document: String,
         /// The missing fields.
         missing: &'static str,
@@ -29,21 +28,17 @@ pub(crate) enum ApplyError {
         key: Box<ObjectKey>,
         owner: ForeignOwner,
     },
-    /// The object exists although it must not.
     #[error("{key} already exists")]
     Exists { key: Box<ObjectKey> },
     /// The object is being deleted. It can be created again once it is gone.
     #[error("{key} is being deleted")]
     Terminating { key: Box<ObjectKey> },
-    /// An immutable field has changed.
     #[error("{key}: {} cannot be changed: {message}", fields.join(", "))]
     Immutable {
         key: Box<ObjectKey>,
         fields: Vec<String>,
-        /// The server's message.
         message: String,
     },
-    /// An immutable field has changed, and the object may not be deleted and created again.
     #[error(
         "{key}: {} cannot be changed, and the annotation helm.sh/resource-policy: keep prevents deleting and recreating the object; remove the annotation, or delete the object",
         fields.join(", ")
@@ -52,13 +47,11 @@ pub(crate) enum ApplyError {
         key: Box<ObjectKey>,
         fields: Vec<String>,
     },
-    /// The server rejects it as invalid.
     #[error("{key}: {message}")]
     Invalid {
         key: Box<ObjectKey>,
         /// The invalid fields, as far as the server names them.
         fields: Vec<String>,
-        /// The server's message.
         message: String,
     },
     /// The server's answer does not tell whether another attempt may succeed, see
@@ -66,28 +59,21 @@ pub(crate) enum ApplyError {
     #[error("{key}: {message}")]
     Unexplained {
         key: Box<ObjectKey>,
-        /// The server's message.
         message: String,
     },
-    /// The object's namespace is being deleted, so nothing can be created in it.
     #[error("{key}: the namespace is being deleted")]
     NamespaceTerminating { key: Box<ObjectKey> },
-    /// The object's namespace does not exist.
     #[error("{key}: the namespace does not exist")]
     NamespaceMissing { key: Box<ObjectKey> },
-    /// Others kept changing it while it was being applied.
     #[error("{key} keeps changing while it is applied")]
     Contended { key: Box<ObjectKey> },
-    /// The object's kind cannot be resolved.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
 impl ApplyError {
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Incomplete { .. } => "IncompleteObject",

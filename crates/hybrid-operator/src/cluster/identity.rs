@@ -73,12 +73,10 @@ impl AccountName {
         format!("{}.{}", self.namespace, self.name)
     }
 
-    /// Returns the namespace of the account.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Returns the name of the user that the account is for the API server.
     pub(crate) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -129,12 +127,10 @@ impl CrIdentity {
         self.0.strip_prefix(&whole.0)?.strip_prefix('.')
     }
 
-    /// Creates an identity from the value of a label.
     pub(crate) fn from_label(value: &str) -> Self {
         Self(value.to_owned())
     }
 
-    /// Returns the value of the label.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -200,7 +196,6 @@ impl Primary {
         }
     }
 
-    /// Returns the controller reference to this custom resource.
     #[cfg(test)]
     pub(crate) fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
@@ -295,11 +290,8 @@ mod tests {
         }
         for text in ["pod/uid", "-x", "x-", "é", "/", "a b"] {
             let value = label_value(text);
-            assert!(
-                value
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-            );
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            assert!(value.chars().all(allowed));
             assert!(
                 !value.starts_with('-') && !value.ends_with('-'),
                 "{text:?} -> {value:?}"
@@ -308,10 +300,8 @@ mod tests {
         }
         let long = label_value(&"x".repeat(200));
         assert_eq!(long.len(), 63);
-        assert_eq!(
-            InstanceId::new(&"x".repeat(200)).to_string().len(),
-            InstanceId::MAX
-        );
+        let instance = InstanceId::new(&"x".repeat(200)).to_string();
+        assert_eq!(instance.len(), InstanceId::MAX);
         assert_ne!(long, label_value(&"x".repeat(201)));
     }
 }

@@ -177,7 +177,6 @@ impl Cluster {
         self.discovery.epoch()
     }
 
-    /// Returns the discovery cache.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.discovery
     }
@@ -223,7 +222,6 @@ fn defines(object: &ManifestObject, key: &ObjectKey) -> bool {
 pub(crate) struct Scopes(HashSet<(String, String)>);
 
 impl Scopes {
-    /// Returns whether a kind is cluster-scoped.
     pub(crate) fn is_cluster_scoped(&self, key: &ObjectKey) -> bool {
         self.0.contains(&(key.group.clone(), key.kind.clone()))
     }

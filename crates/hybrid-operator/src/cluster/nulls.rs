@@ -127,10 +127,8 @@ mod tests {
                 "list": [{}, null]}, "specs": null})
         );
         for unknown in [&[][..], &["", "other"]] {
-            assert_eq!(
-                settled(None, unknown),
-                json!({"spec": {"size": 1, "in": {}, "list": [{}, null]}})
-            );
+            let expected = json!({"spec": {"size": 1, "in": {}, "list": [{}, null]}});
+            assert_eq!(settled(None, unknown), expected);
         }
     }
 

@@ -68,6 +68,23 @@ impl Marks<'_> {
     }
 }
 
+#[cfg(test)]
+impl<'a> Marks<'a> {
+    /// The marks of an object of the release `one` in the namespace `prod`.
+    pub(crate) fn fixture(primary: &'a Primary, operator: &'a OperatorId) -> Self {
+        Self {
+            primary,
+            operator,
+            chart: "memcached",
+            release_name: "one",
+            release_namespace: "prod",
+            run: None,
+            hook: false,
+            unowned: false,
+        }
+    }
+}
+
 /// Adds the ownership metadata of an object of a release before it is sent: that of
 /// [`mark_owned`], and Helm's.
 ///
@@ -363,12 +380,10 @@ pub(crate) fn run_of(metadata: &ObjectMeta) -> Option<&str> {
     label(metadata, RUN_LABEL)
 }
 
-/// Returns the label selector for all objects of an operator.
 pub(crate) fn operator_selector(operator: &OperatorId) -> String {
     format!("{OPERATOR_LABEL}={operator}")
 }
 
-/// Returns the label selector for all objects of a custom resource.
 pub(crate) fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
     format!("{OPERATOR_LABEL}={operator},{CR_LABEL}={cr}")
 }
@@ -543,17 +558,7 @@ mod tests {
     fn marked(object: Value, primary: &Primary, scope: Scope) -> Value {
         let mut object = object;
         let operator = OperatorId::new("op");
-        let marks = Marks {
-            primary,
-            operator: &operator,
-            chart: "memcached",
-            release_name: "one",
-            release_namespace: "prod",
-            run: None,
-            hook: false,
-            unowned: false,
-        };
-        mark(&mut object, &marks, scope);
+        mark(&mut object, &Marks::fixture(primary, &operator), scope);
         object
     }
 
@@ -572,16 +577,12 @@ mod tests {
         let meta = meta(&object);
         assert_eq!(meta.namespace.as_deref(), Some("prod"));
         assert_eq!(controller_of(&meta), Some(&primary.owner_reference()));
-        assert_eq!(
-            object["metadata"]["annotations"].as_object().unwrap().len(),
-            2
-        );
+        let annotations = object["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(annotations.len(), 2);
         assert_eq!(object["metadata"]["labels"][MANAGED_BY_LABEL], "Helm");
         let owner = owner_of(&meta).unwrap();
-        assert_eq!(
-            (owner.namespace.as_deref(), &*owner.name),
-            (Some("prod"), "one")
-        );
+        assert_eq!(owner.namespace.as_deref(), Some("prod"));
+        assert_eq!(owner.name, "one");
         assert_eq!(cr_of(&meta), Some(primary.identity()));
     }
 
@@ -602,15 +603,11 @@ mod tests {
             assert_eq!(meta.owner_references, None);
             let annotations = meta.annotations.as_ref().unwrap();
             assert_eq!(annotations[PRIMARY_ANNOTATION], "prod/one");
-            assert_eq!(
-                annotations[PRIMARY_TYPE_ANNOTATION],
-                "Memcached.cache.example.com"
-            );
+            let expected = "Memcached.cache.example.com";
+            assert_eq!(annotations[PRIMARY_TYPE_ANNOTATION], expected);
             let owner = owner_of(&meta).unwrap();
-            assert_eq!(
-                (owner.namespace.as_deref(), &*owner.name),
-                (Some("prod"), "one")
-            );
+            assert_eq!(owner.namespace.as_deref(), Some("prod"));
+            assert_eq!(owner.name, "one");
         }
     }
 
@@ -654,14 +651,9 @@ mod tests {
         let operator = OperatorId::new("op");
         let mut object = json!({"metadata": {"name": "hook", "labels": null}});
         let marks = Marks {
-            primary: &primary,
-            operator: &operator,
-            chart: "c",
-            release_name: "one",
-            release_namespace: "prod",
             run: Some("r1"),
             hook: true,
-            unowned: false,
+            ..Marks::fixture(&primary, &operator)
         };
         mark(&mut object, &marks, Scope::Namespaced);
         assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);

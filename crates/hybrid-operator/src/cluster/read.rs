@@ -20,19 +20,15 @@ const PAGE: u32 = 500;
 /// Error of reading an object.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// The object's kind cannot be resolved.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The API server does not say whether it serves the object's kind.
     #[error("cannot tell which kinds the cluster serves")]
     Unproven(#[source] DiscoveryError),
 }
 
 impl ReadError {
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Discovery(error) | Self::Unproven(error) => error.reason(),
@@ -179,7 +175,6 @@ pub(crate) async fn list_metadata(
     }
 }
 
-/// Converts the error of a request.
 fn failed(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> ReadError {
     match unserved(cluster, kind, &error) {
         Some(unserved) => unserved.into(),

@@ -20,13 +20,9 @@ pub(crate) const METADATA_ONLY: &str =
 /// Media type of lists that are reduced to metadata.
 pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// Media type of plain responses and bodies.
 pub(crate) const JSON: &str = "application/json";
-/// Media type of server-side applies.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
-/// Media type of JSON patches.
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
-/// Media type of merge patches.
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// A name that the API server does not accept and that would change the meaning of a path.
@@ -65,7 +61,6 @@ pub(crate) fn path(
     Ok(path)
 }
 
-/// Returns the target of a request.
 pub(crate) fn target(
     verb: &'static str,
     kind: &ApiKind,
@@ -98,7 +93,6 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// An HTTP request.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) uri: String,
@@ -108,7 +102,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Creates a GET request.
     pub(crate) fn get(uri: String, accept: &'static str) -> Self {
         Self {
             method: Method::GET,
@@ -119,7 +112,6 @@ impl Call {
         }
     }
 
-    /// Creates a request with a body.
     pub(crate) fn with_body(
         method: Method,
         uri: String,
@@ -147,7 +139,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Decodes the body.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|source| ApiError::Decode {
             target: self.target.clone(),
@@ -208,7 +199,6 @@ fn failure(code: StatusCode, body: &[u8]) -> Status {
     status.with_code(code.as_u16())
 }
 
-/// Sends a [`Call`].
 pub(crate) async fn call(client: &Client, target: Target, call: Call) -> Result<Answer, ApiError> {
     let mut builder = Request::builder()
         .method(call.method)
@@ -251,19 +241,13 @@ mod tests {
             Scope::Cluster,
         );
         let text = |result: Result<String, PathError>| result.unwrap();
-        assert_eq!(
-            text(path(&pods, Some("a"), Some("b"))),
-            "/api/v1/namespaces/a/pods/b"
-        );
-        assert_eq!(
-            text(path(&pods, Some("a"), None)),
-            "/api/v1/namespaces/a/pods"
-        );
+        let expected = "/api/v1/namespaces/a/pods/b";
+        assert_eq!(text(path(&pods, Some("a"), Some("b"))), expected);
+        let expected = "/api/v1/namespaces/a/pods";
+        assert_eq!(text(path(&pods, Some("a"), None)), expected);
         assert_eq!(text(path(&pods, None, None)), "/api/v1/pods");
-        assert_eq!(
-            text(path(&roles, None, Some("system:x"))),
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x"
-        );
+        let expected = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x";
+        assert_eq!(text(path(&roles, None, Some("system:x"))), expected);
     }
 
     #[test]
@@ -280,10 +264,8 @@ mod tests {
 
     #[test]
     fn query_values_are_encoded() {
-        assert_eq!(
-            query_value("owner=helm,name!=a b"),
-            "owner%3Dhelm%2Cname%21%3Da%20b"
-        );
+        let expected = "owner%3Dhelm%2Cname%21%3Da%20b";
+        assert_eq!(query_value("owner=helm,name!=a b"), expected);
     }
 
     #[test]

@@ -83,12 +83,10 @@ impl Retry {
         wait
     }
 
-    /// Resets the number of failures.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Returns the longest delay.
     pub(crate) const fn longest(&self) -> Duration {
         self.longest
     }
@@ -121,11 +119,8 @@ mod tests {
             waits.push(next.as_secs());
         }
         assert_eq!(waits, [1, 2, 4, 5, 5]);
-        assert_eq!(
-            backoff.failed(&b, 0),
-            Duration::from_secs(1),
-            "each key has its own delay"
-        );
+        // Each key has its own delay.
+        assert_eq!(backoff.failed(&b, 0), Duration::from_secs(1));
         backoff.reset(&a);
         assert_eq!(backoff.failures(&a), 0);
         assert_eq!(backoff.failed(&a, 0), Duration::from_secs(1));

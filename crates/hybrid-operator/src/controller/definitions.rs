@@ -36,7 +36,6 @@ struct WatchSummary {
     unavailable: bool,
 }
 
-/// Follower of one of the watches.
 struct DefinitionFollower {
     cluster: Cluster,
     target: WatchTarget,

@@ -79,7 +79,6 @@ pub(crate) enum Lists {
     Paged,
 }
 
-/// The events of a watch.
 pub(crate) type Events<O> = BoxStream<'static, Result<watcher::Event<O>, watcher::Error>>;
 
 /// Receives the events of a watch.
@@ -87,7 +86,6 @@ pub(crate) trait Follower: Send {
     /// Part of an object that the events contain.
     type Object;
 
-    /// Handles an event.
     fn event(&mut self, event: watcher::Event<Self::Object>);
 
     /// Handles a change of the watch's state. Known objects stay valid, except in
@@ -139,7 +137,6 @@ impl WatchTarget {
         }
     }
 
-    /// Returns the API of these objects.
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -274,7 +271,6 @@ impl Health {
         }
     }
 
-    /// Returns the delay after a failure.
     fn wait(&mut self, target: &WatchTarget) -> Duration {
         if let Some(since) = self.working_since.take()
             && since.elapsed() >= self.retry.longest()
@@ -436,7 +432,6 @@ fn is_streaming_unsupported(error: &watcher::Error) -> bool {
         if matches!(status.code, 400 | 422))
 }
 
-/// Returns the configuration of a watch.
 pub(crate) fn config(lists: Lists, selector: Option<&str>) -> watcher::Config {
     let config = match lists {
         Lists::Streaming => watcher::Config::default().streaming_lists(),
@@ -475,7 +470,6 @@ pub(crate) fn metadata(
         .boxed()
 }
 
-/// Maps the objects of an event.
 pub(crate) fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
     match event {
         watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),

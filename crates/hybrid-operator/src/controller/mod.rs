@@ -70,7 +70,6 @@ impl fmt::Display for Key {
     }
 }
 
-/// A reconcile request for a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// The object.

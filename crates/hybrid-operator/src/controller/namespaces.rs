@@ -86,10 +86,8 @@ mod tests {
         for key in [key("a"), key("b"), Key::new(None, "x")] {
             queue.add(key, Priority::Event);
         }
-        assert_eq!(
-            queue.ready(),
-            BTreeSet::from([key("a"), Key::new(None, "x")])
-        );
+        let expected = BTreeSet::from([key("a"), Key::new(None, "x")]);
+        assert_eq!(queue.ready(), expected);
         assert_eq!(queue.ready(), BTreeSet::new());
         let found = Cached::Object(Arc::new(namespace("b")));
         cache.store(&Key::new(None, "b"), &found);

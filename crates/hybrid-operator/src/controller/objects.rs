@@ -340,7 +340,6 @@ impl<O> ObjectCache<O> {
         self.0.objects.read().known.get(key).cloned()
     }
 
-    /// Returns an object.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<O>> {
         self.entry(key)?.object().cloned()
     }
@@ -583,10 +582,8 @@ mod tests {
         assert_eq!(names(&found("x")), ["one", "two"]);
         let one = Key::new(Some("a"), "one");
         cache.store(&one, &Cached::Object(Arc::new(map("one", "y"))));
-        assert_eq!(
-            (names(&found("x")), names(&found("y"))),
-            (vec!["two"], vec!["one"])
-        );
+        assert_eq!(names(&found("x")), ["two"]);
+        assert_eq!(names(&found("y")), ["one"]);
         cache.remove(&Key::new(Some("a"), "one"));
         assert!(found("y").is_empty());
         assert!(cache.by_index("other", "x").is_none());

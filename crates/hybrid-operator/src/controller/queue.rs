@@ -218,10 +218,8 @@ mod tests {
         queue.add(key(1), Priority::Background, now);
         queue.add(key(2), Priority::Event, now);
         queue.add(key(1), Priority::Event, now);
-        assert_eq!(
-            (queue.take(now), queue.take(now)),
-            (Some(key(2)), Some(key(1)))
-        );
+        assert_eq!(queue.take(now), Some(key(2)));
+        assert_eq!(queue.take(now), Some(key(1)));
         assert_eq!(queue.take(now), None);
 
         queue.add_at(key(3), now + 5 * second);

@@ -266,7 +266,6 @@ struct RegistryInner {
 }
 
 impl Registry {
-    /// Creates a registry without watches.
     #[cfg(test)]
     pub(crate) fn new(client: Client) -> Self {
         Self::with(client, WatchMetrics::default(), LINGER)
@@ -379,7 +378,6 @@ struct PendingList {
     changed: HashSet<Owners>,
 }
 
-/// Follower of a watch.
 struct DependentFollower {
     inner: Weak<RegistryInner>,
     watch: Weak<SharedWatch>,
@@ -425,7 +423,6 @@ impl Follower for DependentFollower {
 /// An event with the relevant parts of its object.
 type Reduced = watcher::Event<(ObjectMeta, Readiness)>;
 
-/// Opens the stream of a watch.
 fn events(
     client: &Client,
     target: &WatchTarget,

@@ -60,7 +60,6 @@ impl Dependencies {
 }
 
 impl ServedKinds {
-    /// Creates an instance without dependencies.
     pub(crate) fn new(cluster: Cluster, queue: QueueHandle, stop: &CancellationToken) -> Self {
         let stop = stop.child_token();
         Self {
@@ -90,7 +89,6 @@ impl ServedKinds {
         self.follow(&mut dependencies);
     }
 
-    /// Removes a custom resource.
     pub(crate) fn forget(&self, key: &Key) {
         self.dependencies.lock().forget(key);
     }
@@ -179,10 +177,8 @@ mod tests {
         }
         dependencies.forget(&key("knows"));
         dependencies.forget(&key("reads-all"));
-        assert_eq!(
-            dependencies.changed(|_| fixture(Scope::Namespaced)),
-            HashSet::from_iter([key("waits"), key("other")])
-        );
+        let wanted = HashSet::from_iter([key("waits"), key("other")]);
+        assert_eq!(dependencies.changed(|_| fixture(Scope::Namespaced)), wanted);
         dependencies.forget(&key("other"));
         assert!(!dependencies.kinds.contains_key(&gvk("Gadget")));
     }

@@ -30,7 +30,6 @@ pub(crate) struct Source(Arc<SourceInner>);
 pub(crate) struct WeakSource(Weak<SourceInner>);
 
 impl WeakSource {
-    /// Returns the source unless it was dropped.
     pub(crate) fn upgrade(&self) -> Option<Source> {
         self.0.upgrade().map(Source)
     }
@@ -107,12 +106,10 @@ impl Source {
         source
     }
 
-    /// Returns a reference that does not keep the cache.
     pub(crate) fn downgrade(&self) -> WeakSource {
         WeakSource(Arc::downgrade(&self.0))
     }
 
-    /// Returns the custom resource with this key.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
         let objects = self.0.objects.read();
         let entry = objects.known.get(key)?;
@@ -138,7 +135,6 @@ impl Source {
         }
     }
 
-    /// Returns the keys of all custom resources.
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.0.objects.read().known.keys().cloned().collect()
     }
@@ -151,7 +147,6 @@ impl Source {
         let _ = synced.wait_for(|done| *done >= scopes).await;
     }
 
-    /// Returns the kind.
     pub(crate) fn resource(&self) -> &ApiResource {
         &self.0.resource
     }
@@ -364,7 +359,6 @@ impl SourceWatches {
     }
 }
 
-/// Follower of the watch of one scope.
 struct SourceFollower {
     inner: Arc<SourceInner>,
     /// The namespace; `None` for all.

@@ -24,7 +24,6 @@ use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics
 use crate::telemetry::queues::QueueState;
 use crate::telemetry::resources::ResourceAges;
 
-/// Options of the workers of a controller.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerOptions {
     /// Number of keys that are reconciled concurrently.
@@ -52,7 +51,6 @@ pub(crate) struct QueueHandle(Arc<QueueInner>);
 pub(crate) struct WeakQueueHandle(Weak<QueueInner>);
 
 impl WeakQueueHandle {
-    /// Returns the queue unless it was dropped.
     pub(crate) fn upgrade(&self) -> Option<QueueHandle> {
         self.0.upgrade().map(QueueHandle)
     }
@@ -142,7 +140,6 @@ impl QueueHandle {
         queue
     }
 
-    /// Returns a reference that does not keep the queue.
     pub(crate) fn downgrade(&self) -> WeakQueueHandle {
         WeakQueueHandle(Arc::downgrade(&self.0))
     }
@@ -194,7 +191,6 @@ impl QueueHandle {
     }
 }
 
-/// The workers of one controller.
 pub(crate) struct Workers {
     shared: Arc<QueueInner>,
     reconcile: Arc<dyn Reconcile>,

@@ -63,10 +63,8 @@ mod tests {
             }))
             .unwrap();
             let found = finding(&event);
-            assert_eq!(
-                (found.reason.as_str(), found.severity),
-                (reason, Severity::CannotRun)
-            );
+            assert_eq!(found.reason.as_str(), reason);
+            assert_eq!(found.severity, Severity::CannotRun);
             let message = format!("its Pods are not created: {text} (4 times)");
             assert_eq!(found.text(), message);
         }

@@ -30,7 +30,6 @@ pub(super) fn told(event: &Event) -> Option<Told> {
     })
 }
 
-/// Returns how often an event happened.
 pub(super) fn count_of(event: &Event) -> i32 {
     let series = event.series.as_ref().and_then(|series| series.count);
     series.or(event.count).unwrap_or(1)

@@ -326,7 +326,6 @@ pub(super) fn explained(finding: Finding, expected: Expected, pod: &Pod, event: 
     }
 }
 
-/// Returns the image that a finding names.
 fn image_of<'a>(finding: &Finding, pod: &'a Pod) -> Option<&'a str> {
     let status = pod.status.as_ref()?;
     let init = status.init_container_statuses.iter().flatten();

@@ -31,7 +31,6 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Selects by fields.
     pub(super) fn fields(fields: impl Into<String>) -> Self {
         Self {
             fields: Some(fields.into()),
@@ -41,7 +40,6 @@ impl Selection {
 }
 
 impl Reader<'_> {
-    /// Reads Pods.
     pub(super) async fn pods(
         &self,
         selection: &Selection,
@@ -50,7 +48,6 @@ impl Reader<'_> {
         self.list(selection, each).await
     }
 
-    /// Reads events.
     pub(super) async fn events(
         &self,
         selection: &Selection,
@@ -59,7 +56,6 @@ impl Reader<'_> {
         self.list(selection, each).await
     }
 
-    /// Reads claims.
     pub(super) async fn claims(
         &self,
         each: impl FnMut(PersistentVolumeClaim),

@@ -28,7 +28,6 @@ pub(crate) struct LockOptions {
     /// Namespace of the Pod and of the lock.
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Name of the Pod.
     pub(crate) pod: String,
 }
 

@@ -299,14 +299,10 @@ mod tests {
         assert_eq!(get(&access, "Bearer t").await, Ok(()));
         let seen = script.finish();
         let attributes = &seen[1].body.as_ref().unwrap()["spec"];
-        assert_eq!(
-            attributes["nonResourceAttributes"],
-            json!({"path": "/metrics", "verb": "get"})
-        );
-        assert_eq!(
-            (&attributes["user"], &attributes["groups"][0]),
-            (&json!("prometheus"), &json!("g"))
-        );
+        let expected = json!({"path": "/metrics", "verb": "get"});
+        assert_eq!(attributes["nonResourceAttributes"], expected);
+        assert_eq!(attributes["user"], "prometheus");
+        assert_eq!(attributes["groups"][0], "g");
     }
 
     #[tokio::test]
@@ -317,11 +313,8 @@ mod tests {
         let none = access.check(&Method::GET, &HeaderMap::new()).await;
         assert_eq!(none, Err(Refusal::Unauthorized));
         for value in ["Basic eDp5", "Bearer", "Bearer "] {
-            assert_eq!(
-                get(&access, value).await,
-                Err(Refusal::Unauthorized),
-                "{value}"
-            );
+            let answer = get(&access, value).await;
+            assert_eq!(answer, Err(Refusal::Unauthorized), "{value}");
         }
         assert_eq!(get(&access, "Bearer bad").await, Err(Refusal::Unauthorized));
         assert_eq!(get(&access, "Bearer bad").await, Err(Refusal::Unauthorized));
@@ -336,10 +329,8 @@ mod tests {
             .on(TOKENS, 201, user("u"))
             .on(REVIEWS, 403, refused);
         let access = MetricsAccess::new(&script.client());
-        assert_eq!(
-            get(&access, "Bearer t").await,
-            Err(Refusal::AuthenticationFailed)
-        );
+        let expected = Err(Refusal::AuthenticationFailed);
+        assert_eq!(get(&access, "Bearer t").await, expected);
         let failed = Err(Refusal::AuthorizationFailed("u".to_owned()));
         assert_eq!(get(&access, "Bearer t").await, failed);
         script.finish();

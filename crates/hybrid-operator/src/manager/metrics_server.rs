@@ -25,7 +25,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The certificate of `/metrics` cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MetricsCertificateError {
-    /// A file cannot be read.
     #[error("cannot read {file}")]
     Read {
         file: String,

@@ -97,7 +97,6 @@ impl ControllerContext {
         &self.connection.client
     }
 
-    /// Creates the queue of a controller.
     pub(crate) fn queue(&self, controller: &str, backoff: Backoff) -> QueueHandle {
         let metrics = self.metrics.controller(controller);
         QueueHandle::filtered(metrics, backoff, &self.namespace_filter)

@@ -55,17 +55,15 @@ async fn the_api_server_is_asked_while_charts_are_loaded_and_readiness_waits_for
     let running = tokio::spawn(manager.run_until(stop.clone()));
 
     let asked = async || !api.requests().is_empty();
-    wait::until(LIMIT, "a request to the API server", asked)
-        .await
-        .unwrap();
+    let waited = wait::until(LIMIT, "a request to the API server", asked).await;
+    waited.unwrap();
     assert_eq!(ready().await.0, StatusCode::INTERNAL_SERVER_ERROR);
     let paths: Vec<_> = api.requests().iter().map(|one| one.path.clone()).collect();
     assert_eq!(paths, ["/version"], "readiness needs one request");
 
     go_on.send(()).unwrap();
-    tokio::time::timeout(LIMIT, started.notified())
-        .await
-        .unwrap();
+    let waited = tokio::time::timeout(LIMIT, started.notified()).await;
+    waited.unwrap();
     assert_eq!(ready().await.0, StatusCode::OK);
     stop.cancel();
     running.await.unwrap().unwrap();

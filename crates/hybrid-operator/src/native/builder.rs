@@ -46,7 +46,6 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
     }
 }
 
-/// Returns the kind of a type.
 pub(super) fn group_version_kind<K: TypedObject>() -> GroupVersionKind {
     GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()))
 }
@@ -81,7 +80,6 @@ impl<K> Sources<K> {
         self.0.push((order, open));
     }
 
-    /// Opens all sources.
     pub(super) fn open(mut self, context: &mut SourceContext<'_, K>) {
         self.0.sort_by_key(|(order, _)| *order);
         for (_, open) in self.0 {
@@ -414,14 +412,10 @@ mod tests {
             .unwrap()
         };
         let text = |key: Option<crate::controller::Key>| key.map(|key| key.to_string());
-        assert_eq!(
-            text(owner_key::<Pod>(&owned("Pod"))).as_deref(),
-            Some("a/one")
-        );
-        assert_eq!(
-            text(owner_key::<Namespace>(&owned("Namespace"))).as_deref(),
-            Some("one")
-        );
+        let pod = text(owner_key::<Pod>(&owned("Pod")));
+        assert_eq!(pod.as_deref(), Some("a/one"));
+        let namespace = text(owner_key::<Namespace>(&owned("Namespace")));
+        assert_eq!(namespace.as_deref(), Some("one"));
         assert_eq!(owner_key::<Pod>(&owned("Service")), None);
     }
 }

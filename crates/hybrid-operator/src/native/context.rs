@@ -449,33 +449,20 @@ mod tests {
         let api = ScriptedApi::new();
         let written = json!({"metadata": {"name": "one", "resourceVersion": "9"}});
         api.on(When::patch(STATUS), Answer::json(200, written));
-        let fixture = Fixture::new(
-            pod(&json!({"phase": "Running", "reason": "x"}), "5"),
-            api.client("a"),
-        );
+        let running = json!({"phase": "Running", "reason": "x"});
+        let failed = json!({"phase": "Failed"});
+        let fixture = Fixture::new(pod(&running, "5"), api.client("a"));
         let context = fixture.build();
-        context
-            .patch_status(&json!({"phase": "Running", "reason": "x"}))
-            .await
-            .unwrap();
+        context.patch_status(&running).await.unwrap();
         assert!(api.requests().is_empty());
-        context
-            .patch_status(&json!({"phase": "Failed"}))
-            .await
-            .unwrap();
+        context.patch_status(&failed).await.unwrap();
         // The cached object is older than what was written: that counts.
-        context
-            .patch_status(&json!({"phase": "Failed"}))
-            .await
-            .unwrap();
+        context.patch_status(&failed).await.unwrap();
         let sent = api.requests();
         assert_eq!(sent.len(), 1);
         let body = sent[0].body.as_ref().unwrap();
         assert_eq!(body["status"], json!({"phase": "Failed", "reason": null}));
-        context
-            .patch_status(&json!({"phase": "Running", "reason": "x"}))
-            .await
-            .unwrap();
+        context.patch_status(&running).await.unwrap();
         assert_eq!(api.requests().len(), 2);
     }
 

@@ -98,10 +98,8 @@ mod tests {
             ("ratio", "double"),
         ];
         for (name, format) in plain {
-            assert_eq!(
-                about(&spec[name]),
-                [json!(format), Value::Null, Value::Null]
-            );
+            let expected = [json!(format), Value::Null, Value::Null];
+            assert_eq!(about(&spec[name]), expected);
         }
     }
 }

@@ -14,21 +14,12 @@ pub(super) fn positive(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 
-/// Empty means absent, as in Go.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
-    form(
-        text,
-        |text| text.is_empty() || naming::is_label(text),
-        NAMESPACE,
-    )
+    form_or_empty(text, naming::is_label, NAMESPACE)
 }
 
 pub(super) fn operator_name(text: &str) -> Result<String, String> {
-    form(
-        text,
-        |text| text.is_empty() || naming::is_subdomain(text),
-        OPERATOR,
-    )
+    form_or_empty(text, naming::is_subdomain, OPERATOR)
 }
 
 pub(super) fn service(text: &str) -> Result<String, String> {
@@ -37,11 +28,7 @@ pub(super) fn service(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn selector(text: &str) -> Result<String, String> {
-    form(
-        text,
-        |text| text.is_empty() || naming::is_selector(text),
-        SELECTOR,
-    )
+    form_or_empty(text, naming::is_selector, SELECTOR)
 }
 
 pub(super) fn https_url(text: &str) -> Result<String, String> {
@@ -49,11 +36,8 @@ pub(super) fn https_url(text: &str) -> Result<String, String> {
         .strip_prefix("https://")
         .map(|rest| rest.trim_end_matches('/'));
     let plain = |_: &str| host.is_some_and(|host| !host.is_empty() && !host.contains('/'));
-    form(
-        text,
-        plain,
-        "an https URL without a path, such as https://10.0.0.1:9443",
-    )
+    let wanted = "an https URL without a path, such as https://10.0.0.1:9443";
+    form(text, plain, wanted)
 }
 
 /// The form of the URL to which traces are sent.
@@ -81,6 +65,11 @@ pub(super) fn namespaced_name(text: &str) -> Result<String, String> {
         })
     };
     form(text, is_pair, "NAMESPACE/NAME")
+}
+
+/// Empty means absent, as in Go.
+fn form_or_empty(text: &str, is_right: Check, wanted: &str) -> Result<String, String> {
+    form(text, |text| text.is_empty() || is_right(text), wanted)
 }
 
 fn form(text: &str, is_right: impl Fn(&str) -> bool, wanted: &str) -> Result<String, String> {

@@ -22,23 +22,12 @@ fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
 
 #[test]
 fn flags_of_the_go_operators_are_accepted_with_one_or_two_dashes() {
-    let options = options(
-        &[
-            "-reconcile-period=5s",
-            "--leader-elect",
-            "-leader-election-id",
-            "op",
-            "--metrics-addr=:1",
-            "--enable-http2=false",
-            "--zap-devel",
-        ],
-        &[
-            ("WATCH_NAMESPACE", "a, b"),
-            ("POD_NAMESPACE", "ns"),
-            ("POD_NAME", "p"),
-            ("POD_UID", "u"),
-        ],
-    );
+    let flags = "-reconcile-period=5s --leader-elect -leader-election-id op --metrics-addr=:1 \
+        --enable-http2=false --zap-devel";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let pod = [("POD_NAMESPACE", "ns"), ("POD_NAME", "p"), ("POD_UID", "u")];
+    let env = [&pod[..], &[("WATCH_NAMESPACE", "a, b")]].concat();
+    let options = options(&flags, &env);
     assert_eq!(options.reconcile_period, Duration::from_secs(5));
     assert!(options.leader_elect);
     assert_eq!(options.operator_name, "op");
@@ -108,13 +97,8 @@ fn unknown_values_of_flags_about_logs_are_refused() {
 
 #[test]
 fn defaults_apply_without_flags() {
-    let options = options(
-        &[],
-        &[
-            ("WATCH_NAMESPACE", ""),
-            ("OPERATOR_NAME", "memcached-operator"),
-        ],
-    );
+    let name = ("OPERATOR_NAME", "memcached-operator");
+    let options = options(&[], &[("WATCH_NAMESPACE", ""), name]);
     assert_eq!(options.reconcile_period, Duration::from_mins(1));
     assert_eq!(options.metrics_bind_address, ":8080");
     assert_eq!(options.operator_name, "memcached-operator");

@@ -27,7 +27,6 @@ pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
     }
 }
 
-/// Returns the progress of a hook.
 pub(crate) fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -129,11 +128,8 @@ mod tests {
             ("example.com", "Job"),
         ] {
             let gvk = GroupVersionKind::gvk(group, "v1", kind);
-            assert_eq!(
-                hook_outcome_of(&gvk, &json!({})),
-                HookOutcome::Succeeded,
-                "{kind}"
-            );
+            let outcome = hook_outcome_of(&gvk, &json!({}));
+            assert_eq!(outcome, HookOutcome::Succeeded, "{kind}");
         }
     }
 }

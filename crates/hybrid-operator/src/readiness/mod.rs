@@ -77,7 +77,6 @@ struct MetaView {
 }
 
 impl View {
-    /// Reads the view of a whole object.
     pub(crate) fn of(object: &Value) -> Self {
         Self::deserialize(object).unwrap_or_default()
     }
@@ -98,7 +97,6 @@ pub(crate) fn depends_on_status(gvk: &GroupVersionKind) -> bool {
     }
 }
 
-/// Returns the readiness of an object.
 pub(crate) fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
     if view.metadata.deletion_timestamp.is_some() {
         return Readiness::Terminating;
@@ -127,7 +125,6 @@ pub(crate) fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
     }
 }
 
-/// Returns the readiness of a whole object.
 pub(crate) fn readiness_of(gvk: &GroupVersionKind, object: &Value) -> Readiness {
     readiness(gvk, &View::of(object))
 }
@@ -138,7 +135,6 @@ fn assert_readiness(group: &str, kind: &str, object: &Value, expected: &Readines
     assert_eq!(found, *expected, "{kind} {object}");
 }
 
-/// Returns whether an API group is built into Kubernetes.
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || (group.ends_with(".k8s.io") && !CUSTOM_RESOURCE_GROUPS.contains(&group))
 }

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Decoded fields of `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SpecView {
@@ -29,7 +28,6 @@ pub(crate) struct SpecView {
     pub(super) cluster_ip: Option<String>,
 }
 
-/// Decoded fields of `spec.updateStrategy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct UpdateStrategy {
@@ -39,7 +37,6 @@ pub(super) struct UpdateStrategy {
     pub(super) rolling_update: RollingUpdate,
 }
 
-/// Decoded fields of `spec.updateStrategy.rollingUpdate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct RollingUpdate {
@@ -47,7 +44,6 @@ pub(super) struct RollingUpdate {
     pub(super) partition: Option<i64>,
 }
 
-/// Decoded fields of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StatusView {
@@ -93,7 +89,6 @@ pub(crate) struct StatusView {
     pub(super) container_statuses: Vec<ContainerStatus>,
 }
 
-/// Condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ObjectCondition {
@@ -107,7 +102,6 @@ pub(super) struct ObjectCondition {
     pub(super) message: Option<String>,
 }
 
-/// Status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ContainerStatus {
@@ -117,7 +111,6 @@ pub(super) struct ContainerStatus {
     pub(super) state: ContainerState,
 }
 
-/// Decoded fields of a container's `state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ContainerState {
@@ -125,7 +118,6 @@ pub(super) struct ContainerState {
     pub(super) waiting: Waiting,
 }
 
-/// Decoded fields of a waiting container's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Waiting {
@@ -134,14 +126,12 @@ pub(super) struct Waiting {
 }
 
 impl StatusView {
-    /// Returns the condition of a type.
     pub(super) fn condition(&self, kind: &str) -> Option<&ObjectCondition> {
         self.conditions
             .iter()
             .find(|condition| condition.kind.as_deref() == Some(kind))
     }
 
-    /// Returns whether the condition of a type has a status.
     pub(super) fn has(&self, kind: &str, status: &str) -> bool {
         self.condition(kind)
             .is_some_and(|condition| condition.is(status))
@@ -149,7 +139,6 @@ impl StatusView {
 }
 
 impl ObjectCondition {
-    /// Returns whether the condition has a status.
     pub(super) fn is(&self, status: &str) -> bool {
         self.status.as_deref() == Some(status)
     }

@@ -203,7 +203,6 @@ mod tests {
         Readiness::InProgress(message.to_owned())
     }
 
-    /// Returns a status with another value of a field.
     fn changed(status: &Value, field: &str, value: Value) -> Value {
         let mut status = status.clone();
         status[field] = value;

@@ -117,11 +117,8 @@ mod tests {
     fn only_the_newest_value_is_handled() {
         let records = history(&[(Some("a"), None), (Some("b"), None), (None, None)]);
         for (value, handled) in [(Some("a"), false), (Some("b"), true), (None, false)] {
-            assert_eq!(
-                Asked::of(value, None).is_forced_by(&records),
-                handled,
-                "{value:?}"
-            );
+            let forced = Asked::of(value, None).is_forced_by(&records);
+            assert_eq!(forced, handled, "{value:?}");
         }
         assert!(!Asked::of(Some("a"), None).is_forced_by(&[]));
     }

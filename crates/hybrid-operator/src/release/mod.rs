@@ -44,29 +44,17 @@ pub(crate) use store::RecordStore;
 /// Error reading or writing a record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The revision to create already exists: another writer created it.
     #[error("revision {revision} of release {name} already exists")]
     Exists {
         name: ReleaseName,
-        /// Number of the revision.
         revision: Revision,
     },
-    /// The record to change was changed since it was last seen.
     #[error("release record {secret} was changed concurrently")]
-    Fenced {
-        /// Name of the record's Secret.
-        secret: String,
-    },
-    /// The record to read or change does not exist.
+    Fenced { secret: String },
     #[error("release record {secret} does not exist")]
-    Gone {
-        /// Name of the record's Secret.
-        secret: String,
-    },
-    /// The record cannot be decoded.
+    Gone { secret: String },
     #[error("release record {secret} is corrupt")]
     Corrupt {
-        /// Name of the record's Secret.
         secret: String,
         #[source]
         source: CodecError,
@@ -74,34 +62,25 @@ pub(crate) enum StoreError {
     /// A part of the record is missing, or it has too many.
     #[error("release record {secret} is incomplete: {problem}")]
     Incomplete {
-        /// Name of the record's Secret.
         secret: String,
         /// The missing Secret or key, or the exceeded limit.
         problem: String,
     },
-    /// The record cannot be encoded.
     #[error("cannot encode the record of release {name}")]
     Encode {
         name: ReleaseName,
         #[source]
         source: CodecError,
     },
-    /// The namespace of the release is being deleted, so nothing can be created in it.
     #[error("namespace {namespace} is being deleted")]
-    NamespaceTerminating {
-        /// Name of the namespace.
-        namespace: String,
-    },
-    /// The key that proves records cannot be created.
+    NamespaceTerminating { namespace: String },
     #[error("the system has no random numbers for the key that proves release records")]
     NoRandomness,
-    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
 impl StoreError {
-    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Exists { .. } => "RevisionExists",

@@ -260,7 +260,6 @@ pub(super) struct ProofSubject<'a> {
 }
 
 impl ProofKey {
-    /// Returns the proof of a record.
     pub(super) fn prove(&self, subject: &ProofSubject<'_>, release: &Release) -> String {
         let mut text = HEXLOWER.encode(&self.mac(subject, release).finalize().into_bytes());
         text.truncate(DIGITS);

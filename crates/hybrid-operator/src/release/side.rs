@@ -57,7 +57,6 @@ impl Parts {
         })
     }
 
-    /// Returns their number.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -85,17 +84,11 @@ impl fmt::Display for Parts {
 pub(super) struct PartMeta {
     /// Namespace of the release and of the Secret.
     pub(super) namespace: String,
-    /// Name of the Secret.
     pub(super) secret: String,
-    /// Uid of the Secret.
     pub(super) uid: String,
-    /// Release that the part belongs to.
     pub(super) release: ReleaseName,
-    /// Revision that the part belongs to.
     pub(super) revision: Revision,
-    /// Set that the part belongs to.
     pub(super) parts: Parts,
-    /// Custom resource that the part belongs to.
     pub(super) cr: CrIdentity,
 }
 
@@ -121,7 +114,6 @@ impl PartMeta {
 pub(super) struct EncodedRecord {
     /// Content of Helm's Secret.
     pub(super) record: String,
-    /// Parts that the record refers to.
     pub(super) parts: Option<Parts>,
     /// Contents of the parts, in order.
     pub(super) pieces: Vec<String>,

@@ -17,7 +17,6 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Returns the kind of the objects.
     pub(super) fn resource(self) -> ApiResource {
         match self {
             Self::Secrets => ApiResource::erase::<Secret>(&()),

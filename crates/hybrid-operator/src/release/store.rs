@@ -66,7 +66,6 @@ pub(crate) struct RecordStore {
     keys: ProofKeys,
 }
 
-/// The content of a record.
 pub(crate) struct StoredContent {
     /// The decoded release.
     pub release: Release,

@@ -24,7 +24,6 @@ impl Exposition {
         }
     }
 
-    /// Returns the `Content-Type` of the format.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -191,7 +191,6 @@ fn explicit(text: Option<&str>) -> Result<Option<EnvFilter>, String> {
     })
 }
 
-/// Translates a level into a filter.
 pub(super) fn filter(level: LogLevel) -> EnvFilter {
     let level = level.directive();
     // An explicit directive of a crate would log more than a general one that is stricter.
@@ -288,10 +287,7 @@ mod tests {
             let filter = filter(level.parse().unwrap()).to_string();
             assert!(filter.contains("kube_client=error"), "{filter}");
         }
-        assert!(
-            filter(LogLevel::PANIC)
-                .to_string()
-                .contains("kube_client=off")
-        );
+        let panic = filter(LogLevel::PANIC).to_string();
+        assert!(panic.contains("kube_client=off"), "{panic}");
     }
 }

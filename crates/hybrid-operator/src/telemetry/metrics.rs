@@ -86,13 +86,10 @@ impl WatchMetrics {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum ReconcileResult {
-    /// `success`
     #[expect(non_camel_case_types, reason = "the label's text")]
     success,
-    /// `error`
     #[expect(non_camel_case_types, reason = "the label's text")]
     error,
-    /// `requeue_after`
     #[expect(non_camel_case_types, reason = "the label's text")]
     requeue_after,
 }
@@ -277,7 +274,6 @@ impl Metrics {
         }))
     }
 
-    /// Returns the metrics of one controller.
     pub(crate) fn controller(&self, name: &str) -> ControllerMetrics {
         ControllerMetrics {
             name: name.into(),
@@ -357,7 +353,6 @@ impl Metrics {
     }
 }
 
-/// The metrics of one controller.
 #[derive(Clone)]
 pub(crate) struct ControllerMetrics {
     name: Arc<str>,
@@ -374,7 +369,6 @@ impl ControllerMetrics {
         }
     }
 
-    /// Returns the controller's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -426,12 +420,10 @@ impl ControllerMetrics {
             .inc();
     }
 
-    /// Counts a reconcile that panicked.
     pub(crate) fn panicked(&self) {
         self.families.panics.get_or_create(&self.controller()).inc();
     }
 
-    /// Counts a reconcile that exceeded its time limit.
     pub(crate) fn timed_out(&self) {
         self.families
             .timeouts

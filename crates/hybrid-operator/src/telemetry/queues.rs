@@ -34,7 +34,6 @@ pub(crate) struct QueueState {
 /// Returns the state of a queue, or `None` if there is no such queue any more.
 type StateOf = Box<dyn Fn() -> Option<QueueState> + Send + Sync>;
 
-/// The metrics of all queues.
 #[derive(Clone)]
 pub(crate) struct QueueMetrics {
     depth: Family<QueueLabels, Gauge>,
@@ -70,7 +69,6 @@ impl Default for QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// Registers the metrics.
     pub(super) fn register(&self, registry: &mut Registry) {
         // The encoder appends `_total` to the names of counters.
         registry.register(

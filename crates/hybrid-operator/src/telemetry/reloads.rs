@@ -27,7 +27,6 @@ pub(crate) struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    /// Creates the metrics in a registry.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             total: Family::default(),

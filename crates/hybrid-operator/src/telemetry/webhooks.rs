@@ -28,7 +28,6 @@ pub(crate) struct WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Creates the metrics in a registry.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let buckets = || {
             Histogram::new([

@@ -204,7 +204,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// A log line.
 struct Line {
     level: Level,
     /// The time as JSON.
@@ -216,7 +215,7 @@ struct Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = level(self.level);
+        let (_, level) = zap_level(self.level);
         let Members { message, text, .. } = &self.members;
         if self.members.encoder == Encoder::Console {
             let (time, level) = (self.time.trim_matches('"'), level.to_uppercase());
@@ -247,29 +246,18 @@ impl fmt::Display for Line {
 impl LogLevel {
     /// Whether this threshold admits an event of `level`.
     fn admits(self, level: Level) -> bool {
-        severity(level) >= self.0
+        zap_level(level).0 >= self.0
     }
 }
 
-/// Returns zap's number of a level.
-fn severity(level: Level) -> i8 {
+/// Returns zap's number and name of a level.
+fn zap_level(level: Level) -> (i8, &'static str) {
     match level {
-        Level::ERROR => 2,
-        Level::WARN => 1,
-        Level::INFO => 0,
-        Level::DEBUG => -1,
-        Level::TRACE => -2,
-    }
-}
-
-/// Returns zap's name of a level.
-fn level(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "error",
-        Level::WARN => "warn",
-        Level::INFO => "info",
-        Level::DEBUG => "debug",
-        Level::TRACE => "Level(-2)",
+        Level::ERROR => (2, "error"),
+        Level::WARN => (1, "warn"),
+        Level::INFO => (0, "info"),
+        Level::DEBUG => (-1, "debug"),
+        Level::TRACE => (-2, "Level(-2)"),
     }
 }
 
@@ -408,10 +396,8 @@ mod tests {
         let fields = r#"{"controller": "web", "revision": 3, "namespace": "ns"}"#;
         let expected = ["INFO", "telemetry.zap.tests", "installed \"it\"", fields];
         assert_eq!(lines[0][1..], expected, "{text}");
-        assert_eq!(
-            lines[1][4],
-            r#"{"controller": "web", "error": "cannot write: full\ndisk"}"#
-        );
+        let error = r#"{"controller": "web", "error": "cannot write: full\ndisk"}"#;
+        assert_eq!(lines[1][4], error);
         assert_eq!(lines[2][1], "DEBUG", "{text}");
         assert_eq!(lines.len(), 3, "{text}");
     }

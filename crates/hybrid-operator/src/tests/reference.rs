@@ -12,7 +12,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns a page of the documentation.
 pub(crate) fn page(name: &str) -> String {
     let path = root().join("docs").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -78,7 +77,6 @@ pub(crate) fn names(name: &str, heading: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Checks that the named tests exist.
 pub(crate) fn assert_tests_exist<'a>(names: impl Iterator<Item = &'a str>) {
     let mut known = BTreeSet::new();
     for folder in ["crates", "tests"] {
@@ -115,8 +113,6 @@ fn flags_variables_and_paths_of_help_texts_are_code() {
         assert_eq!(coded(text), wanted);
     }
     let rows = [vec!["a".to_owned(), "b|c".to_owned()]];
-    assert_eq!(
-        table(&["x", "y"], rows),
-        "| x | y |\n|---|---|\n| a | b\\|c |\n"
-    );
+    let expected = "| x | y |\n|---|---|\n| a | b\\|c |\n";
+    assert_eq!(table(&["x", "y"], rows), expected);
 }

@@ -20,7 +20,6 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Creates an environment.
     pub(crate) fn new(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<String, String> = variables.into_iter().collect();
         let tree = |(name, value): (&String, &String)| {
@@ -31,7 +30,6 @@ impl Environment {
         Self { variables, tree }
     }
 
-    /// Returns a variable.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned()
     }

@@ -25,62 +25,40 @@ pub(crate) use values_from::Reference;
 /// Error computing values.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ValuesError {
-    /// The spec is not a map.
     #[error("spec must be a map of values for the chart, but it is {0}")]
     NoMap(&'static str),
-    /// A template in `watches.yaml` has a syntax error.
     #[error("invalid template in watches.yaml, field {field}")]
     Parse {
-        /// The field in `watches.yaml`.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<go_template::ParseError>,
     },
-    /// A template in `watches.yaml` failed for this custom resource.
     #[error("cannot evaluate the template in watches.yaml, field {field}")]
     Render {
-        /// The field in `watches.yaml`.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<go_template::RenderError>,
     },
-    /// The result of a template is neither UTF-8 text nor JSON.
     #[error("the template in watches.yaml, field {field}, must produce UTF-8 text or a JSON value")]
-    Result {
-        /// The field in `watches.yaml`.
-        field: String,
-    },
-    /// A path of `overrideValues` or `targetPath` cannot be set.
+    Result { field: String },
     #[error("cannot set the path {field} of watches.yaml")]
     Set {
-        /// The path.
         field: String,
-        /// The underlying error.
         #[source]
         source: Box<SetError>,
     },
-    /// A referenced object or its key does not exist.
     #[error(
         "{kind} {name} does not exist or has no key {key}; create it, or make the reference optional"
     )]
     Missing {
-        /// Kind of the object.
         kind: String,
-        /// Name of the object.
         name: String,
-        /// Key in its data.
         key: String,
     },
-    /// A referenced values file is not YAML.
     #[error("{kind} {name}, key {key}, is not a YAML map of values")]
     File {
-        /// Kind of the object.
         kind: String,
-        /// Name of the object.
         name: String,
-        /// Key in its data.
         key: String,
         /// The parse error, without the content.
         #[source]
@@ -110,7 +88,6 @@ pub(crate) struct Inputs<'a> {
     pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
 }
 
-/// Computed values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Computed {
     /// Values for the chart, without its defaults.
@@ -185,46 +162,36 @@ mod tests {
             ("password".to_owned(), "a,b=c".to_owned()),
         ]);
         let references = BTreeMap::from([(secret, content)]);
-        compute(
-            watch,
-            &Inputs {
-                object: &object,
-                env: &env,
-                references: &references,
-            },
-        )
+        let inputs = Inputs {
+            object: &object,
+            env: &env,
+            references: &references,
+        };
+        compute(watch, &inputs)
     }
 
     #[test]
     fn values_default_to_the_spec() {
         let spec = json!({"replicaCount": 2, "a": {"b": null}});
-        assert_eq!(
-            Value::from(computed(&watch(), spec.clone()).unwrap().values),
-            spec
-        );
+        let found = computed(&watch(), spec.clone()).unwrap();
+        assert_eq!(Value::from(found.values), spec);
         assert!(computed(&watch(), Value::Null).unwrap().values.is_empty());
-        assert!(matches!(
-            computed(&watch(), json!([])),
-            Err(ValuesError::NoMap("a list"))
-        ));
+        let refused = computed(&watch(), json!([]));
+        assert!(matches!(refused, Err(ValuesError::NoMap("a list"))));
     }
 
     #[test]
     fn override_values_expand_the_environment_and_are_typed_by_default() {
         let mut watch = watch();
-        watch.override_values = [
-            ("image.repository", "$IMAGE"),
-            ("debug", "true"),
-            ("n", "3"),
-        ]
-        .map(|(path, text)| (path.to_owned(), text.to_owned()))
-        .into();
+        let image = ("image.repository", "$IMAGE");
+        watch.override_values = [image, ("debug", "true"), ("n", "3")]
+            .map(|(path, text)| (path.to_owned(), text.to_owned()))
+            .into();
         let spec = json!({"image": {"tag": "1", "repository": "other"}});
         let found = computed(&watch, spec.clone()).unwrap();
-        assert_eq!(
-            Value::from(found.values),
-            json!({"image": {"tag": "1", "repository": "repo/img"}, "debug": true, "n": 3})
-        );
+        let image = json!({"tag": "1", "repository": "repo/img"});
+        let expected = json!({"image": image, "debug": true, "n": 3});
+        assert_eq!(Value::from(found.values), expected);
         assert_eq!(found.overridden, ["debug", "image.repository", "n"]);
         watch.override_values_type = OverrideValuesType::String;
         assert_eq!(computed(&watch, spec).unwrap().values["debug"], "true");
@@ -377,22 +344,14 @@ mod tests {
             target_path: target.map(ToOwned::to_owned),
             optional: false,
         };
-        watch.values_from = vec![
-            from("values.yaml", None),
-            from("password", Some("auth.password")),
-        ];
-        let found = computed(&watch, json!({"auth": {"user": "x"}}))
-            .unwrap()
-            .values;
-        assert_eq!(
-            Value::from(found),
-            json!({"auth": {"user": "admin", "password": "a,b=c"}})
-        );
+        let password = from("password", Some("auth.password"));
+        watch.values_from = vec![from("values.yaml", None), password];
+        let found = computed(&watch, json!({"auth": {"user": "x"}})).unwrap();
+        let expected = json!({"auth": {"user": "admin", "password": "a,b=c"}});
+        assert_eq!(Value::from(found.values), expected);
         watch.values_from = vec![from("nope", None)];
-        assert!(matches!(
-            computed(&watch, json!({})),
-            Err(ValuesError::Missing { .. })
-        ));
+        let refused = computed(&watch, json!({}));
+        assert!(matches!(refused, Err(ValuesError::Missing { .. })));
     }
 
     #[test]
@@ -404,10 +363,8 @@ mod tests {
             "other": "{{ .Env.OTHER | default \"none\" }}",
         }));
         let found = computed(&watch, json!({"tag": "1"})).unwrap().values;
-        assert_eq!(
-            Value::from(found),
-            json!({"tag": "1", "image": "repo/img:1", "known": true, "other": "none"})
-        );
+        let expected = json!({"tag": "1", "image": "repo/img:1", "known": true, "other": "none"});
+        assert_eq!(Value::from(found), expected);
     }
 
     #[test]
@@ -418,12 +375,8 @@ mod tests {
             "size": "{{ .Spec.size }}",
             "list": ["{{ .Spec.tags }}", "plain"],
         }));
-        let found = computed(&watch, json!({"size": 3, "tags": ["a"]}))
-            .unwrap()
-            .values;
-        assert_eq!(
-            Value::from(found),
-            json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]})
-        );
+        let found = computed(&watch, json!({"size": 3, "tags": ["a"]})).unwrap();
+        let expected = json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]});
+        assert_eq!(Value::from(found.values), expected);
     }
 }

@@ -211,7 +211,6 @@ fn url(node: &Node) -> Result<ChartReference, String> {
     without_credentials(reference)
 }
 
-/// Reads the URL of a repository.
 fn repo(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     let reference = ChartReference::parse("chart", Some(&text), None);
@@ -230,7 +229,6 @@ fn without_credentials(reference: ChartReference) -> Result<ChartReference, Stri
     Ok(reference)
 }
 
-/// Reads the name of a chart in a repository.
 fn chart_name(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     let reference = ChartReference::parse(&text, Some("https://example.com"), None);
@@ -238,7 +236,6 @@ fn chart_name(node: &Node) -> Result<String, String> {
     Ok(text)
 }
 
-/// Reads the name of a Secret.
 fn secret(node: &Node) -> Result<SecretName, String> {
     let text = name(node)?;
     let (namespace, name) = match text.split_once('/') {
@@ -263,7 +260,6 @@ fn version(node: &Node) -> Result<String, String> {
     Ok(text)
 }
 
-/// Reads the digest of an archive.
 fn digest(node: &Node) -> Result<Digest, String> {
     let text = name(node)?;
     text.parse().map_err(|error| format!("{error}"))

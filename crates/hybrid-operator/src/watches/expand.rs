@@ -142,7 +142,6 @@ impl Scanner<'_> {
         self.rest = after;
     }
 
-    /// Copies a character constant.
     fn character(&mut self) {
         self.copy(1);
         while let Some(at) = self.rest.find(['\'', '\\', '\n']) {

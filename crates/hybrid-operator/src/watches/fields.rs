@@ -132,12 +132,10 @@ impl<'a> Fields<'a> {
         self.optional(field, read).unwrap_or_default()
     }
 
-    /// Returns whether the field is true.
     pub(super) fn flag(&mut self, field: &'static str) -> bool {
         self.or_default(field, boolean)
     }
 
-    /// Returns the choice that the field names, if it names one.
     pub(super) fn choice<T: Copy>(
         &mut self,
         field: &'static str,
@@ -160,7 +158,6 @@ impl<'a> Fields<'a> {
         self.optional(field, read)
     }
 
-    /// Reads a nested map.
     pub(super) fn section<T>(
         &mut self,
         field: &'static str,
@@ -276,7 +273,6 @@ pub(super) fn name(node: &Node) -> Result<String, String> {
     })
 }
 
-/// Reads the name of a namespace.
 pub(super) fn namespace(node: &Node) -> Result<String, String> {
     let text = name(node)?;
     if naming::is_label(&text) {

@@ -326,55 +326,41 @@ fn override_values(node: &Node) -> Result<BTreeMap<String, String>, String> {
     Ok(values)
 }
 
-/// Reads the key of an annotation.
-fn annotation(node: &Node) -> Result<String, String> {
+/// Reads a text of a form, or says what it is not.
+fn formed(node: &Node, is_right: impl Fn(&str) -> bool, form: &str) -> Result<String, String> {
     let text = name(node)?;
-    if naming::is_qualified(&text) {
+    if is_right(&text) {
         Ok(text)
     } else {
-        Err(format!(
-            "`{text}` is not the name of an annotation, such as `example.com/paused`"
-        ))
+        Err(format!("`{text}` is not {form}"))
     }
 }
 
-/// Reads a key of a Secret or `ConfigMap`.
+fn annotation(node: &Node) -> Result<String, String> {
+    let form = "the name of an annotation, such as `example.com/paused`";
+    formed(node, naming::is_qualified, form)
+}
+
 fn data_key(node: &Node) -> Result<String, String> {
-    let text = name(node)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if text.chars().all(allowed) {
-        Ok(text)
-    } else {
-        Err(format!(
-            "`{text}` is not a key of a Secret or ConfigMap: letters, digits, `-`, `_` and `.`"
-        ))
-    }
+    let form = "a key of a Secret or ConfigMap: letters, digits, `-`, `_` and `.`";
+    formed(node, |text| text.chars().all(allowed), form)
 }
 
 /// Reads a path of names that are separated by dots.
 fn dotted_path(node: &Node) -> Result<String, String> {
-    let text = name(node)?;
-    let wrong = |part: &str| part.is_empty() || part.contains(['[', ']', '{', '}']);
-    if text.split('.').any(wrong) {
-        Err(format!(
-            "`{text}` is not a path of names with dots between them, such as `auth.password`"
-        ))
-    } else {
-        Ok(text)
-    }
+    let right = |part: &str| !part.is_empty() && !part.contains(['[', ']', '{', '}']);
+    let form = "a path of names with dots between them, such as `auth.password`";
+    formed(node, |text| text.split('.').all(right), form)
 }
 
-/// Reads an `apiVersion`.
 fn api_version(node: &Node) -> Result<String, String> {
-    let text = name(node)?;
-    let (group, version) = text.split_once('/').unwrap_or(("none", &text));
-    if naming::is_subdomain(group) && naming::is_label(version) {
-        Ok(text)
-    } else {
-        Err(format!(
-            "`{text}` is not an API version, such as `v1` or `example.com/v1alpha1`"
-        ))
-    }
+    let is_right = |text: &str| {
+        let (group, version) = text.split_once('/').unwrap_or(("none", text));
+        naming::is_subdomain(group) && naming::is_label(version)
+    };
+    let form = "an API version, such as `v1` or `example.com/v1alpha1`";
+    formed(node, is_right, form)
 }
 
 /// Reads the kinds that may be deleted and created again.

@@ -48,9 +48,7 @@ pub(super) fn check_override(text: &str, field: &str) -> Result<(), String> {
 
 /// An error of [`render`].
 pub(crate) enum Failure {
-    /// The text is not a template.
     Parse(Box<ParseError>),
-    /// The template failed.
     Render(Box<RenderError>),
     /// The result is not UTF-8.
     NotText,
@@ -129,10 +127,8 @@ mod tests {
         }
         let wrong = check_override("{{ $x := .Spec.a }}{{ $x }}", "overrideValues.a");
         let message = wrong.unwrap_err();
-        assert!(
-            message.contains("`$NAME` is an environment variable"),
-            "{message}"
-        );
+        let expected = "`$NAME` is an environment variable";
+        assert!(message.contains(expected), "{message}");
         assert!(check_override("{{ upperr $A }}", "overrideValues.a").is_err());
     }
 }

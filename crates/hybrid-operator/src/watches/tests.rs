@@ -98,34 +98,26 @@ fn all_fields_are_read() {
     assert_eq!(watch.override_values_type, OverrideValuesType::String);
     assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
     assert_eq!(watch.max_concurrent_reconciles.map(usize::from), Some(4));
-    assert_eq!(
-        watch.selector.as_ref().unwrap().to_string(),
-        "tier=gold,env in (a,b)"
-    );
+    let expected = "tier=gold,env in (a,b)";
+    assert_eq!(watch.selector.as_ref().unwrap().to_string(), expected);
     assert!(watch.lookup_is_input);
     assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
     assert_eq!(watch.limits.memory, Some(1 << 30));
     assert_eq!(watch.limits.time, Some(Duration::from_mins(1)));
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
-    assert_eq!(
-        watch.values_from[0].target_path.as_deref(),
-        Some("auth.password")
-    );
+    let expected = Some("auth.password");
+    assert_eq!(watch.values_from[0].target_path.as_deref(), expected);
     assert_eq!(watch.install.timeout, Some(Duration::from_mins(2)));
     assert_eq!(watch.install.remediation.retries, Some(2));
+    let uninstall = Some(RemediationStrategy::Uninstall);
+    assert_eq!(watch.install.remediation.strategy, uninstall);
     assert_eq!(
-        watch.install.remediation.strategy,
-        Some(RemediationStrategy::Uninstall)
-    );
-    assert_eq!(
-        watch.upgrade.recreate.as_deref(),
-        Some(&["Job".to_owned(), "StatefulSet".to_owned()][..])
+        watch.upgrade.recreate.as_ref().unwrap(),
+        &["Job", "StatefulSet"]
     );
     assert!(watch.rollback.disable_hooks);
-    assert_eq!(
-        watch.test.as_ref().unwrap().timeout,
-        Some(Duration::from_mins(1))
-    );
+    let expected = Some(Duration::from_mins(1));
+    assert_eq!(watch.test.as_ref().unwrap().timeout, expected);
     assert_eq!(watch.drift_detection.mode, DriftMode::Warn);
     assert_eq!(watch.drift_detection.ignore[0].paths, ["/spec/replicas"]);
     assert!(matches!(watch.patches[0].patch, PatchBody::Json(_)));
@@ -166,6 +158,17 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
     "#);
 }
 
+/// Returns the charts of rows `CHART => TEXT`, with the texts. `REPO` and `MINE` stand for fields.
+fn rows(text: &str) -> impl Iterator<Item = (String, &str)> {
+    let mine = "issuer: 'https://i', subject: me@h, trustedRoot: r.json";
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(move |line| {
+        let (chart, expected) = line.split_once(" => ").unwrap();
+        let chart = chart.replace("REPO", "repo: 'https://h/c', name: web");
+        (chart.replace("MINE", mine), expected)
+    })
+}
+
 /// Returns the chart of an entry, or the mistakes in it.
 fn chart_of(chart: &str) -> String {
     let text = format!("- {{version: v1, kind: App, chart: {chart}}}");
@@ -184,63 +187,32 @@ fn chart_of(chart: &str) -> String {
 
 #[test]
 fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() {
-    let digest = format!("sha256:{}", "ab".repeat(32));
-    for (chart, expected) in [
-        ("web", "/base/web"),
-        ("oci://h/web:1.0.0", "oci://h/web:1.0.0"),
-        ("'https://h/web.tgz'", "https://h/web.tgz"),
-        ("{url: 'oci://h/web', version: ^1}", "oci://h/web ^1"),
-        (
-            "{repo: 'https://h/c', name: web, version: ~2}",
-            "web in https://h/c ~2",
-        ),
-    ] {
-        assert_eq!(chart_of(chart), expected);
+    for (chart, expected) in rows(
+        "
+        web => /base/web
+        oci://h/web:1.0.0 => oci://h/web:1.0.0
+        'https://h/web.tgz' => https://h/web.tgz
+        {url: 'oci://h/web', version: ^1} => oci://h/web ^1
+        {repo: 'https://h/c', name: web, version: ~2} => web in https://h/c ~2
+        ",
+    ) {
+        assert_eq!(chart_of(&chart), expected);
     }
-    let repo = "repo: 'https://h/c', name: web";
-    for (chart, wanted) in [
-        (
-            "'ftp://h/web.tgz'".to_owned(),
-            "[0].chart: \"ftp://h/web.tgz\" has the scheme",
-        ),
-        (
-            "'https://me:secret@h/web.tgz'".to_owned(),
-            "[0].chart: https://h/web.tgz is given with a user",
-        ),
-        (
-            "{url: ./web}".to_owned(),
-            "[0].chart.url: `./web` is not a URL, such as https://",
-        ),
-        ("{}".to_owned(), "[0].chart: give either `url`"),
-        (
-            format!("{{url: 'oci://h/web', {repo}}}"),
-            "[0].chart: give either `url`",
-        ),
-        (
-            "{repo: 'https://h/c'}".to_owned(),
-            "[0].chart: give either `url`",
-        ),
-        (
-            format!("{{{repo}, version: newest}}"),
-            "[0].chart.version: \"newest\" is neither",
-        ),
-        (
-            format!("{{{repo}, digest: abc}}"),
-            "[0].chart.digest: \"abc\" is not a SHA-256",
-        ),
-        (
-            format!("{{{repo}, digests: '{digest}'}}"),
-            "did you mean `digest`?",
-        ),
-        (
-            "{url: 'https://h/web.tgz', version: ^1}".to_owned(),
-            "[0].chart: a version cannot be chosen",
-        ),
-        (
-            "{url: 'oci://h/web:1.0.0', version: ^1}".to_owned(),
-            "[0].chart: oci://h/web:1.0.0 names the version",
-        ),
-    ] {
+    for (chart, wanted) in rows(
+        r#"
+        'ftp://h/web.tgz' => [0].chart: "ftp://h/web.tgz" has the scheme
+        'https://me:secret@h/web.tgz' => [0].chart: https://h/web.tgz is given with a user
+        {url: ./web} => [0].chart.url: `./web` is not a URL, such as https://
+        {} => [0].chart: give either `url`
+        {url: 'oci://h/web', REPO} => [0].chart: give either `url`
+        {repo: 'https://h/c'} => [0].chart: give either `url`
+        {REPO, version: newest} => [0].chart.version: "newest" is neither
+        {REPO, digest: abc} => [0].chart.digest: "abc" is not a SHA-256
+        {REPO, digests: abc} => did you mean `digest`?
+        {url: 'https://h/web.tgz', version: ^1} => [0].chart: a version cannot be chosen
+        {url: 'oci://h/web:1.0.0', version: ^1} => [0].chart: oci://h/web:1.0.0 names the version
+        "#,
+    ) {
         let said = chart_of(&chart);
         assert!(said.contains(wanted), "{chart}: {said}");
         assert!(!said.contains("secret"), "{said}");
@@ -249,65 +221,23 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
 
 #[test]
 fn charts_are_verified_with_a_keyring_a_key_or_an_identity_and_other_forms_are_refused() {
-    let repo = "repo: 'https://h/c', name: web";
-    let identity = "identity: {issuer: 'https://i', subject: me@h, trustedRoot: r.json}";
-    let both =
-        "identity: {issuer: 'https://i', issuerRegExp: .*, subject: me@h, trustedRoot: r.json}";
-    for (chart, wanted) in [
-        (
-            format!("{{{repo}, verify: {{}}}}"),
-            "[0].chart.verify: give either `cosign` with the file of a public `key` or with an `identity`, or",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{key: a}}, provenance: {{keyring: b}}}}}}"),
-            "[0].chart.verify: give either `cosign`",
-        ),
-        (
-            format!("{{{repo}, verify: {{provenance: {{}}}}}}"),
-            "[0].chart.verify.provenance: `keyring` is required",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{}}}}}}"),
-            "[0].chart.verify.cosign: give either the file of a public `key`, or an `identity`",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{identity: me@h}}}}}}"),
-            "[0].chart.verify.cosign.identity: expected a map, found a string",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{key: a.pub, {identity}}}}}}}"),
-            "[0].chart.verify.cosign: give either the file of a public `key`, or an `identity`",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
-            "[0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
-            "[0].chart.verify.cosign.identity: give either `subject` or `subjectRegExp`",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
-            "[0].chart.verify.cosign.identity: `trustedRoot` is required",
-        ),
-        (
-            format!("{{{repo}, verify: {{cosign: {{{both}}}}}}}"),
-            "[0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`",
-        ),
-        (
-            "{url: 'oci://h/web', verify: {cosign: {identity: {issuer: 'https://i', subjectRegExp: '[z-a]', trustedRoot: r.json}}}}".to_owned(),
-            "[0].chart.verify.cosign.identity.subjectRegExp: the pattern \"[z-a]\" for the subject of a signature is \
-             not a regular expression: invalid character class range",
-        ),
-        (
-            format!("{{url: 'https://h/web.tgz', verify: {{cosign: {{{identity}}}}}}}"),
-            "[0].chart: `verify.cosign` needs a chart in a registry",
-        ),
-        (
-            "{url: 'https://h/web.tgz', verify: {cosign: {key: a.pub}}}".to_owned(),
-            "[0].chart: `verify.cosign` needs a chart in a registry",
-        ),
-    ] {
+    for (chart, wanted) in rows(
+        r#"
+        {REPO, verify: {}} => [0].chart.verify: give either `cosign` with the file of a public `key` or with an `identity`, or
+        {REPO, verify: {cosign: {key: a}, provenance: {keyring: b}}} => [0].chart.verify: give either `cosign`
+        {REPO, verify: {provenance: {}}} => [0].chart.verify.provenance: `keyring` is required
+        {REPO, verify: {cosign: {}}} => [0].chart.verify.cosign: give either the file of a public `key`, or an `identity`
+        {REPO, verify: {cosign: {identity: me@h}}} => [0].chart.verify.cosign.identity: expected a map, found a string
+        {REPO, verify: {cosign: {key: a.pub, identity: {MINE}}}} => [0].chart.verify.cosign: give either the file of a public `key`, or an `identity`
+        {REPO, verify: {cosign: {identity: {}}}} => [0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`
+        {REPO, verify: {cosign: {identity: {}}}} => [0].chart.verify.cosign.identity: give either `subject` or `subjectRegExp`
+        {REPO, verify: {cosign: {identity: {}}}} => [0].chart.verify.cosign.identity: `trustedRoot` is required
+        {REPO, verify: {cosign: {identity: {issuerRegExp: .*, MINE}}}} => [0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`
+        {url: 'oci://h/web', verify: {cosign: {identity: {issuer: 'https://i', subjectRegExp: '[z-a]', trustedRoot: r.json}}}} => [0].chart.verify.cosign.identity.subjectRegExp: the pattern "[z-a]" for the subject of a signature is not a regular expression: invalid character class range
+        {url: 'https://h/web.tgz', verify: {cosign: {identity: {MINE}}}} => [0].chart: `verify.cosign` needs a chart in a registry
+        {url: 'https://h/web.tgz', verify: {cosign: {key: a.pub}}} => [0].chart: `verify.cosign` needs a chart in a registry
+        "#,
+    ) {
         let said = chart_of(&chart);
         assert!(said.contains(wanted), "{chart}: {said}");
     }
@@ -320,10 +250,8 @@ fn a_range_of_versions_needs_a_lock_that_matches() {
     let file = dir.path().join("watches.yaml");
     std::fs::write(&file, text).unwrap();
     let error = load(&file).unwrap_err().to_string();
-    assert!(
-        error.contains("[0].chart: oci://h/web ^1 does not say one exact version"),
-        "{error}"
-    );
+    let expected = "[0].chart: oci://h/web ^1 does not say one exact version";
+    assert!(error.contains(expected), "{error}");
     assert!(error.contains("`hybrid-operator charts lock`"), "{error}");
     let lock = |reference: &str| {
         let digest = format!("sha256:{}", "ab".repeat(32));
@@ -334,17 +262,13 @@ fn a_range_of_versions_needs_a_lock_that_matches() {
     };
     lock("oci://h/web ^2");
     let error = load(&file).unwrap_err().to_string();
-    assert!(
-        error.contains("oci://h/web ^1 is not in watches.lock"),
-        "{error}"
-    );
+    let expected = "oci://h/web ^1 is not in watches.lock";
+    assert!(error.contains(expected), "{error}");
     lock("oci://h/web ^1");
     let watches = load(&file).unwrap();
     let chart = watches[0].chart.remote().unwrap();
-    assert_eq!(
-        chart.locked.as_ref().unwrap().version.as_deref(),
-        Some("1.4.0")
-    );
+    let expected = Some("1.4.0");
+    assert_eq!(chart.locked.as_ref().unwrap().version.as_deref(), expected);
     std::fs::write(dir.path().join("watches.lock"), "[]").unwrap();
     let error = load(&file).unwrap_err().to_string();
     assert!(error.contains("watches.lock is not a lock"), "{error}");

@@ -23,10 +23,8 @@ pub(super) type Answer =
 /// A body that is not a review.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// The body is not JSON, or lacks fields.
     #[error("the body is not a review")]
     Json(#[from] serde_json::Error),
-    /// The review is a response.
     #[error("the review has no request")]
     NoRequest,
 }

@@ -44,7 +44,6 @@ impl Object {
         }
     }
 
-    /// Returns the object, or `None` if there is none.
     pub(super) async fn get(&self) -> Result<Option<Value>, ApiError> {
         match self
             .call("get", Call::get(self.path(true)?, request::JSON))

@@ -41,13 +41,10 @@ const SELF_SIGNED: Duration = Duration::from_hours(10 * 365 * 24);
 /// A certificate cannot be made, or what is stored is not one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
-    /// The system has no random numbers.
     #[error("cannot generate a key")]
     Key,
-    /// A name or a time cannot be part of a certificate.
     #[error("cannot make a certificate")]
     Build(#[source] builder::Error),
-    /// The text is not a certificate in PEM.
     #[error("{what} is not a certificate in PEM")]
     Certificate {
         /// The file or the key of the Secret.
@@ -55,13 +52,10 @@ pub(crate) enum CertificateError {
         #[source]
         source: x509_cert::der::Error,
     },
-    /// The text contains no certificate.
     #[error("{0} contains no certificate in PEM")]
     Empty(&'static str),
-    /// The text is not a private key in PEM.
     #[error("tls.key is not a private key in PEM")]
     PrivateKey(#[source] rustls::pki_types::pem::Error),
-    /// The key is not the certificate's, or is of an unknown kind.
     #[error("tls.crt and tls.key cannot be used together")]
     Mismatch(#[source] rustls::Error),
 }
@@ -143,7 +137,6 @@ impl Described {
             .all(|name| name.is_some_and(|name| self.names.contains(&name)))
     }
 
-    /// Whether `authority` is the one that issued this certificate.
     pub(super) fn is_issued_by(&self, authority: &Self) -> bool {
         self.issuer == authority.subject
     }

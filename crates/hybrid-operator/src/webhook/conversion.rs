@@ -80,7 +80,6 @@ impl Conversions {
         Ok(())
     }
 
-    /// The kinds with conversions.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Versions> {
         self.0.values()
     }

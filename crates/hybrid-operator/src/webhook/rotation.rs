@@ -48,7 +48,6 @@ pub(super) enum Step {
 pub(super) struct Policy {
     /// Names that the certificate must have.
     pub(super) names: Vec<HostName>,
-    /// Lifetime of a certificate.
     pub(super) lifetime: Duration,
 }
 

@@ -48,7 +48,6 @@ pub(crate) struct Environment<'a> {
     /// Sends requests whether this process is the leader or not.
     pub(crate) client: Client,
     pub(crate) options: &'a WebhookOptions,
-    /// Name of the operator.
     pub(crate) operator: &'a str,
     /// The namespace that the operator runs in, if known.
     pub(crate) namespace: Option<&'a str>,
@@ -84,7 +83,6 @@ impl Running {
 }
 
 impl Webhooks {
-    /// Whether there is anything to serve.
     pub(crate) fn is_empty(&self) -> bool {
         self.hooks.is_empty()
             && self.conversions.kinds().next().is_none()

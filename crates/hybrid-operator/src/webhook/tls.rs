@@ -131,7 +131,6 @@ pub(crate) fn serve(
     Ok(Server { handle, task })
 }
 
-/// A running server.
 pub(crate) struct Server {
     handle: Handle<SocketAddr>,
     task: JoinHandle<()>,

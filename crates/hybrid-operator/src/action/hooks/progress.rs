@@ -185,10 +185,8 @@ mod tests {
         set(&mut release, &PreDelete, 0, Succeeded);
         set(&mut release, &PreDelete, 1, Running);
         set(&mut release, &PreDelete, 1, Succeeded);
-        assert_eq!(
-            phases(&release, &PreDelete),
-            (2, vec![Succeeded, Succeeded])
-        );
+        let both = vec![Succeeded, Succeeded];
+        assert_eq!(phases(&release, &PreDelete), (2, both));
     }
 
     #[test]
@@ -224,38 +222,21 @@ mod tests {
     fn without_runs_by_event_the_last_run_counts_for_the_earliest_event() {
         // Records written by the `helm` command: events, phase of the last run, event asked for,
         // expected attempt and phase.
+        let upgrades = &[PreInstall, PreUpgrade][..];
+        let installs = &[PreInstall, PostInstall][..];
         for (events, last, asked, found) in [
             (&[PreInstall][..], Succeeded, PreInstall, (1, Succeeded)),
-            (
-                &[PreInstall, PreUpgrade],
-                Succeeded,
-                PreUpgrade,
-                (1, Succeeded),
-            ),
-            (
-                &[PreInstall, PostInstall],
-                Running,
-                PreInstall,
-                (1, Running),
-            ),
-            (
-                &[PreInstall, PostInstall],
-                Succeeded,
-                PostInstall,
-                (1, None),
-            ),
+            (upgrades, Succeeded, PreUpgrade, (1, Succeeded)),
+            (installs, Running, PreInstall, (1, Running)),
+            (installs, Succeeded, PostInstall, (1, None)),
             (&[PostInstall, PreDelete], Succeeded, PreDelete, (1, None)),
             (&[PreDelete], Failed, PreDelete, (2, None)),
             (&[PreDelete], None, PreDelete, (1, None)),
         ] {
             let mut release = release(&[events]);
             release.hooks[0].last_run.phase = last.clone();
-            let (attempt, phases) = phases(&release, &asked);
-            assert_eq!(
-                (attempt, phases),
-                (found.0, vec![found.1]),
-                "{events:?} {last}"
-            );
+            let ended = phases(&release, &asked);
+            assert_eq!(ended, (found.0, vec![found.1]), "{events:?} {last}");
         }
     }
 

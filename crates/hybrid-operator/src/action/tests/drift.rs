@@ -80,12 +80,10 @@ impl Feed {
         change(self.0.lock().entry(plural.to_owned()).or_default())
     }
 
-    /// Rejects the watches of a kind.
     fn reject_watches(&self, plural: &str, code: u16) {
         self.with(plural, |watched| watched.rejected = Some(code));
     }
 
-    /// Sends an event about an object.
     fn send(&self, plural: &str, type_: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.with(plural, |watched| {
@@ -121,6 +119,22 @@ impl Feed {
             async move { Ok::<_, std::convert::Infallible>(answer) }
         });
         Client::new(service, "default")
+    }
+}
+
+impl Fixture {
+    /// Repairs the objects that `only` selects with exactly these requests.
+    async fn repair(
+        &self,
+        live: &mut Live,
+        stored: &StoredRelease,
+        only: &(dyn Fn(&ObjectKey) -> bool + Sync),
+        lines: &str,
+    ) -> Result<Repaired, ActionError> {
+        self.expect(lines);
+        let repaired = Box::pin(repair(&self.context(), live, &stored.release, only)).await;
+        self.assert_sent(lines);
+        repaired
     }
 }
 
@@ -210,20 +224,11 @@ impl WatchFixture {
         live: &mut Live,
         stored: &StoredRelease,
     ) -> Repaired {
-        let lines = [
-            format!("apply {object}: 409"),
-            format!("read {object}: 404"),
-            format!("create {object}"),
-        ];
-        let lines = lines.each_ref().map(String::as_str);
-        self.fixture.expect(&lines);
-        let context = self.fixture.context();
-        let repaired = Box::pin(repair(&context, live, &stored.release, &all)).await;
-        self.fixture.assert_sent(&lines);
+        let lines = format!("apply {object}: 409, read {object}: 404, create {object}");
+        let repaired = self.fixture.repair(live, stored, &all, &lines).await;
         repaired.unwrap()
     }
 
-    /// Acquires the watch of a kind.
     fn watch(&self, plural: &str, kind: &str) -> WatchGuard {
         let gvk = GroupVersionKind::gvk("", "v1", kind);
         self.fixture.registry.acquire(WatchKey {
@@ -283,7 +288,7 @@ async fn an_object_deleted_during_a_repair_is_repaired_next() {
     setup.show("configmaps/c", "MODIFIED", 8, &without("a"));
     until(|| live.drifted() == keys(&["configmaps/c"])).await;
 
-    setup.fixture.expect(&["apply configmaps/c"]);
+    setup.fixture.expect("apply configmaps/c");
     let services = setup.watch("services", "Service");
     let gone = {
         let feed = setup.feed.clone();
@@ -302,16 +307,10 @@ async fn an_object_deleted_during_a_repair_is_repaired_next() {
     assert_eq!(applied, keys(&["configmaps/c"]));
     assert!(drifted.contains(&key("services/s")), "{drifted:?}");
 
-    let lines = [
-        "apply services/s: 409",
-        "read services/s: 404",
-        "create services/s",
-    ];
-    setup.fixture.expect(&lines);
+    let lines = "apply services/s: 409, read services/s: 404, create services/s";
     let only = |key: &ObjectKey| key.kind == "Service";
-    let repaired = repair(&context, &mut live, &stored.release, &only).await;
+    let repaired = setup.fixture.repair(&mut live, &stored, &only, lines).await;
     assert_eq!(repaired.unwrap().applied, keys(&["services/s"]));
-    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -327,15 +326,12 @@ async fn a_repair_skips_and_reports_objects_that_are_not_selected() {
     let states = live.drifted_states();
     assert_eq!(states[0].1, states[1].1, "both lost the same field");
     assert!(states[0].1.is_some());
-    let lines = ["apply configmaps/c"];
-    setup.fixture.expect(&lines);
+    let lines = "apply configmaps/c";
     let only = |key: &ObjectKey| key.name != "fought";
-    let context = setup.fixture.context();
-    let repaired = repair(&context, &mut live, &stored.release, &only).await;
+    let repaired = setup.fixture.repair(&mut live, &stored, &only, lines).await;
     let Repaired { applied, drifted } = repaired.unwrap();
     assert_eq!(applied, keys(&["configmaps/c"]));
     assert!(drifted.contains(&key("configmaps/fought")));
-    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -348,12 +344,9 @@ async fn a_failed_repair_of_one_object_does_not_block_others() {
         setup.show(object, "MODIFIED", 8, &without("a"));
     }
     until(|| live.drifted().len() == 2).await;
-    let lines = ["apply configmaps/a: 403", "apply configmaps/b"];
-    setup.fixture.expect(&lines);
-    let context = setup.fixture.context();
-    let repaired = repair(&context, &mut live, &stored.release, &all).await;
+    let lines = "apply configmaps/a: 403, apply configmaps/b";
+    let repaired = setup.fixture.repair(&mut live, &stored, &all, lines).await;
     assert_eq!(repaired.unwrap_err().reason(), "Forbidden");
-    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
@@ -365,14 +358,12 @@ async fn a_failed_repair_of_all_objects_applies_all_of_them_again() {
     let objects = ["configmaps/a", "configmaps/b"];
     let stored = stored(3, Status::Deployed, &objects, Vec::new());
     for lines in [
-        ["create configmaps/a: 500", "create configmaps/b"],
-        ["create configmaps/a", "apply configmaps/b"],
+        "create configmaps/a: 500, create configmaps/b",
+        "create configmaps/a, apply configmaps/b",
     ] {
         assert!(!(live.revision == Some(3) && live.complete));
-        fixture.expect(&lines);
         let only = |_: &ObjectKey| false;
-        drop(repair(&fixture.context(), &mut live, &stored.release, &only).await);
-        fixture.assert_sent(&lines);
+        drop(fixture.repair(&mut live, &stored, &only, lines).await);
     }
     assert!(live.complete && live.revision == Some(3));
     // Objects that are not in this revision's manifest are dropped.
@@ -394,9 +385,9 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
     let objects = ["configmaps/c", "services/s"];
     let mut stored = stored(1, Status::PendingInstall, &objects, Vec::new());
     let fixture = &setup.fixture;
-    let lines = ["create configmaps/c", "create services/s"];
+    let lines = "create configmaps/c, create services/s";
     let install = waiting_deployment(&mut stored);
-    let progress = fixture.deploy(&mut live, install, &lines).await.unwrap();
+    let progress = fixture.deploy(&mut live, install, lines).await.unwrap();
     let waits = matches!(progress, ActionProgress::Waiting { .. });
     assert!(waits, "{progress:?}");
     for object in objects {
@@ -405,13 +396,9 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
     until(|| live.is_clean(&key("configmaps/c")) && live.is_clean(&key("services/s"))).await;
     setup.show("services/s", "DELETED", 8, &json!([]));
     until(|| live.drifted() == keys(&["services/s"])).await;
-    let lines = [
-        "apply services/s: 409",
-        "read services/s: 404",
-        "create services/s",
-    ];
+    let lines = "apply services/s: 409, read services/s: 404, create services/s";
     let install = waiting_deployment(&mut stored);
-    drop(fixture.deploy(&mut live, install, &lines).await.unwrap());
+    drop(fixture.deploy(&mut live, install, lines).await.unwrap());
 }
 
 #[tokio::test]
@@ -446,8 +433,8 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
         let object = format!("jobs/{job}");
         let objects = ["services/s", object.as_str()];
         let mut stored = stored(1, Status::PendingInstall, &objects, Vec::new());
-        let create = format!("create {object}");
-        setup.fixture.expect(&["create services/s", &create]);
+        let created = format!("create services/s, create {object}");
+        setup.fixture.expect(&created);
         let context = setup.fixture.context();
         let mut advance = async |live: &mut Live| {
             let wanted = Deployment {
@@ -459,10 +446,8 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
         };
         // The Service holds up the release until the Job is seen, too.
         let progress = advance(&mut live).await;
-        assert!(
-            matches!(progress, Ok(ActionProgress::Waiting { .. })),
-            "{progress:?}"
-        );
+        let waits = matches!(progress, Ok(ActionProgress::Waiting { .. }));
+        assert!(waits, "{progress:?}");
         setup.show_job(job, "ADDED", 7, &status);
         until(|| live.is_clean(&key(&object))).await;
         if deleted {
@@ -472,13 +457,10 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
         setup.show("services/s", "ADDED", 7, &json!([]));
         until(|| live.is_clean(&key("services/s"))).await;
         if expected == Ok(ActionProgress::Done) {
-            setup.fixture.expect(&["record 1 deployed"]);
+            setup.fixture.expect("record 1 deployed");
         }
-        assert_eq!(
-            advance(&mut live).await,
-            expected,
-            "{wait_for_jobs} {status}"
-        );
+        let ended = advance(&mut live).await;
+        assert_eq!(ended, expected, "{wait_for_jobs} {status}");
         setup.fixture.script.finish();
     }
 }
@@ -489,14 +471,10 @@ async fn an_object_that_could_not_be_deleted_stays_tracked() {
     let mut live = Live::default();
     let before = ["configmaps/c", "configmaps/gone"];
     let previous = fixture.install(&mut live, &before).await;
-    let lines = [
-        "apply configmaps/c",
-        "read configmaps/gone",
-        "delete configmaps/gone: 403",
-    ];
+    let lines = "apply configmaps/c, read configmaps/gone, delete configmaps/gone: 403";
     let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
     let upgrade = after(previous, &mut stored);
-    let ended = fixture.deploy(&mut live, upgrade, &lines).await;
+    let ended = fixture.deploy(&mut live, upgrade, lines).await;
     assert_eq!(action_result(ended), Err(("Forbidden", false)));
     assert_eq!(live.uid(&key("configmaps/gone")), Some("uid-of-gone"));
 }
@@ -511,10 +489,8 @@ async fn unwatched_objects_are_read() {
     assert!(matches!(watch.settled().await, WatchState::Forbidden(_)));
     let (unwatched, reason) = live.unwatched().remove(0);
     assert_eq!(unwatched, key("configmaps/c"));
-    assert_eq!(
-        reason,
-        "missing permission to watch configmaps in all namespaces"
-    );
+    let expected = "missing permission to watch configmaps in all namespaces";
+    assert_eq!(reason, expected);
     assert!(live.drifted().is_empty());
 
     let get = format!("GET {}", path("configmaps/c"));
@@ -541,11 +517,8 @@ async fn unwatched_objects_are_read() {
         let read = read_unwatched(&setup.fixture.cluster, &mut live).await;
         assert_eq!(read.is_err(), code == 500);
         let state = state(&live);
-        assert_eq!(
-            matches!(state, ObjectState::Same(_)),
-            is_same,
-            "{code} {state:?}"
-        );
+        let same = matches!(state, ObjectState::Same(_));
+        assert_eq!(same, is_same, "{code} {state:?}");
         assert_eq!(!live.drifted().is_empty(), drifts, "{code} {state:?}");
     }
     assert!(live.unwatched()[0].1.contains("it cannot be read either"));
@@ -588,9 +561,9 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
 
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(live.read_in(), Some(Duration::ZERO));
-        setup.fixture.expect(&[line]);
+        setup.fixture.expect(line);
         read_unseen(cluster, &mut live).await.unwrap();
-        setup.fixture.assert_sent(&[line]);
+        setup.fixture.assert_sent(line);
         assert_eq!(live.read_in(), None);
         // It is read once.
         read_unseen(cluster, &mut live).await.unwrap();
@@ -675,11 +648,11 @@ async fn a_release_that_cannot_be_watched_is_recognised_by_reading_it() {
         ),
         ("read configmaps/c", Recognition::Known),
     ] {
-        setup.fixture.expect(&[line]);
+        setup.fixture.expect(line);
         let context = setup.fixture.context();
         let found = recognise(&context, &mut live, 1, &manifest(&stored), &baseline).await;
         assert_eq!(found.unwrap(), expected);
-        setup.fixture.assert_sent(&[line]);
+        setup.fixture.assert_sent(line);
     }
     assert_eq!(live.unwatched().len(), 1);
     assert!(live.unready(JobReadiness::Started).is_empty());
@@ -706,10 +679,9 @@ async fn a_cleanup_deletes_only_objects_that_the_attempt_created() {
         let stored = stored_at(fixture.install(&mut live, &["configmaps/c"]).await, record);
         let mut answer = fixture.live("c");
         answer["metadata"]["creationTimestamp"] = json!(object);
-        let get = format!("GET {}", path("configmaps/c"));
-        fixture.script.expect(&get, 200, answer);
+        fixture.expect_read("configmaps/c", answer);
         if deleted {
-            fixture.expect(&["delete configmaps/c"]);
+            fixture.expect("delete configmaps/c");
         }
         let asked = remove_created(&fixture.context(), &mut live, &stored, &[]).await;
         assert_eq!(!asked.unwrap().is_empty(), deleted, "{what}");
@@ -729,16 +701,15 @@ async fn a_cleanup_of_several_attempts_deletes_objects_of_the_first() {
     let mut answer = fixture.live("c");
     answer["metadata"]["creationTimestamp"] =
         json!(Timestamp::from_second(150).unwrap().to_string());
-    let get = format!("GET {}", path("configmaps/c"));
     for (earlier, deleted) in [
         (&[][..], false),
         (&[first][..], true),
         // Without the time of the record, nothing proves what the attempt created.
         (&[unknown][..], false),
     ] {
-        fixture.script.expect(&get, 200, answer.clone());
+        fixture.expect_read("configmaps/c", answer.clone());
         if deleted {
-            fixture.expect(&["delete configmaps/c"]);
+            fixture.expect("delete configmaps/c");
         }
         let asked = remove_created(&fixture.context(), &mut live, &newest, earlier).await;
         assert_eq!(!asked.unwrap().is_empty(), deleted);
@@ -765,48 +736,42 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         live
     };
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(fn(&Fixture) -> Value, &[&str], ActionResult, &str); 4] = [
+    let cases: [(fn(&Fixture) -> Value, &str, ActionResult, &str); 4] = [
         (
             ours,
-            &[
-                "delete configmaps/c",
-                "create configmaps/c",
-                "record 2 deployed",
-            ],
+            "delete configmaps/c, create configmaps/c, record 2 deployed",
             Ok(()),
             "",
         ),
         (
             keep,
-            &[],
+            "",
             Err(("ImmutableField", false)),
             "helm.sh/resource-policy: keep",
         ),
         (
             foreign,
-            &[],
+            "",
             Err(("ForeignObject", false)),
             "another custom resource",
         ),
-        (recreated, &[], Err(("Contended", true)), "keeps changing"),
+        (recreated, "", Err(("Contended", true)), "keeps changing"),
     ];
     for (answer, rest, expected, message) in cases {
         let mut fixture = Fixture::new();
         fixture.recreate = vec!["ConfigMap".to_owned()];
         let mut live = Live::default();
         drop(fixture.install(&mut live, &["configmaps/c"]).await);
-        fixture.expect(&["apply configmaps/c: 422"]);
-        let get = format!("GET {}", path("configmaps/c"));
-        fixture.script.expect(&get, 200, answer(&fixture));
+        fixture.expect("apply configmaps/c: 422");
+        fixture.expect_read("configmaps/c", answer(&fixture));
         let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
         let upgrade = deployment(&mut stored);
         let ended = fixture.deploy(&mut live, upgrade, rest).await;
         if let Err(error) = &ended {
             let text = error.to_string();
-            assert!(
-                text.contains(message) && text.contains("ConfigMap prod/c"),
-                "{text}"
-            );
+            for part in [message, "ConfigMap prod/c"] {
+                assert!(text.contains(part), "{text}");
+            }
         }
         assert_eq!(action_result(ended), expected, "{message}");
     }
@@ -818,14 +783,12 @@ async fn a_forced_rollback_replaces_unchanged_objects() {
     let mut live = Live::default();
     let previous = setup.install(&mut live, &["configmaps/c"]).await;
     let put = format!("PUT {}", path("configmaps/c"));
-    setup.fixture.expect(&["read configmaps/c"]);
+    setup.fixture.expect("read configmaps/c");
     let answer = setup.fixture.live("c");
     setup.fixture.script.expect(&put, 200, answer);
-    setup.fixture.expect(&[
-        "force configmaps/c",
-        "record 2 deployed",
-        "record 1 superseded",
-    ]);
+    setup
+        .fixture
+        .expect("force configmaps/c, record 2 deployed, record 1 superseded");
     let mut stored = stored(2, Status::PendingRollback, &[], Vec::new());
     stored
         .release
@@ -845,14 +808,13 @@ async fn a_repair_never_replaces() {
     let mut live = Live::default();
     let stored = fixture.install(&mut live, &["configmaps/c"]).await;
     live.complete = false;
-    let lines = ["apply configmaps/c"];
-    fixture.expect(&lines);
+    let lines = "apply configmaps/c";
+    fixture.expect(lines);
     let mut context = fixture.context();
     context.policy.replace = true;
-    repair(&context, &mut live, &stored.release, &all)
-        .await
-        .unwrap();
-    fixture.assert_sent(&lines);
+    let repaired = repair(&context, &mut live, &stored.release, &all).await;
+    repaired.unwrap();
+    fixture.assert_sent(lines);
 }
 
 #[tokio::test]
@@ -873,13 +835,10 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
     let mut live = Live::default();
     // A repair applies what the adopted record names.
     let adopted = stored(1, Status::Deployed, &["configmaps/c"], Vec::new());
-    let get = format!("GET {}", path("configmaps/c"));
-    let answer = by_reference(&fixture, "c");
-    fixture.script.expect(&get, 200, answer);
-    fixture.expect(&["force configmaps/c"]);
-    repair(&context, &mut live, &adopted.release, &all)
-        .await
-        .unwrap();
+    fixture.expect_read("configmaps/c", by_reference(&fixture, "c"));
+    fixture.expect("force configmaps/c");
+    let repaired = repair(&context, &mut live, &adopted.release, &all).await;
+    repaired.unwrap();
     // The next revision has an object that the record does not name.
     let mut next = stored(
         2,
@@ -887,10 +846,8 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
         &["configmaps/c", "configmaps/new"],
         Vec::new(),
     );
-    fixture.expect(&["apply configmaps/c", "create configmaps/new: 409"]);
-    let get = format!("GET {}", path("configmaps/new"));
-    let answer = by_reference(&fixture, "new");
-    fixture.script.expect(&get, 200, answer);
+    fixture.expect("apply configmaps/c, create configmaps/new: 409");
+    fixture.expect_read("configmaps/new", by_reference(&fixture, "new"));
     drop(fixture.script.clone().in_any_order());
     let ended = deploy(&context, &mut live, after(adopted, &mut next)).await;
     assert_eq!(action_result(ended), Err(("ForeignObject", false)));

@@ -9,7 +9,6 @@ use crate::controller::{WatchGuard, WatchKey, WatchState};
 const ONCE: DeletePolicy = DeletePolicy::BeforeHookCreation;
 const SUCCEEDED: DeletePolicy = DeletePolicy::HookSucceeded;
 
-/// A hook at these events.
 fn at(object: &str, events: &[&HookEvent], policies: &[DeletePolicy]) -> Hook {
     let (plural, name) = object.split_once('/').unwrap();
     let manifest = if plural == "jobs" {
@@ -35,15 +34,25 @@ fn waiting(why: &str) -> ActionProgress {
     }
 }
 
+/// Asserts the progress, or a part of the message of the error.
+fn assert_ended(
+    ended: Result<ActionProgress, ActionError>,
+    expected: Result<ActionProgress, &str>,
+) {
+    match (ended, expected) {
+        (Ok(progress), Ok(wanted)) => assert_eq!(progress, wanted),
+        (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
+        (ended, expected) => panic!("{ended:?}, not {expected:?}"),
+    }
+}
+
 impl Fixture {
     /// Expects a read of a Job of this run, and answers with this condition.
     fn expect_job(&self, name: &str, run: &str, condition: &str) {
         let mut job = self.live(name);
         job["metadata"]["labels"][RUN_LABEL] = json!(run_label(run));
-        job["status"]["conditions"] =
-            json!([{"type": condition, "status": "True", "message": "because"}]);
-        let get = format!("GET {}", path(&format!("jobs/{name}")));
-        self.script.expect(&get, 200, job);
+        job["status"] = condition_status(condition);
+        self.expect_read(&format!("jobs/{name}"), job);
     }
 
     /// Expects that Pods and events are listed, of which there are none.
@@ -57,16 +66,11 @@ impl Fixture {
 
     /// Starts the only hook of an install, the Job `j`.
     async fn starts(&self, live: &mut Live, stored: &mut StoredRelease, event: &HookEvent) {
-        let lines = [
-            "record 1 pending-install",
-            "read jobs/j: 404",
-            "create jobs/j",
-        ];
-        let started = self.hooks(live, stored, event, &lines).await;
+        let lines = "record 1 pending-install, read jobs/j: 404, create jobs/j";
+        let started = self.hooks(live, stored, event, lines).await;
         assert_eq!(started.unwrap(), waiting("pre-install hook j"));
     }
 
-    /// Acquires the watch of Jobs.
     fn watch_of_jobs(&self) -> WatchGuard {
         self.registry.acquire(WatchKey {
             resource: ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")),
@@ -138,27 +142,17 @@ async fn a_hook_of_two_events_runs_at_both() {
     let mut live = Live::default();
     let events = [&HookEvent::PreInstall, &HookEvent::PostInstall];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
-    let lines = [
-        "record 1 pending-install",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 pending-install",
-        "record 1 pending-install",
+    let lines = "record 1 pending-install, read configmaps/h: 404, create configmaps/h,
+        record 1 pending-install, record 1 pending-install,
         // The object of the first event.
-        "read configmaps/h @1-pre-install-1",
-        "delete configmaps/h",
-    ];
+        read configmaps/h @1-pre-install-1, delete configmaps/h";
     let install = deployment(&mut stored);
-    let ended = fixture.deploy(&mut live, install, &lines).await;
+    let ended = fixture.deploy(&mut live, install, lines).await;
     assert_eq!(ended.unwrap(), waiting("post-install hook h"));
-    let lines = [
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 pending-install",
-        "record 1 deployed",
-    ];
+    let lines = "read configmaps/h: 404, create configmaps/h, record 1 pending-install,
+        record 1 deployed";
     let install = deployment(&mut stored);
-    fixture.deploys(&mut live, install, &lines).await;
+    fixture.deploys(&mut live, install, lines).await;
 }
 
 #[tokio::test]
@@ -170,39 +164,22 @@ async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
         at("configmaps/h", &events, &policies),
         at("jobs/j", &[&HookEvent::PostInstall], &policies),
     ]);
-    let lines = [
-        "record 1 pending-install",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 pending-install",
-        "read configmaps/h @1-pre-install-1",
-        "delete configmaps/h",
-        "record 1 pending-install",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 pending-install",
-        "record 1 pending-install",
-        "read jobs/j: 404",
-        "create jobs/j",
-    ];
+    let lines = "record 1 pending-install, read configmaps/h: 404, create configmaps/h,
+        record 1 pending-install, read configmaps/h @1-pre-install-1, delete configmaps/h,
+        record 1 pending-install, read configmaps/h: 404, create configmaps/h,
+        record 1 pending-install, record 1 pending-install, read jobs/j: 404, create jobs/j";
     let mut live = Live::default();
     let install = deployment(&mut stored);
-    let ended = fixture.deploy(&mut live, install, &lines).await;
+    let ended = fixture.deploy(&mut live, install, lines).await;
     assert_eq!(ended.unwrap(), waiting("post-install hook j"));
     // A new process must not delete the object of the second event as that of the first.
-    fixture.expect(&["read configmaps/h @1-post-install-1"]);
+    fixture.expect("read configmaps/h @1-post-install-1");
     fixture.expect_job("j", "1-post-install-1", "Complete");
-    let lines = [
-        "record 1 pending-install",
-        "read jobs/j @1-post-install-1",
-        "delete jobs/j",
-        "read configmaps/h @1-post-install-1",
-        "delete configmaps/h",
-        "record 1 deployed",
-    ];
+    let lines = "record 1 pending-install, read jobs/j @1-post-install-1,
+        delete jobs/j, read configmaps/h @1-post-install-1, delete configmaps/h, record 1 deployed";
     let mut live = Live::default();
     let install = deployment(&mut stored);
-    fixture.deploys(&mut live, install, &lines).await;
+    fixture.deploys(&mut live, install, lines).await;
 }
 
 #[tokio::test]
@@ -211,32 +188,17 @@ async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
     let mut live = Live::default();
     let events = [&HookEvent::PostInstall, &HookEvent::PreDelete];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
-    let lines = [
-        "record 1 pending-install",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 pending-install",
-        "record 1 deployed",
-    ];
+    let lines = "record 1 pending-install, read configmaps/h: 404, create configmaps/h,
+        record 1 pending-install, record 1 deployed";
     let install = deployment(&mut stored);
-    fixture.deploys(&mut live, install, &lines).await;
-    let lines = [
-        "record 1 deployed",
-        "read configmaps/h @1-post-install-1",
-        "delete configmaps/h",
-    ];
-    let ended = fixture.uninstall(&mut live, &mut stored, &lines).await;
+    fixture.deploys(&mut live, install, lines).await;
+    let lines = "record 1 deployed, read configmaps/h @1-post-install-1,
+        delete configmaps/h";
+    let ended = fixture.uninstall(&mut live, &mut stored, lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook h"));
-    let lines = [
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 deployed",
-        "record 1 uninstalling",
-        "read configmaps/h @1-pre-delete-1",
-        "delete configmaps/h",
-        "forget 1",
-    ];
-    fixture.uninstalls(&mut live, &mut stored, &lines).await;
+    let lines = "read configmaps/h: 404, create configmaps/h, record 1 deployed,
+        record 1 uninstalling, read configmaps/h @1-pre-delete-1, delete configmaps/h, forget 1";
+    fixture.uninstalls(&mut live, &mut stored, lines).await;
 }
 
 #[tokio::test]
@@ -249,55 +211,36 @@ async fn a_failed_deletion_hook_runs_again_when_the_deletion_is_retried() {
         at("jobs/j", &[&event], &[ONCE]),
     ];
     let mut stored = stored(1, Status::Deployed, &[], hooks);
-    let lines = [
-        "record 1 deployed",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 deployed",
-        "record 1 deployed",
-        "read jobs/j: 404",
-        "create jobs/j",
-    ];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "record 1 deployed, read configmaps/h: 404, create configmaps/h,
+        record 1 deployed, record 1 deployed, read jobs/j: 404, create jobs/j";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
     fixture.expect_job("j", "1-pre-delete-1", "Failed");
     fixture.expect_nothing_known();
-    let lines = [
-        "record 1 deployed",
+    let lines = "record 1 deployed,
         // The chart's ttlSecondsAfterFinished.
-        "apply jobs/j",
-        "read configmaps/h @1-pre-delete-1",
-        "delete configmaps/h",
-    ];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
-    let message = ended.unwrap_err().to_string();
-    assert!(message.contains("because"), "{message}");
+        apply jobs/j, read configmaps/h @1-pre-delete-1, delete configmaps/h";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
+    assert_ended(ended, Err("because"));
 
     // The second attempt runs all hooks of the event, because an object that the second hook needs
     // was deleted.
-    fixture.expect(&[
-        "record 1 deployed",
-        "read configmaps/h: 404",
-        "create configmaps/h",
-        "record 1 deployed",
-        "record 1 deployed",
-    ]);
+    fixture.expect(
+        "record 1 deployed, read configmaps/h: 404, create configmaps/h,
+        record 1 deployed, record 1 deployed",
+    );
     fixture.expect_job("j", "1-pre-delete-1", "Failed");
     let ended = fixture
-        .hooks(&mut live, &mut stored, &event, &["delete jobs/j"])
+        .hooks(&mut live, &mut stored, &event, "delete jobs/j")
         .await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
-    let lines = ["read jobs/j: 404", "create jobs/j"];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "read jobs/j: 404, create jobs/j";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
     fixture.expect_job("j", "1-pre-delete-2", "Complete");
-    let lines = [
-        "record 1 deployed",
-        "apply jobs/j",
-        "read configmaps/h @1-pre-delete-2",
-        "delete configmaps/h",
-    ];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "record 1 deployed, apply jobs/j, read configmaps/h @1-pre-delete-2,
+        delete configmaps/h";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(ended.unwrap(), ActionProgress::Done);
 }
 
@@ -310,28 +253,15 @@ async fn cluster_scoped_hooks_are_deleted_after_the_event_and_with_the_release()
         at("clusterroles/gone", &[&event], &[SUCCEEDED]),
         at("clusterroles/stays", &[&event], &[ONCE]),
     ]);
-    let lines = [
-        "record 1 pending-install",
-        "read clusterroles/gone: 404",
-        "create clusterroles/gone",
-        "record 1 pending-install",
-        "record 1 pending-install",
-        "read clusterroles/stays: 404",
-        "create clusterroles/stays",
-        "record 1 pending-install",
-        "read clusterroles/gone @1-pre-install-1",
-        "delete clusterroles/gone",
-    ];
-    let done = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "record 1 pending-install, read clusterroles/gone: 404,
+        create clusterroles/gone, record 1 pending-install, record 1 pending-install,
+        read clusterroles/stays: 404, create clusterroles/stays, record 1 pending-install,
+        read clusterroles/gone @1-pre-install-1, delete clusterroles/gone";
+    let done = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
-    let lines = [
-        "record 1 uninstalling",
-        "read clusterroles/gone: 404",
-        "read clusterroles/stays",
-        "delete clusterroles/stays",
-        "forget 1",
-    ];
-    fixture.uninstalls(&mut live, &mut stored, &lines).await;
+    let lines = "record 1 uninstalling, read clusterroles/gone: 404,
+        read clusterroles/stays, delete clusterroles/stays, forget 1";
+    fixture.uninstalls(&mut live, &mut stored, lines).await;
 }
 
 /// The body of the last request to a Job.
@@ -352,15 +282,11 @@ async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
         let made = last_job(&fixture, "PATCH");
         assert_eq!(made["spec"]["ttlSecondsAfterFinished"], 86_400);
         fixture.expect_job("j", "1-pre-install-1", "Complete");
-        let lines: &[&str] = if policies == [ONCE] {
-            &["record 1 pending-install", "apply jobs/j"]
+        let lines = if policies == [ONCE] {
+            "record 1 pending-install, apply jobs/j"
         } else {
             // Its delete policy removes the Job anyway.
-            &[
-                "record 1 pending-install",
-                "read jobs/j @1-pre-install-1",
-                "delete jobs/j",
-            ]
+            "record 1 pending-install, read jobs/j @1-pre-install-1, delete jobs/j"
         };
         let done = fixture.hooks(&mut live, &mut stored, &event, lines).await;
         assert_eq!(done.unwrap(), ActionProgress::Done);
@@ -375,7 +301,8 @@ async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
 #[tokio::test]
 async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
     let event = HookEvent::PreInstall;
-    for (condition, expected) in [("Complete", Ok(())), ("Failed", Err("because"))] {
+    let done = Ok(ActionProgress::Done);
+    for (condition, expected) in [("Complete", done), ("Failed", Err("because"))] {
         let run = "1-pre-install-1";
         let states = [json!({"active": 1}), condition_status(condition)];
         let fixture = Fixture::watching(job_watch(Some(run), &states));
@@ -385,24 +312,17 @@ async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), seen)
-            .await
-            .unwrap();
+        let limit = Duration::from_secs(10);
+        tokio::time::timeout(limit, seen).await.unwrap();
         let mut live = Live::default();
         let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
-        let lines = ["record 1 pending-install", "create jobs/j"];
-        let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+        let lines = "record 1 pending-install, create jobs/j";
+        let started = fixture.hooks(&mut live, &mut stored, &event, lines).await;
         assert_eq!(started.unwrap(), waiting("pre-install hook j"));
         // The Job is not created again, and its ttlSecondsAfterFinished cannot be restored.
-        let patch = format!("PATCH {}", path("jobs/j"));
-        fixture.expect(&["read jobs/j: 404", "record 1 pending-install"]);
-        fixture.script.expect(&patch, 404, failure_status(404));
-        let ended = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
-        match (ended, expected) {
-            (Ok(progress), Ok(())) => assert_eq!(progress, ActionProgress::Done),
-            (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
-            (ended, _) => panic!("{condition}: {ended:?}"),
-        }
+        let lines = "read jobs/j: 404, record 1 pending-install, apply jobs/j: 404";
+        let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
+        assert_ended(ended, expected);
     }
 }
 
@@ -416,12 +336,8 @@ async fn a_job_deleted_before_completion_fails_the_hook_and_is_not_recreated() {
     let mut live = Live::default();
     let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
     fixture.starts(&mut live, &mut stored, &event).await;
-    let lines = [
-        "read jobs/j: 404",
-        "record 1 pending-install",
-        "apply jobs/j: 404",
-    ];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "read jobs/j: 404, record 1 pending-install, apply jobs/j: 404";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     let message = ended.unwrap_err().to_string();
     let expected = "pre-install hook j failed: Job.batch prod/j was deleted before it completed";
     assert_eq!(message, expected);
@@ -449,26 +365,16 @@ async fn the_failure_of_a_hook_says_how_its_pod_ended_and_shows_the_log_unless_t
             let log = format!("{pods}/j-a/log");
             drop(fixture.script.clone().on_text(&log, 200, "no database\n"));
         }
-        fixture.expect(&["record 1 pending-install", "apply jobs/j"]);
-        let context = ActionContext {
-            crash_logs,
-            ..fixture.context()
-        };
-        let ended = run_hooks(
-            &context,
-            &mut live,
-            &mut stored,
-            &event,
-            &Interrupted::default(),
-        )
-        .await;
+        fixture.expect("record 1 pending-install, apply jobs/j");
+        let mut context = fixture.context();
+        context.crash_logs = crash_logs;
+        let fresh = Interrupted::default();
+        let ended = run_hooks(&context, &mut live, &mut stored, &event, &fresh).await;
         fixture.script.finish();
         let message = ended.unwrap_err().to_string();
         let expected = format!(": Job/j: Pod j-a: container main exited with code 3{end}");
-        assert!(
-            message.starts_with("pre-install hook j failed: Job failed"),
-            "{message}"
-        );
+        let begin = "pre-install hook j failed: Job failed";
+        assert!(message.starts_with(begin), "{message}");
         assert!(message.ends_with(&expected), "{message}");
     }
 }
@@ -478,34 +384,25 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
     let mut fixture = Fixture::new();
     let event = HookEvent::PreInstall;
     let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
-    let lines = [
-        "record 1 pending-install",
-        "read jobs/j: 404",
-        "create jobs/j: 500",
-    ];
+    let lines = "record 1 pending-install, read jobs/j: 404, create jobs/j: 500";
     let died = fixture
-        .hooks(&mut Live::default(), &mut stored, &event, &lines)
+        .hooks(&mut Live::default(), &mut stored, &event, lines)
         .await;
     assert_eq!(action_result(died), Err(("Unavailable", true)));
     fixture.now = Timestamp::from_second(3_600).unwrap();
     let mut live = Live::default();
-    let lines = [
-        "read jobs/j: 404",
-        "create jobs/j",
-        "record 1 pending-install",
-    ];
-    let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "read jobs/j: 404, create jobs/j, record 1 pending-install";
+    let started = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(started.unwrap(), waiting("pre-install hook j"));
     fixture.expect_job("j", "1-pre-install-1", "Suspended");
-    let still = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
+    let still = fixture.hooks(&mut live, &mut stored, &event, "").await;
     assert_eq!(still.unwrap(), waiting("pre-install hook j"));
     fixture.now = Timestamp::from_second(3_901).unwrap();
     fixture.expect_job("j", "1-pre-install-1", "Suspended");
     fixture.expect_nothing_known();
-    let lines = ["record 1 pending-install", "apply jobs/j"];
-    let late = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
-    let message = late.unwrap_err().to_string();
-    assert!(message.contains("did not complete within"), "{message}");
+    let lines = "record 1 pending-install, apply jobs/j";
+    let late = fixture.hooks(&mut live, &mut stored, &event, lines).await;
+    assert_ended(late, Err("did not complete within"));
 }
 
 #[tokio::test]
@@ -514,9 +411,9 @@ async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
     let event = HookEvent::PreInstall;
     let mut stored = with_hooks(vec![at("jobs/j", &[&event], &[ONCE])]);
     fixture.now = Timestamp::from_second(1_000).unwrap();
-    let lines = ["record 1 pending-install", "read jobs/j: 500"];
+    let lines = "record 1 pending-install, read jobs/j: 500";
     let died = fixture
-        .hooks(&mut Live::default(), &mut stored, &event, &lines)
+        .hooks(&mut Live::default(), &mut stored, &event, lines)
         .await;
     assert_eq!(action_result(died), Err(("Unavailable", true)));
     fixture.now = Timestamp::from_second(3_600).unwrap();
@@ -526,14 +423,10 @@ async fn an_object_left_before_a_restart_is_replaced_with_a_new_deadline() {
     for (made, ended) in [(999, Ok(waits)), (3_601, Err("did not complete within"))] {
         let mut old = fixture.live("j");
         old["metadata"]["creationTimestamp"] = json!(Timestamp::from_second(made).unwrap());
-        let get = format!("GET {}", path("jobs/j"));
-        fixture.script.expect(&get, 200, old);
-        fixture.expect(&["delete jobs/j", "record 1 pending-install"]);
-        let result = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
-        match ended {
-            Ok(progress) => assert_eq!(result.unwrap(), progress),
-            Err(message) => assert!(result.unwrap_err().to_string().contains(message)),
-        }
+        fixture.expect_read("jobs/j", old);
+        fixture.expect("delete jobs/j, record 1 pending-install");
+        let result = fixture.hooks(&mut live, &mut stored, &event, "").await;
+        assert_ended(result, ended);
         fixture.now = Timestamp::from_second(3_901).unwrap();
     }
 }
@@ -546,20 +439,16 @@ async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
     let mut stored = with_hooks(vec![at("jobs/j", &[before, after], &[ONCE])]);
     fixture.starts(&mut live, &mut stored, before).await;
     fixture.expect_job("j", "1-pre-install-1", "Complete");
-    let lines = ["record 1 pending-install", "apply jobs/j"];
-    let ended = fixture.hooks(&mut live, &mut stored, before, &lines).await;
+    let lines = "record 1 pending-install, apply jobs/j";
+    let ended = fixture.hooks(&mut live, &mut stored, before, lines).await;
     assert_eq!(ended.unwrap(), ActionProgress::Done);
     // After an hour of waiting for the objects.
     fixture.now = Timestamp::from_second(3_600).unwrap();
-    let lines = [
-        "record 1 pending-install",
-        "read jobs/j: 404",
-        "create jobs/j",
-    ];
-    let started = fixture.hooks(&mut live, &mut stored, after, &lines).await;
+    let lines = "record 1 pending-install, read jobs/j: 404, create jobs/j";
+    let started = fixture.hooks(&mut live, &mut stored, after, lines).await;
     assert_eq!(started.unwrap(), waiting("post-install hook j"));
     fixture.expect_job("j", "1-post-install-1", "Suspended");
-    let still = fixture.hooks(&mut live, &mut stored, after, &[]).await;
+    let still = fixture.hooks(&mut live, &mut stored, after, "").await;
     assert_eq!(still.unwrap(), waiting("post-install hook j"));
 }
 
@@ -571,13 +460,11 @@ async fn an_object_left_by_the_helm_command_is_found_without_a_watch() {
     let event = HookEvent::PreUpgrade;
     let hook = at("jobs/j", &[&event], &[ONCE]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
-    fixture.expect(&["record 1 pending-upgrade", "create jobs/j: 409"]);
-    let get = format!("GET {}", path("jobs/j"));
-    let theirs = labelled("j", &json!({}));
-    fixture.script.expect(&get, 200, theirs);
+    fixture.expect("record 1 pending-upgrade, create jobs/j: 409");
+    fixture.expect_read("jobs/j", labelled("j", &json!({})));
     let mut live = Live::default();
-    let lines = ["delete jobs/j"];
-    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "delete jobs/j";
+    let ended = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-upgrade hook j"));
 }
 
@@ -588,25 +475,21 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
     let hook = at("jobs/j", &[&event], &[SUCCEEDED]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
     let mut live = Live::default();
-    for (deleting, expected) in [(true, Ok(())), (false, Err("before-hook-creation"))] {
+    let waits = Ok(waiting("pre-upgrade hook j"));
+    for (deleting, expected) in [(true, waits), (false, Err("before-hook-creation"))] {
         if deleting {
-            fixture.expect(&["record 1 pending-upgrade"]);
+            fixture.expect("record 1 pending-upgrade");
         }
         let mut old = fixture.live("j");
         if deleting {
             old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
         }
-        let get = format!("GET {}", path("jobs/j"));
-        fixture.script.expect(&get, 200, old);
+        fixture.expect_read("jobs/j", old);
         if !deleting {
-            fixture.expect(&["record 1 pending-upgrade"]);
+            fixture.expect("record 1 pending-upgrade");
         }
-        let ended = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
-        match (ended, expected) {
-            (Ok(progress), Ok(())) => assert_eq!(progress, waiting("pre-upgrade hook j")),
-            (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
-            (ended, _) => panic!("{ended:?}"),
-        }
+        let ended = fixture.hooks(&mut live, &mut stored, &event, "").await;
+        assert_ended(ended, expected);
     }
 }
 
@@ -616,11 +499,11 @@ async fn what_an_interrupted_hook_has_left_goes_with_the_record_of_its_revision(
     for (phase, requests) in [
         (
             HookPhase::Running,
-            &["read jobs/j @2-pre-upgrade-1", "delete jobs/j"][..],
+            "read jobs/j @2-pre-upgrade-1, delete jobs/j",
         ),
         // A later run has created it.
-        (HookPhase::Running, &["read jobs/j @3-pre-upgrade-1"]),
-        (HookPhase::Failed, &[]),
+        (HookPhase::Running, "read jobs/j @3-pre-upgrade-1"),
+        (HookPhase::Failed, ""),
     ] {
         let fixture = Fixture::new();
         let mut hook = at("jobs/j", &[&HookEvent::PreUpgrade], &[SUCCEEDED]);

@@ -5,32 +5,18 @@ use super::*;
 #[tokio::test]
 async fn an_install_runs_hooks_by_weight_and_applies_objects_in_order() {
     let fixture = Fixture::new();
-    let lines = [
-        "record 1 pending-install",
-        "read configmaps/early: 404",
-        "create configmaps/early",
-        "record 1 pending-install",
-        "record 1 pending-install",
-        "read configmaps/late: 404",
-        "create configmaps/late",
-        "record 1 pending-install",
-        "create configmaps/c",
-        "create services/s",
-        "create deployments/d",
-        "record 1 pending-install",
-        "read configmaps/after: 404",
-        "create configmaps/after",
-        "record 1 pending-install",
-        "read configmaps/after @1-post-install-1",
-        "delete configmaps/after",
-        "record 1 deployed",
-    ];
+    let lines = "record 1 pending-install, read configmaps/early: 404,
+        create configmaps/early, record 1 pending-install, record 1 pending-install,
+        read configmaps/late: 404, create configmaps/late, record 1 pending-install,
+        create configmaps/c, create services/s, create deployments/d, record 1 pending-install,
+        read configmaps/after: 404, create configmaps/after, record 1 pending-install,
+        read configmaps/after @1-post-install-1, delete configmaps/after, record 1 deployed";
     let objects = ["configmaps/c", "services/s", "deployments/d"];
     let hooks = hooks(&HookEvent::PreInstall, &HookEvent::PostInstall);
     let mut stored = stored(1, Status::PendingInstall, &objects, hooks);
     let mut live = Live::default();
     fixture
-        .deploys(&mut live, deployment(&mut stored), &lines)
+        .deploys(&mut live, deployment(&mut stored), lines)
         .await;
 }
 
@@ -45,22 +31,14 @@ async fn an_upgrade_prunes_removed_objects_and_then_supersedes() {
         "deployments/d",
     ];
     let previous = fixture.install(&mut live, &before).await;
-    let lines = [
-        "apply configmaps/c",
-        "create services/s",
-        "apply deployments/d",
-        "read configmaps/gone",
-        "delete configmaps/gone",
+    let lines = "apply configmaps/c, create services/s, apply deployments/d,
+        read configmaps/gone, delete configmaps/gone,
         // To be kept: its owner reference is checked.
-        "read configmaps/kept",
-        "read configmaps/kept",
-        "record 2 deployed",
-        "record 1 superseded",
-    ];
+        read configmaps/kept, read configmaps/kept, record 2 deployed, record 1 superseded";
     let objects = ["configmaps/c", "services/s", "deployments/d"];
     let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
     let upgrade = after(previous, &mut stored);
-    fixture.deploys(&mut live, upgrade, &lines).await;
+    fixture.deploys(&mut live, upgrade, lines).await;
 }
 
 #[tokio::test]
@@ -69,28 +47,13 @@ async fn a_rollback_removes_objects_of_the_failed_revision() {
     let mut live = Live::default();
     let good = ["configmaps/c", "deployments/d"];
     let previous = fixture.install(&mut live, &good).await;
-    let lines = [
-        "record 3 pending-rollback",
-        "read configmaps/early: 404",
-        "create configmaps/early",
-        "record 3 pending-rollback",
-        "record 3 pending-rollback",
-        "read configmaps/late: 404",
-        "create configmaps/late",
-        "record 3 pending-rollback",
-        "apply configmaps/c",
-        "apply deployments/d",
-        "read services/s",
-        "delete services/s",
-        "record 3 pending-rollback",
-        "read configmaps/after: 404",
-        "create configmaps/after",
-        "record 3 pending-rollback",
-        "read configmaps/after @3-post-rollback-1",
-        "delete configmaps/after",
-        "record 3 deployed",
-        "record 1 superseded",
-    ];
+    let lines = "record 3 pending-rollback, read configmaps/early: 404,
+        create configmaps/early, record 3 pending-rollback, record 3 pending-rollback,
+        read configmaps/late: 404, create configmaps/late, record 3 pending-rollback,
+        apply configmaps/c, apply deployments/d, read services/s, delete services/s,
+        record 3 pending-rollback, read configmaps/after: 404, create configmaps/after,
+        record 3 pending-rollback, read configmaps/after @3-post-rollback-1,
+        delete configmaps/after, record 3 deployed, record 1 superseded";
     let failed = stored(2, Status::Failed, &["services/s"], Vec::new());
     let hooks = hooks(&HookEvent::PreRollback, &HookEvent::PostRollback);
     let mut stored = stored(3, Status::PendingRollback, &good, hooks);
@@ -98,7 +61,7 @@ async fn a_rollback_removes_objects_of_the_failed_revision() {
         leftovers: vec![failed],
         ..after(previous, &mut stored)
     };
-    fixture.deploys(&mut live, rollback, &lines).await;
+    fixture.deploys(&mut live, rollback, lines).await;
 }
 
 #[tokio::test]
@@ -113,39 +76,17 @@ async fn an_uninstall_keeps_annotated_objects_and_deletes_the_record_last() {
     ];
     let mut stored = fixture.install(&mut live, &objects).await;
     stored.release.hooks = hooks(&HookEvent::PreDelete, &HookEvent::PostDelete);
-    let lines = [
-        "record 1 deployed",
-        "read configmaps/early: 404",
-        "create configmaps/early",
-        "record 1 deployed",
-        "record 1 deployed",
-        "read configmaps/late: 404",
-        "create configmaps/late",
-        "record 1 deployed",
-        "record 1 uninstalling",
-        "read services/s",
-        "delete services/s",
-        "read deployments/d",
-        "delete deployments/d",
-        "read configmaps/c",
-        "delete configmaps/c",
-        "read configmaps/kept",
-        "read configmaps/kept",
-        "record 1 uninstalling",
-        "read configmaps/after: 404",
-        "create configmaps/after",
-        "record 1 uninstalling",
-        "read configmaps/after @1-post-delete-1",
-        "delete configmaps/after",
+    let lines = "record 1 deployed, read configmaps/early: 404,
+        create configmaps/early, record 1 deployed, record 1 deployed, read configmaps/late: 404,
+        create configmaps/late, record 1 deployed, record 1 uninstalling, read services/s,
+        delete services/s, read deployments/d, delete deployments/d, read configmaps/c,
+        delete configmaps/c, read configmaps/kept, read configmaps/kept, record 1 uninstalling,
+        read configmaps/after: 404, create configmaps/after, record 1 uninstalling,
+        read configmaps/after @1-post-delete-1, delete configmaps/after,
         // Hooks that their delete policies have kept.
-        "read configmaps/late",
-        "delete configmaps/late",
-        "read configmaps/early",
-        "delete configmaps/early",
-        "read configmaps/after: 404",
-        "forget 1",
-    ];
-    fixture.uninstalls(&mut live, &mut stored, &lines).await;
+        read configmaps/late, delete configmaps/late, read configmaps/early,
+        delete configmaps/early, read configmaps/after: 404, forget 1";
+    fixture.uninstalls(&mut live, &mut stored, lines).await;
 }
 
 #[tokio::test]
@@ -154,27 +95,17 @@ async fn test_hooks_run_by_weight_and_touch_nothing_else() {
     let mut live = Live::default();
     let mut stored = fixture.install(&mut live, &["configmaps/c"]).await;
     stored.release.hooks = hooks(&HookEvent::Test, &HookEvent::PostInstall);
-    let lines = [
-        "record 1 deployed",
-        "read configmaps/early: 404",
-        "create configmaps/early",
-        "record 1 deployed",
-        "record 1 deployed",
+    let lines = "record 1 deployed, read configmaps/early: 404,
+        create configmaps/early, record 1 deployed, record 1 deployed,
         // Created by an earlier run: deleted, and checked again later.
-        "read configmaps/late",
-        "delete configmaps/late",
-    ];
+        read configmaps/late, delete configmaps/late";
     let event = HookEvent::Test;
-    let waiting = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let waiting = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     let why = "test hook late".to_owned();
     assert_eq!(waiting.unwrap(), ActionProgress::Waiting { why });
 
-    let lines = [
-        "read configmaps/late: 404",
-        "create configmaps/late",
-        "record 1 deployed",
-    ];
-    let done = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    let lines = "read configmaps/late: 404, create configmaps/late, record 1 deployed";
+    let done = fixture.hooks(&mut live, &mut stored, &event, lines).await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
 }
 
@@ -192,9 +123,9 @@ async fn a_test_hook_that_the_api_server_refuses_has_failed() {
         let once = DeletePolicy::BeforeHookCreation;
         let hooks = vec![hook("h", event.clone(), 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
-        let mut lines = vec!["record 1 deployed", "read configmaps/h: 404", line];
+        let mut lines = format!("record 1 deployed, read configmaps/h: 404, {line}");
         if failed {
-            lines.push("record 1 deployed");
+            lines.push_str(", record 1 deployed");
         }
         let mut live = Live::default();
         let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
@@ -220,24 +151,21 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
         let once = DeletePolicy::BeforeHookCreation;
         let hooks = vec![hook("h", HookEvent::Test, 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
-        fixture.expect(&["record 1 deployed"]);
-        let get = format!("GET {}", path("configmaps/h"));
-        fixture.script.expect(&get, 200, labelled("h", labels));
+        fixture.expect("record 1 deployed");
+        fixture.expect_read("configmaps/h", labelled("h", labels));
         let sent = if deleted {
             "delete configmaps/h"
         } else {
             "record 1 deployed"
         };
         let event = HookEvent::Test;
-        let ended = fixture.hooks(&mut live, &mut stored, &event, &[sent]).await;
+        let ended = fixture.hooks(&mut live, &mut stored, &event, sent).await;
         match ended {
             Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {
                 let message = error.to_string();
-                assert!(
-                    !deleted && message.contains("another custom resource"),
-                    "{message}"
-                );
+                assert!(!deleted, "{message}");
+                assert!(message.contains("another custom resource"), "{message}");
             }
         }
     }
@@ -255,108 +183,75 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
         hook
     };
     stored.release.hooks = vec![ran("theirs"), ran("kept"), ran("ours")];
-    fixture.expect(&["record 1 uninstalling"]);
-    let get = format!("GET {}", path("configmaps/theirs"));
-    let theirs = labelled("theirs", &json!({}));
-    fixture.script.expect(&get, 200, theirs);
-    let lines = [
-        "read configmaps/kept",
-        "read configmaps/ours",
-        "delete configmaps/ours",
-        "forget 1",
-    ];
-    fixture.uninstalls(&mut live, &mut stored, &lines).await;
+    fixture.expect("record 1 uninstalling");
+    fixture.expect_read("configmaps/theirs", labelled("theirs", &json!({})));
+    let lines = "read configmaps/kept, read configmaps/ours, delete configmaps/ours, forget 1";
+    fixture.uninstalls(&mut live, &mut stored, lines).await;
 }
 
 #[tokio::test]
 async fn an_upgrade_stops_where_it_fails() {
-    let rest = &[
-        "read configmaps/gone",
-        "delete configmaps/gone",
-        "record 2 deployed",
-    ][..];
+    let rest = "read configmaps/gone, delete configmaps/gone, record 2 deployed";
     let forbidden = Err(("Forbidden", false));
     let unavailable = Err(("Unavailable", true));
     let immutable = Err(("ImmutableField", false));
     for (lines, rest, recreate, expected) in [
         // A missing permission: later kinds are not applied, and nothing is pruned.
-        (&["apply configmaps/c: 403"][..], &[][..], "", forbidden),
+        ("apply configmaps/c: 403", "", "", forbidden),
         // Kinds are applied one after the other.
         (
-            &["apply configmaps/c", "create services/s: 403"],
-            &[],
+            "apply configmaps/c, create services/s: 403",
+            "",
             "",
             forbidden,
         ),
-        (&["apply configmaps/c: 500"], &[], "", unavailable),
+        ("apply configmaps/c: 500", "", "", unavailable),
         // An immutable field: the object is deleted and created again only if its kind is
         // configured so.
-        (&["apply configmaps/c: 422"], &[], "Service", immutable),
+        ("apply configmaps/c: 422", "", "Service", immutable),
         (
-            &[
-                "apply configmaps/c: 422",
-                "read configmaps/c",
-                "delete configmaps/c",
-                "create configmaps/c",
-                "create services/s",
-            ],
+            "apply configmaps/c: 422, read configmaps/c, delete configmaps/c,
+                create configmaps/c, create services/s",
             rest,
             "ConfigMap",
             Ok(()),
         ),
         // Changed by somebody else at the same time: only read.
         (
-            &["apply configmaps/c: 409", "read configmaps/c"],
-            &[],
+            "apply configmaps/c: 409, read configmaps/c",
+            "",
             "",
             Err(("Contended", true)),
         ),
         // Gone: created again.
         (
-            &[
-                "apply configmaps/c: 409",
-                "read configmaps/c: 404",
-                "create configmaps/c",
-                "create services/s",
-            ],
+            "apply configmaps/c: 409, read configmaps/c: 404, create configmaps/c,
+                create services/s",
             rest,
             "",
             Ok(()),
         ),
         // Already the release's, as after a crash: applied.
         (
-            &[
-                "apply configmaps/c",
-                "create services/s: 409",
-                "read services/s",
-                "force services/s",
-            ],
+            "apply configmaps/c, create services/s: 409, read services/s,
+                force services/s",
             rest,
             "",
             Ok(()),
         ),
         // A failure to prune is reported.
         (
-            &[
-                "apply configmaps/c",
-                "create services/s",
-                "read configmaps/gone",
-                "delete configmaps/gone: 403",
-            ],
-            &[],
+            "apply configmaps/c, create services/s, read configmaps/gone,
+                delete configmaps/gone: 403",
+            "",
             "",
             forbidden,
         ),
         // Somebody else has changed the record.
         (
-            &[
-                "apply configmaps/c",
-                "create services/s",
-                "read configmaps/gone",
-                "delete configmaps/gone",
-                "record 2 deployed: 409",
-            ],
-            &[],
+            "apply configmaps/c, create services/s, read configmaps/gone,
+                delete configmaps/gone, record 2 deployed: 409",
+            "",
             "",
             Err(("RecordChanged", true)),
         ),
@@ -367,12 +262,12 @@ async fn an_upgrade_stops_where_it_fails() {
         let before = ["configmaps/c", "configmaps/gone"];
         drop(fixture.install(&mut live, &before).await);
         let superseded = stored(1, Status::Superseded, &before, Vec::new());
-        let lines = [lines, rest].concat();
+        let lines = format!("{lines}, {rest}");
         let objects = ["configmaps/c", "services/s"];
         let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
         let upgrade = after(superseded, &mut stored);
         let ended = fixture.deploy(&mut live, upgrade, &lines).await;
-        assert_eq!(action_result(ended), expected, "{lines:?}");
+        assert_eq!(action_result(ended), expected, "{lines}");
     }
 }
 
@@ -383,38 +278,29 @@ async fn kinds_that_hold_other_objects_are_never_recreated() {
     let mut live = Live::default();
     let objects = ["namespaces/made"];
     let previous = fixture.install(&mut live, &objects).await;
-    let lines = ["apply namespaces/made: 422"];
+    let lines = "apply namespaces/made: 422";
     let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
     let upgrade = after(previous, &mut stored);
-    let ended = fixture.deploy(&mut live, upgrade, &lines).await;
+    let ended = fixture.deploy(&mut live, upgrade, lines).await;
     assert_eq!(action_result(ended), Err(("ImmutableField", false)));
 }
 
 #[tokio::test]
 async fn a_failed_uninstall_keeps_the_records() {
     for (lines, expected) in [
-        (&["record 1 uninstalling: 409"][..], ("RecordChanged", true)),
+        ("record 1 uninstalling: 409", ("RecordChanged", true)),
         (
-            &[
-                "record 1 uninstalling",
-                "read deployments/d",
-                "delete deployments/d: 403",
-            ],
+            "record 1 uninstalling, read deployments/d, delete deployments/d: 403",
             ("Forbidden", false),
         ),
         (
-            &["record 1 uninstalling", "read deployments/d: 500"],
+            "record 1 uninstalling, read deployments/d: 500",
             ("Unavailable", true),
         ),
         // An object that is already gone counts as deleted.
         (
-            &[
-                "record 1 uninstalling",
-                "read deployments/d",
-                "delete deployments/d: 409",
-                "read deployments/d: 404",
-                "read configmaps/c: 403",
-            ],
+            "record 1 uninstalling, read deployments/d, delete deployments/d: 409,
+                read deployments/d: 404, read configmaps/c: 403",
             ("Forbidden", false),
         ),
     ] {
@@ -423,7 +309,7 @@ async fn a_failed_uninstall_keeps_the_records() {
         let objects = ["configmaps/c", "deployments/d"];
         let mut stored = fixture.install(&mut live, &objects).await;
         let ended = fixture.uninstall(&mut live, &mut stored, lines).await;
-        assert_eq!(action_result(ended), Err(expected), "{lines:?}");
+        assert_eq!(action_result(ended), Err(expected), "{lines}");
     }
 }
 
@@ -440,15 +326,14 @@ async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
         let fixture = Fixture::new();
         let mut live = Live::default();
         let previous = fixture.install(&mut live, &[object]).await;
-        let apply = format!("apply {object}");
-        let lines = [apply.as_str(), "record 2 deployed", "record 1 superseded"];
+        let lines = format!("apply {object}, record 2 deployed, record 1 superseded");
         let upgrade = stored(2, Status::PendingUpgrade, &[object], Vec::new());
         let mut upgrade = in_namespace(upgrade, "b");
         let upgrade = after(previous, &mut upgrade);
         fixture.deploys(&mut live, upgrade, &lines).await;
 
         // What a failed upgrade has applied is pruned by the rollback.
-        let lines = [apply.as_str(), "record 4 deployed"];
+        let lines = format!("apply {object}, record 4 deployed");
         let failed = stored(3, Status::Failed, &[object], Vec::new());
         let mut rollback = stored(4, Status::PendingRollback, &[object], Vec::new());
         let rollback = Deployment {
@@ -469,19 +354,15 @@ async fn an_object_that_two_groups_serve_is_not_pruned() {
         .manifest
         .replace("apps/v1", "extensions/v1beta1");
     previous.release.manifest = manifest;
-    fixture.expect(&["apply deployments/d"]);
+    fixture.expect("apply deployments/d");
     let unserved = json!("404 page not found");
     fixture
         .script
         .expect("GET /apis/extensions/v1beta1", 404, unserved);
-    let rest = [
-        "read deployments/d",
-        "record 2 deployed",
-        "record 1 superseded",
-    ];
+    let rest = "read deployments/d, record 2 deployed, record 1 superseded";
     let mut upgrade = stored(2, Status::PendingUpgrade, &["deployments/d"], Vec::new());
     let upgrade = after(previous, &mut upgrade);
-    fixture.deploys(&mut live, upgrade, &rest).await;
+    fixture.deploys(&mut live, upgrade, rest).await;
 }
 
 #[tokio::test]
@@ -495,18 +376,18 @@ async fn an_uninstall_and_a_pruning_wait_until_it_is_known_what_the_cluster_serv
         let objects = ["configmaps/c"];
         let mut uninstalling = stored(1, Status::Deployed, &objects, Vec::new());
         let context = fixture.context();
-        fixture.expect(&["record 1 uninstalling"]);
+        fixture.expect("record 1 uninstalling");
         let ended = uninstall(&context, &mut live, &mut uninstalling, &[], false, "").await;
         assert!(action_result(ended).unwrap_err().1, "{code}");
         let leftover = stored(2, Status::Failed, &objects, Vec::new());
         let pruned = prune_leftover(&context, &mut live, &leftover, &[]).await;
         assert!(pruned.unwrap_err().is_transient(), "{code}");
-        fixture.assert_sent(&["record 1 uninstalling"]);
+        fixture.assert_sent("record 1 uninstalling");
 
         faults.clear_faults();
-        let lines = ["read configmaps/c", "delete configmaps/c", "forget 1"];
+        let lines = "read configmaps/c, delete configmaps/c, forget 1";
         fixture
-            .uninstalls(&mut live, &mut uninstalling, &lines)
+            .uninstalls(&mut live, &mut uninstalling, lines)
             .await;
     }
 }
@@ -520,22 +401,16 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
     let last = document("configmaps/c", "last");
     twice.release.manifest += &last;
     twice.release.manifest += &document("clusterroles/r", "last");
-    let lines = [
-        "create configmaps/c",
-        "create clusterroles/r",
-        "record 1 deployed",
-    ];
+    let lines = "create configmaps/c, create clusterroles/r, record 1 deployed";
     let deployment = deployment(&mut twice);
-    fixture.deploys(&mut live, deployment, &lines).await;
+    fixture.deploys(&mut live, deployment, lines).await;
     let sent = fixture.script.finish();
     for request in &sent[..2] {
         assert_eq!(request.json()["metadata"]["annotations"]["mark"], "last");
     }
     let remarks = live.take_remarks();
     assert_eq!(remarks.len(), 2, "{remarks:?}");
-    assert!(
-        remarks
-            .iter()
-            .all(|remark| remark.reason == EventReason::RenderedTwice)
-    );
+    for remark in remarks {
+        assert_eq!(remark.reason, EventReason::RenderedTwice);
+    }
 }

@@ -15,14 +15,9 @@ const GET: &str = "GET /apis/apps/v1/namespaces/prod/deployments/web";
 fn marked(mut object: Value, run: Option<&str>) -> Value {
     let (primary, operator) = (Primary::fixture(), OperatorId::new("op"));
     let marks = Marks {
-        primary: &primary,
-        operator: &operator,
-        chart: "memcached",
-        release_name: "one",
-        release_namespace: "prod",
         run,
         hook: run.is_some(),
-        unowned: false,
+        ..Marks::fixture(&primary, &operator)
     };
     mark(&mut object, &marks, Scope::Namespaced);
     object
@@ -91,7 +86,6 @@ fn other_uid() -> Value {
     failure(422, "Invalid", "invalid", &json!({"causes": [cause]}))
 }
 
-/// Applies an object with this policy.
 async fn apply_one(
     script: &Script,
     object: Value,
@@ -144,16 +138,14 @@ async fn an_unproven_object_is_created_in_one_request() {
         panic!("one request")
     };
     assert_eq!(request.path, PATH);
-    let query = [
-        ("fieldManager", "helm"),
-        ("fieldValidation", "Strict"),
-        ("force", "false"),
-    ];
+    let query = request
+        .query
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    let query: Vec<String> = query.collect();
     assert_eq!(
-        request.query,
-        query
-            .map(|(name, value)| (name.into(), value.into()))
-            .into()
+        query,
+        ["fieldManager=helm", "fieldValidation=Strict", "force=false"]
     );
     let sent = request.json();
     assert_eq!(sent["metadata"]["resourceVersion"], "1");
@@ -193,10 +185,8 @@ async fn a_foreign_object_is_left_untouched() {
     ] {
         let script = exists(metadata);
         let error = run(&script, Claim::Unproven).await.unwrap_err();
-        assert_eq!(
-            (error.reason(), error.is_transient()),
-            ("ForeignObject", false)
-        );
+        assert_eq!(error.reason(), "ForeignObject");
+        assert!(!error.is_transient());
         assert!(error.to_string().contains(whose), "{error}");
         script.finish();
     }
@@ -265,10 +255,8 @@ async fn an_object_that_is_being_deleted_is_waited_for() {
     metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     let script = exists(metadata);
     let error = run(&script, Claim::Unproven).await.unwrap_err();
-    assert_eq!(
-        (error.reason(), error.is_transient()),
-        ("ObjectTerminating", true)
-    );
+    assert_eq!(error.reason(), "ObjectTerminating");
+    assert!(error.is_transient());
     script.finish();
 }
 
@@ -290,10 +278,8 @@ async fn a_known_object_that_is_gone_is_created_again() {
         .on(PATCH, 201, live("u2", json!({})));
     let applied = run(&script, known("u1")).await.unwrap();
     assert_eq!((&*applied.uid, applied.created), ("u2", true));
-    assert_eq!(
-        script.finish()[2].json()["metadata"]["resourceVersion"],
-        "1"
-    );
+    let sent = &script.finish()[2];
+    assert_eq!(sent.json()["metadata"]["resourceVersion"], "1");
 }
 
 #[tokio::test]
@@ -466,10 +452,8 @@ async fn failures_that_are_not_conflicts_are_passed_on() {
 async fn a_missing_permission_names_verb_resource_and_object() {
     let script = Script::default().on(PATCH, 403, failure(403, "Forbidden", "no", &json!({})));
     let error = run(&script, Claim::Unproven).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot patch deployments.apps prod/web: no"
-    );
+    let expected = "cannot patch deployments.apps prod/web: no";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]
@@ -510,10 +494,8 @@ async fn an_object_with_a_generated_name_is_created_with_a_post() {
         .on(&format!("POST {path}"), 201, made);
     let applied = generate(&script).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-x1", true));
-    assert_eq!(
-        script.finish()[1].json()["metadata"]["labels"][ownership::RUN_LABEL],
-        "one.v2.0"
-    );
+    let labels = script.finish()[1].json()["metadata"]["labels"].clone();
+    assert_eq!(labels[ownership::RUN_LABEL], "one.v2.0");
 }
 
 #[tokio::test]
@@ -529,10 +511,8 @@ async fn a_resumed_run_finds_the_object_that_it_created() {
     let script = Script::default().on(&format!("GET {path}"), 200, list);
     let applied = generate(&script).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-b", false));
-    assert_eq!(
-        script.finish()[0].query["labelSelector"],
-        "helm.sdk.operatorframework.io/run=one.v2.0"
-    );
+    let expected = "helm.sdk.operatorframework.io/run=one.v2.0";
+    assert_eq!(script.finish()[0].query["labelSelector"], expected);
 }
 
 #[tokio::test]
@@ -585,10 +565,8 @@ async fn a_null_that_the_server_refuses_is_sent_as_what_exists() {
         let sent: Vec<&Value> = writes.map(|request| &request.json()["spec"]).collect();
         let first = json!({"replicas": 3, "paused": null});
         let alternating = [&first, &expected].into_iter().cycle();
-        assert!(
-            sent.iter().zip(alternating).all(|(a, b)| *a == b),
-            "{sent:?}"
-        );
+        let alternate = sent.iter().zip(alternating).all(|(a, b)| *a == b);
+        assert!(alternate, "{sent:?}");
         assert_eq!(sent.len() % 2, 0);
     }
     // It is not because of the null.

@@ -159,10 +159,8 @@ async fn groups_are_fetched_individually_without_aggregated_discovery() {
     let age = Duration::from_mins(1);
     let capabilities = discovery.capabilities(age).await.unwrap();
     let versions: Vec<&str> = capabilities.api_versions.iter().collect();
-    assert_eq!(
-        versions,
-        ["v1", "v1/Eviction", "v1/Pod", "x.io/v1", "x.io/v1/Y"]
-    );
+    let expected = ["v1", "v1/Eviction", "v1/Pod", "x.io/v1", "x.io/v1/Y"];
+    assert_eq!(versions, expected);
     script.finish();
 }
 
@@ -177,18 +175,8 @@ async fn capabilities_are_those_of_helm_and_cached() {
     let capabilities = discovery.capabilities(age).await.unwrap();
     assert_eq!(capabilities.kube_version.version(), "v1.36.3");
     let versions: Vec<&str> = capabilities.api_versions.iter().collect();
-    assert_eq!(
-        versions,
-        [
-            "v1",
-            "v1/Eviction",
-            "v1/Node",
-            "v1/Pod",
-            "x.io/v1",
-            "x.io/v1/Scale",
-            "x.io/v1/Thing"
-        ]
-    );
+    let expected = "v1 v1/Eviction v1/Node v1/Pod x.io/v1 x.io/v1/Scale x.io/v1/Thing";
+    assert_eq!(versions.join(" "), expected);
     discovery.capabilities(age).await.unwrap();
     script.finish();
 

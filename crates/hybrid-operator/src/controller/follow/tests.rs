@@ -17,7 +17,6 @@ use super::*;
 enum Item {
     Event(watcher::Event<&'static str>),
     Error(watcher::Error),
-    /// Decoding the object panics.
     Panic,
     End,
     /// Sends nothing for this number of seconds.
@@ -160,19 +159,13 @@ async fn a_follower_that_panics_gets_a_fresh_list() {
     ];
     let result = run_scripts(Lists::Paged, 1, scripts).await;
     let failing = "Failing(\"internal error: poisoned\")";
+    let listed = |object: &str| format!("init, {object}, done, Synced");
     let expected = [
-        "init",
-        "+a",
-        "done",
-        "Synced",
-        "invalidate",
-        failing,
-        "init",
-        "+poison",
-        "done",
-        "Synced",
+        listed("+a"),
+        format!("invalidate, {failing}"),
+        listed("+poison"),
     ];
-    assert_eq!(result.calls, expected);
+    assert_eq!(result.calls.join(", "), expected.join(", "));
     assert_eq!(result.metrics.restarts("Widget", "panic"), 1);
 }
 
@@ -247,10 +240,8 @@ async fn a_watch_that_stays_broken_is_reported_until_it_lists_again() {
         };
         assert!(first >= GRACE, "{what}: {first:?}");
         assert!(first <= Duration::from_secs(at_most), "{what}: {first:?}");
-        assert_eq!(
-            result.metrics.restarts("Widget", "broken"),
-            opened.len() as u64 - 1
-        );
+        let restarts = opened.len() as u64 - 1;
+        assert_eq!(result.metrics.restarts("Widget", "broken"), restarts);
     }
 }
 
@@ -328,10 +319,8 @@ async fn without_streaming_lists_paged_lists_are_used_at_once() {
     let result = run_scripts(Lists::Streaming, 0, scripts).await;
     assert_eq!(result.states(), ["Synced"]);
     let now = Duration::ZERO;
-    assert_eq!(
-        result.opened,
-        [(Lists::Streaming, now), (Lists::Paged, now)]
-    );
+    let expected = [(Lists::Streaming, now), (Lists::Paged, now)];
+    assert_eq!(result.opened, expected);
 }
 
 #[tokio::test(start_paused = true)]

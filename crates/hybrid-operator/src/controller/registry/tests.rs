@@ -204,10 +204,8 @@ async fn the_version_that_is_awaited_is_reported_though_it_changes_nothing() {
     assert_eq!(version(&fixture, 6), Some(6));
     assert_eq!(fixture.show(vec![Apply(object("one", "x", 7))]), []);
     assert_eq!(version(&fixture, 9), Some(7));
-    assert_eq!(
-        fixture.show(vec![Apply(object("one", "x", 8))]),
-        [call("x", 1)]
-    );
+    let expected = [call("x", 1)];
+    assert_eq!(fixture.show(vec![Apply(object("one", "x", 8))]), expected);
     assert_eq!(fixture.show(vec![Apply(object("one", "x", 9))]), []);
     assert_eq!(version(&fixture, 11), Some(9));
     let list = vec![Init, InitApply(object("one", "x", 11)), InitDone];

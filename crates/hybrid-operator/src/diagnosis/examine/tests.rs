@@ -11,6 +11,11 @@ fn place(kind: &'static str, name: &str) -> Place {
     Place::new(kind, name)
 }
 
+fn stateful_sets(names: &[String]) -> Vec<Place> {
+    let places = names.iter().map(|name| place("StatefulSet", name));
+    places.collect()
+}
+
 /// A Pod of this controller whose container waits.
 fn pod(name: &str, owner: (&str, &str), state: &Value) -> Value {
     let (kind, owner) = owner;
@@ -47,22 +52,28 @@ fn event(about: &Value, reason: &str, message: &str, seen: &str) -> Value {
     })
 }
 
+async fn examine_all(
+    script: &Script,
+    cases: &mut BTreeMap<Place, Case>,
+) -> Result<(), kube::Error> {
+    let client = script.client();
+    let reader = Reader {
+        client: &client,
+        namespace: "prod",
+    };
+    examine(&reader, &Selection::default(), cases).await
+}
+
 /// Examines these objects. Returns the reason and the text of what was found about each one.
 async fn found(
     script: &Script,
     places: &[Place],
     cases: &mut BTreeMap<Place, Case>,
 ) -> Vec<(&'static str, String)> {
-    let client = script.client();
-    let reader = Reader {
-        client: &client,
-        namespace: "prod",
-    };
     for place in places {
         cases.entry(place.clone()).or_default().logs = true;
     }
-    let all = Selection::default();
-    examine(&reader, &all, cases).await.unwrap();
+    examine_all(script, cases).await.unwrap();
     let text = |case: &Case| match &case.finding {
         Some(finding) => (finding.reason.as_str(), finding.text()),
         None => ("", String::new()),
@@ -81,19 +92,15 @@ async fn cause_names_pod_and_image_and_the_newest_event_counts() {
     let owner = ("ReplicaSet", "db-5d4f");
     let starting = pod("db-a", owner, &json!({"reason": "ContainerCreating"}));
     let about = json!({"kind": "Pod", "name": "db-b", "uid": "db-b"});
+    let pull = "Failed to pull image";
     let events = [
         event(
             &about,
             "Failed",
-            "Failed to pull image: old",
+            &format!("{pull}: old"),
             "2025-01-01T00:00:00Z",
         ),
-        event(
-            &about,
-            "Failed",
-            "Failed to pull image",
-            "2025-01-01T01:00:00Z",
-        ),
+        event(&about, "Failed", pull, "2025-01-01T01:00:00Z"),
     ];
     let script = Script::default()
         .on(PODS, 200, list(&[starting, failing("db-b", owner)]))
@@ -110,17 +117,12 @@ async fn cause_names_pod_and_image_and_the_newest_event_counts() {
 async fn any_number_of_objects_takes_the_requests_of_one() {
     let requests = async |count: usize| {
         let names: Vec<String> = (0..count).map(|number| format!("db{number}")).collect();
-        let pods: Vec<Value> = names
-            .iter()
-            .map(|name| failing(&format!("{name}-0"), ("StatefulSet", name)))
-            .collect();
+        let pod = |name: &String| failing(&format!("{name}-0"), ("StatefulSet", name));
+        let pods: Vec<Value> = names.iter().map(pod).collect();
         let script = Script::default()
             .on(PODS, 200, list(&pods))
             .on(EVENTS, 200, list(&[]));
-        let places: Vec<Place> = names
-            .iter()
-            .map(|name| place("StatefulSet", name))
-            .collect();
+        let places = stateful_sets(&names);
         let found = found(&script, &places, &mut BTreeMap::new()).await;
         for (index, (reason, text)) in found.iter().enumerate() {
             assert_eq!(*reason, "ImagePullFailed");
@@ -150,26 +152,17 @@ async fn pods_are_read_in_pages_and_those_of_others_are_not_kept() {
 
 #[tokio::test]
 async fn what_cannot_be_read_leaves_what_is_known() {
+    let unavailable = json!({"kind": "Status", "status": "Failure", "code": 503});
     let script = Script::default()
         .on(PODS, 200, list(&[failing("db-0", ("StatefulSet", "db"))]))
-        .on(
-            EVENTS,
-            503,
-            json!({"kind": "Status", "status": "Failure", "code": 503}),
-        );
+        .on(EVENTS, 503, unavailable);
     let known = Finding::new(Severity::CannotRun, Reason::ImagePullFailed, "m".to_owned());
     let case = Case {
         finding: Some(known.clone()),
         ..Case::default()
     };
     let mut cases = BTreeMap::from([(place("StatefulSet", "db"), case)]);
-    let client = script.client();
-    let reader = Reader {
-        client: &client,
-        namespace: "prod",
-    };
-    let all = Selection::default();
-    assert!(examine(&reader, &all, &mut cases).await.is_err());
+    assert!(examine_all(&script, &mut cases).await.is_err());
     assert_eq!(cases[&place("StatefulSet", "db")].finding, Some(known));
     script.finish();
 }
@@ -233,20 +226,16 @@ async fn log_of_a_crash_is_shown_without_control_characters_and_read_once_per_re
     let logs: Vec<_> = logs.collect();
     assert_eq!(logs.len(), 1);
     let query = &logs[0].query;
-    assert_eq!(
-        (query["container"].as_str(), query["previous"].as_str()),
-        ("db", "true")
-    );
+    assert_eq!(query["container"], "db");
+    assert_eq!(query["previous"], "true");
     assert_eq!(query["tailLines"], "5");
 }
 
 #[tokio::test]
 async fn logs_of_many_crashes_are_read_in_several_rounds() {
     let names: Vec<String> = (0..12).map(|number| format!("db{number:02}")).collect();
-    let pods: Vec<Value> = names
-        .iter()
-        .map(|name| crashing(&format!("{name}-0"), ("StatefulSet", name)))
-        .collect();
+    let pod = |name: &String| crashing(&format!("{name}-0"), ("StatefulSet", name));
+    let pods: Vec<Value> = names.iter().map(pod).collect();
     let mut script = Script::default();
     for (index, name) in names.iter().enumerate() {
         if index % MAX_LOGS == 0 {
@@ -256,10 +245,7 @@ async fn logs_of_many_crashes_are_read_in_several_rounds() {
         script = script.on_text(&log, 200, "bye\n");
     }
     script = script.on(PODS, 200, list(&pods));
-    let places: Vec<Place> = names
-        .iter()
-        .map(|name| place("StatefulSet", name))
-        .collect();
+    let places = stateful_sets(&names);
     let mut cases = BTreeMap::new();
     for shown in [5, 10, 12, 12] {
         let found = found(&script, &places, &mut cases).await;
@@ -274,20 +260,11 @@ async fn logs_of_many_crashes_are_read_in_several_rounds() {
 #[tokio::test]
 async fn without_crash_logs_no_log_is_read() {
     let script = Script::default().on(PODS, 200, list(&[crashing("db", ("Other", "x"))]));
-    let client = script.client();
-    let reader = Reader {
-        client: &client,
-        namespace: "prod",
-    };
     let mut cases = BTreeMap::from([(place("Pod", "db"), Case::default())]);
-    examine(&reader, &Selection::default(), &mut cases)
-        .await
-        .unwrap();
+    examine_all(&script, &mut cases).await.unwrap();
     let finding = cases[&place("Pod", "db")].finding.clone().unwrap();
-    assert_eq!(
-        finding.text(),
-        "container db exited with code 2, 3 restarts"
-    );
+    let expected = "container db exited with code 2, 3 restarts";
+    assert_eq!(finding.text(), expected);
     script.finish();
 }
 
@@ -306,12 +283,8 @@ async fn claim_that_is_not_bound_is_explained() {
     let claim =
         |phase: &str| json!({"metadata": {"name": "data", "uid": "c"}, "status": {"phase": phase}});
     let about = json!({"kind": "PersistentVolumeClaim", "name": "data", "uid": "c"});
-    let failed = event(
-        &about,
-        "FailedBinding",
-        "no storage class is set",
-        "2025-01-01T00:00:00Z",
-    );
+    let why = "no storage class is set";
+    let failed = event(&about, "FailedBinding", why, "2025-01-01T00:00:00Z");
     let script = Script::default()
         .on(CLAIMS, 200, list(&[claim("Pending")]))
         .on(EVENTS, 200, list(&[]))

@@ -201,10 +201,8 @@ fn an_init_container_comes_before_the_containers_that_wait_for_it() {
         "phase": "Pending", "initContainerStatuses": [crashed], "containerStatuses": [waits],
     }));
     let found = symptom(&pod).unwrap();
-    assert_eq!(
-        found.finding.text(),
-        "container migrate exited with code 1, 2 restarts"
-    );
+    let expected = "container migrate exited with code 1, 2 restarts";
+    assert_eq!(found.finding.text(), expected);
 }
 
 #[test]
@@ -212,10 +210,8 @@ fn the_schedulers_words_are_shown_and_unbound_claims_are_looked_at() {
     let words = "0/3 nodes are available: 3 Insufficient cpu.";
     let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}]);
     let found = symptom(&pod(&json!({"phase": "Pending", "conditions": condition}))).unwrap();
-    assert_eq!(
-        (found.finding.reason.as_str(), found.finding.text().as_str()),
-        ("Unschedulable", words)
-    );
+    assert_eq!(found.finding.reason.as_str(), "Unschedulable");
+    assert_eq!(found.finding.text(), words);
     assert_eq!(found.clue, Clue::Claims(vec!["data-db-0".to_owned()]));
 }
 
@@ -224,119 +220,90 @@ fn an_evicted_pod_is_shown_with_the_reason() {
     let status = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
     let found = symptom(&pod(&status)).unwrap();
     assert_eq!(found.finding.reason.as_str(), "PodFailed");
-    assert_eq!(
-        found.finding.text(),
-        "Evicted: The node was low on resource: memory."
-    );
+    let expected = "Evicted: The node was low on resource: memory.";
+    assert_eq!(found.finding.text(), expected);
     let unknown = symptom(&pod(&json!({"phase": "Failed"}))).unwrap();
     assert_eq!(unknown.finding.text(), "it failed");
 }
 
-/// Explains the symptom of a container in this state with events.
-fn explain(state: &Value, events: &[Event]) -> Finding {
+/// Explains the symptom of a container in this state with events: reason, message and number.
+fn explain(state: &Value, events: &[(&str, &str, i32)]) -> Finding {
     let pod = with_container("Running", &container(state, &json!({})));
     let found = symptom(&pod).unwrap();
     let Clue::Events(expected) = found.clue else {
         panic!("{found:?}")
     };
-    let event = events
+    let mut events = events
         .iter()
-        .find(|event| told(event) == Some(Told::Of(expected)));
-    match event {
-        Some(event) => explained(found.finding, expected, &pod, event),
+        .map(|(reason, message, count)| event(reason, message, *count));
+    match events.find(|event| told(event) == Some(Told::Of(expected))) {
+        Some(event) => explained(found.finding, expected, &pod, &event),
         None => found.finding,
     }
 }
 
 #[test]
 fn events_tell_what_the_status_does_not() {
-    let backoff = waiting(
-        "ImagePullBackOff",
-        r#"Back-off pulling image "example.com/db:1""#,
-    );
+    let pulling = r#"Back-off pulling image "example.com/db:1""#;
+    let unknown = r#"Failed to pull image "example.com/db:1": manifest unknown"#;
+    let mount = r#"MountVolume.SetUp failed for volume "auth" : secret "auth" not found"#;
+    let attach = "Multi-Attach error for volume \"pvc-1\"";
+    let probe = "Readiness probe failed: HTTP probe failed with statuscode: 503";
+    let backoff = waiting("ImagePullBackOff", pulling);
     let creating = waiting("ContainerCreating", "");
     let running = json!({"running": {}});
     for (state, events, reason, message) in [
         (
             &backoff,
-            vec![
-                event(
-                    "BackOff",
-                    r#"Back-off pulling image "example.com/db:1""#,
-                    40,
-                ),
-                event(
-                    "Failed",
-                    r#"Failed to pull image "example.com/db:1": manifest unknown"#,
-                    12,
-                ),
-            ],
+            &[("BackOff", pulling, 40), ("Failed", unknown, 12)][..],
             "ImagePullFailed",
             "image example.com/db:1 not found (12 times)",
         ),
         (
             &backoff,
-            vec![],
+            &[],
             "ImagePullFailed",
             "image example.com/db:1 cannot be pulled",
         ),
         (
             &creating,
-            vec![event(
-                "FailedMount",
-                r#"MountVolume.SetUp failed for volume "auth" : secret "auth" not found"#,
-                5,
-            )],
+            &[("FailedMount", mount, 5)],
             "SecretMissing",
             "Secret auth not found (5 times)",
         ),
         (
             &creating,
-            vec![event(
-                "FailedAttachVolume",
-                "Multi-Attach error for volume \"pvc-1\"",
-                1,
-            )],
+            &[("FailedAttachVolume", attach, 1)],
             "VolumePending",
-            "Multi-Attach error for volume \"pvc-1\"",
+            attach,
         ),
         (
             &creating,
-            vec![event(
-                "FailedCreatePodSandBox",
-                "failed to set up the network",
-                2,
-            )],
+            &[("FailedCreatePodSandBox", "failed to set up the network", 2)],
             "SandboxFailed",
             "failed to set up the network (2 times)",
         ),
         (
             &creating,
-            vec![event("Pulling", "Pulling image", 1)],
+            &[("Pulling", "Pulling image", 1)],
             "ContainerCreating",
             "container db is being created",
         ),
         (
             &running,
-            vec![event(
-                "Unhealthy",
-                "Readiness probe failed: HTTP probe failed with statuscode: 503",
-                9,
-            )],
+            &[("Unhealthy", probe, 9)],
             "ProbeFailed",
             "Readiness probe failed: HTTP probe failed with statuscode: 503 (9 times)",
         ),
         (
             &running,
-            vec![],
+            &[],
             "ContainerNotReady",
             "container db is running but not ready",
         ),
     ] {
-        let found = explain(state, &events);
-        assert_eq!(
-            (found.reason.as_str(), found.text().as_str()),
-            (reason, message)
-        );
+        let found = explain(state, events);
+        assert_eq!(found.reason.as_str(), reason);
+        assert_eq!(found.text(), message);
     }
 }

@@ -130,11 +130,8 @@ async fn namespace_is_read_once_for_all_its_releases_and_wakes_them_if_something
             (791, 6),
             (3600, 15),
         ] {
-            assert_eq!(
-                clinic.until(seconds(at)).await,
-                (requests, 0),
-                "after {at} s"
-            );
+            let seen = clinic.until(seconds(at)).await;
+            assert_eq!(seen, (requests, 0), "after {at} s");
         }
     }
 }

@@ -24,7 +24,6 @@ enum Wrong {
     None,
 }
 
-/// A row of the table.
 struct Row {
     name: &'static str,
     /// A value that is right and differs from the default.
@@ -359,12 +358,8 @@ fn the_table_the_code_and_the_documentation_have_the_same_flags_and_variables() 
     let documented = DOCUMENTED_VARIABLES
         .iter()
         .filter(|(name, _)| !READ_BY_LIBRARIES.contains(name));
-    assert_eq!(
-        documented
-            .map(|(name, _)| (*name).to_owned())
-            .collect::<BTreeSet<_>>(),
-        variables
-    );
+    let documented: BTreeSet<_> = documented.map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(documented, variables);
     let rows = FLAGS.iter().chain(VARIABLES);
     reference::assert_tests_exist(rows.flat_map(|row| {
         let at_start = match row.wrong {

@@ -60,23 +60,17 @@ fn history_follows_lists_and_events() {
         &[record(10, "deployed", 5), record(9, "superseded", 4)],
     );
     assert_eq!(index.state(), IndexState::Synced);
-    assert_eq!(
-        statuses(&index),
-        [(9, Status::Superseded), (10, Status::Deployed)]
-    );
+    let expected = [(9, Status::Superseded), (10, Status::Deployed)];
+    assert_eq!(statuses(&index), expected);
     assert_eq!(index.records_of(&CrIdentity::from_label("me")).len(), 2);
     index.apply(None, Event::Apply(record(10, "superseded", 6)));
     index.apply(None, Event::Apply(record(11, "deployed", 7)));
     index.apply(None, Event::Delete(record(9, "superseded", 8)));
-    assert_eq!(
-        statuses(&index),
-        [(10, Status::Superseded), (11, Status::Deployed)]
-    );
+    let expected = [(10, Status::Superseded), (11, Status::Deployed)];
+    assert_eq!(statuses(&index), expected);
     let changes = changes.lock();
-    assert_eq!(
-        *changes,
-        [(10, false), (9, false), (10, false), (11, false), (9, true)]
-    );
+    let expected = [(10, false), (9, false), (10, false), (11, false), (9, true)];
+    assert_eq!(*changes, expected);
 }
 
 #[test]
@@ -276,10 +270,8 @@ fn change_by_others_during_an_own_write_is_notified_after_it() {
     assert_eq!(changes.lock().len(), 1);
     drop(own);
     assert_eq!(*changes.lock(), [(2, false), (1, false)]);
-    assert_eq!(
-        statuses(&index),
-        [(1, Status::Uninstalled), (2, Status::Deployed)]
-    );
+    let expected = [(1, Status::Uninstalled), (2, Status::Deployed)];
+    assert_eq!(statuses(&index), expected);
     // If the response to a write is lost, the watch event is notified.
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v2".to_owned()]);
     index.apply(None, Event::Apply(record(2, "superseded", 9)));

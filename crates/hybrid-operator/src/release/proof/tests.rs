@@ -43,7 +43,6 @@ fn meta(namespace: &str, cr: &str, digest: &str, proof: &str) -> RecordMeta {
     RecordMeta::of(&metadata, Format::Helm).unwrap()
 }
 
-/// Changes a release.
 type Change = fn(&mut Release);
 
 #[test]

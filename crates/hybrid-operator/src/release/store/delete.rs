@@ -240,7 +240,6 @@ fn is_same_set(a: &PartMeta, b: &PartMeta) -> bool {
         == (&b.namespace, &b.release, b.revision, &b.parts)
 }
 
-/// Logs that parts could not be deleted.
 pub(super) fn log_undeleted_parts(error: &StoreError) {
     tracing::warn!(
         error = error as &dyn std::error::Error,

@@ -433,10 +433,8 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
     let meta = store.create(release, &tags()).await.unwrap();
     let requests = script.finish();
     let deleted = requests.last().unwrap();
-    assert_eq!(
-        deleted.json()["preconditions"]["uid"],
-        parts_of(&lost).last().unwrap()["metadata"]["uid"]
-    );
+    let last = &parts_of(&lost).pop().unwrap()["metadata"];
+    assert_eq!(deleted.json()["preconditions"]["uid"], last["uid"]);
 
     // Parts of a failed update are deleted as well; afterwards there is nothing to delete.
     index_unused_parts(&store, &script, &lost);
@@ -556,10 +554,8 @@ async fn newest_record_is_deleted_last() {
     let name = "web".parse().unwrap();
     store.delete_all("prod", &name).await.unwrap();
     let requests = script.finish();
-    assert_eq!(
-        requests[0].query["labelSelector"],
-        "owner=helm,name=web,version!=3"
-    );
+    let expected = "owner=helm,name=web,version!=3";
+    assert_eq!(requests[0].query["labelSelector"], expected);
     assert_eq!(requests[1].json()["preconditions"]["uid"], "u3");
     assert!(history(&store).is_empty());
     store.delete_all("prod", &name).await.unwrap();

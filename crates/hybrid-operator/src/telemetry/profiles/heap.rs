@@ -11,18 +11,14 @@ const WANTED: &str = "start the program with _RJEM_MALLOC_CONF=prof:true";
 /// A profile of the heap cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeapProfileError {
-    /// The program allocates memory in another way.
     #[error(
         "this program does not allocate with jemalloc; declare hybrid_operator::telemetry::Jemalloc as its #[global_allocator], and {WANTED}"
     )]
     OtherAllocator,
-    /// The allocator takes no samples.
     #[error("jemalloc takes no samples; {WANTED}")]
     Off,
-    /// The samples cannot be written or read.
     #[error("cannot take a profile of the heap; it needs a directory for temporary files that can be written, {}: {reason}", directory.display())]
     Dump {
-        /// The directory for temporary files.
         directory: std::path::PathBuf,
         reason: String,
     },

@@ -205,9 +205,8 @@ fn destination(url: String) -> Destination {
 /// Starts to send spans, and returns the metrics as well.
 async fn started(url: String) -> (Tracer, Sending, Registry) {
     let mut metrics = Vec::new();
-    let (tracer, sending) = super::start(Some(destination(url)), &mut metrics)
-        .await
-        .unwrap();
+    let started = super::start(Some(destination(url)), &mut metrics).await;
+    let (tracer, sending) = started.unwrap();
     let mut registry = Registry::default();
     for register in metrics {
         register(&mut registry);
@@ -243,10 +242,8 @@ async fn spans_are_posted_as_protobuf_with_the_name_of_the_operator() {
     let received = collector.received();
     assert_eq!(received.len(), 1);
     assert_eq!(received[0].target, "/v1/traces");
-    assert_eq!(
-        received[0].headers["content-type"],
-        "application/x-protobuf"
-    );
+    let expected = "application/x-protobuf";
+    assert_eq!(received[0].headers["content-type"], expected);
     let request = ExportTraceServiceRequest::decode(received[0].body.as_slice()).unwrap();
     let resource = request.resource_spans[0].resource.clone().unwrap();
     let attributes = resource.attributes.into_iter();

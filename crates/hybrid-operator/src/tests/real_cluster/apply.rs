@@ -53,18 +53,16 @@ async fn applying_again_changes_nothing_and_dropped_keys_go() {
         return;
     };
     let both = config_map("conf", &json!({"a": "1", "b": "2"}));
-    let first = stage.apply(both.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(both.clone()).await;
     assert!(first.created && first.ours != 0);
-    let second = stage.apply(both.clone(), known(&first)).await.unwrap();
-    assert_eq!(
-        (second.resource_version, second.ours),
-        (first.resource_version.clone(), first.ours)
-    );
+    let second = stage.apply_again(both.clone(), &first).await;
+    assert_eq!(second.resource_version, first.resource_version);
+    assert_eq!(second.ours, first.ours);
     // Without proof of ours it is judged by its metadata, and found to be the release's.
-    let third = stage.apply(both, Claim::Unproven).await.unwrap();
+    let third = stage.apply_first(both).await;
     assert_eq!(third.resource_version, first.resource_version);
     let one = config_map("conf", &json!({"a": "1"}));
-    let fourth = stage.apply(one, known(&first)).await.unwrap();
+    let fourth = stage.apply_again(one, &first).await;
     assert_ne!(fourth.ours, first.ours);
     let live = stage.config_maps().get("conf").await.unwrap();
     assert_eq!(live.data["data"], json!({"a": "1"}));
@@ -76,9 +74,9 @@ async fn objects_that_vanished_or_were_made_anew_are_noticed() {
         return;
     };
     let object = config_map("conf", &json!({"a": "1"}));
-    let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object.clone()).await;
     stage.delete("conf").await;
-    let second = stage.apply(object.clone(), known(&first)).await.unwrap();
+    let second = stage.apply_again(object.clone(), &first).await;
     assert!(second.created && second.uid != first.uid);
     // The server answers an apply with the uid of another object with 422, not with 409.
     let error = stage.apply(object.clone(), known(&first)).await;
@@ -108,7 +106,7 @@ async fn keys_that_a_former_operator_created_can_be_dropped() {
         let body = serde_json::from_value(body).unwrap();
         stage.config_maps().create(&params, &body).await.unwrap();
         let object = config_map(&name, &json!({"a": "1"}));
-        stage.apply(object, Claim::Unproven).await.unwrap();
+        stage.apply_first(object).await;
         let live = stage.config_maps().get(&name).await.unwrap();
         assert_eq!(live.data["data"], json!({"a": "1"}), "{manager}");
         let entries = live.metadata.managed_fields.unwrap();
@@ -124,23 +122,14 @@ async fn an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
     };
     let api = stage.api("apps/v1", "Deployment", "deployments");
     let replicas = async || api.get("web").await.unwrap().data["spec"]["replicas"].clone();
-    let first = stage
-        .apply(deployment("web", 2), Claim::Unproven)
-        .await
-        .unwrap();
+    let first = stage.apply_first(deployment("web", 2)).await;
 
     stage.scale(&api, "web", "kubectl", 4).await;
-    let repaired = stage
-        .apply(deployment("web", 2), known(&first))
-        .await
-        .unwrap();
+    let repaired = stage.apply_again(deployment("web", 2), &first).await;
     assert_eq!((replicas().await, repaired.ours), (json!(2), first.ours));
 
     stage.scale(&api, "web", "kube-controller-manager", 5).await;
-    let left = stage
-        .apply(deployment("web", 2), known(&first))
-        .await
-        .unwrap();
+    let left = stage.apply_again(deployment("web", 2), &first).await;
     assert_eq!(left.left_out, ["/spec/replicas"]);
     assert_eq!(replicas().await, json!(5));
     // From now on the autoscaler's changes are no drift.
@@ -155,7 +144,7 @@ async fn ignored_fields_stay_as_others_set_them() {
         return;
     };
     let object = config_map("conf", &json!({"a": "1", "b": "2"}));
-    let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object.clone()).await;
     let patch = json!({"data": {"a": "theirs", "b": "theirs"}});
     stage.edit(&stage.config_maps(), "conf", &patch).await;
     let rule = LeaveOut::kind("", "ConfigMap", &["/data/a"]);
@@ -182,13 +171,10 @@ async fn duplicate_keys_are_merged_and_misfits_are_unexplained() {
     container["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
     container["ports"] = json!([{"containerPort": 80, "name": "x"},
                                 {"containerPort": 80, "protocol": "TCP", "name": "y"}]);
-    let applied = stage.apply(object, Claim::Unproven).await.unwrap();
+    let applied = stage.apply_first(object).await;
     assert_eq!(applied.merged.len(), 2);
-    let live = stage
-        .api("apps/v1", "Deployment", "deployments")
-        .get("web")
-        .await
-        .unwrap();
+    let api = stage.api("apps/v1", "Deployment", "deployments");
+    let live = api.get("web").await.unwrap();
     let container = &live.data["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["env"], json!([{"name": "A", "value": "2"}]));
     assert_eq!(container["ports"][0]["name"], "y");
@@ -255,7 +241,7 @@ async fn immutable_fields_are_named() {
         (service(None), service(Some("None")), "spec.clusterIPs[0]"),
     ];
     for (before, after, field) in table {
-        let first = stage.apply(before, Claim::Unproven).await.unwrap();
+        let first = stage.apply_first(before).await;
         match stage.apply(after, known(&first)).await.unwrap_err() {
             ApplyError::Immutable {
                 fields, message, ..
@@ -275,16 +261,12 @@ async fn nothing_is_created_in_a_namespace_that_ends() {
     };
     let mut held = config_map("held", &json!({}));
     held["metadata"]["finalizers"] = json!(["test.example.com/hold"]);
-    stage.apply(held, Claim::Unproven).await.unwrap();
+    stage.apply_first(held).await;
     let namespaces: Api<Namespace> = Api::all(stage.client.clone());
-    namespaces
-        .delete(&stage.namespace, &<_>::default())
-        .await
-        .unwrap();
-    let error = stage
-        .apply(config_map("new", &json!({})), Claim::Unproven)
-        .await
-        .unwrap_err();
+    let deleted = namespaces.delete(&stage.namespace, &<_>::default()).await;
+    deleted.unwrap();
+    let new = config_map("new", &json!({}));
+    let error = stage.apply(new, Claim::Unproven).await.unwrap_err();
     assert_eq!(error.reason(), "NamespaceTerminating");
     let mut elsewhere = config_map("new", &json!({}));
     elsewhere["metadata"]["namespace"] = "no-such-namespace".into();
@@ -330,7 +312,7 @@ async fn replacing_keeps_the_object() {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
             "spec": {"selector": {"app": "x"}, "ports": [{"port": port}]}})
     };
-    let first = stage.apply(service(80), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(service(80)).await;
     let api = stage.api("v1", "Service", "services");
     let address = api.get("s").await.unwrap().data["spec"]["clusterIP"].clone();
     let policy = ApplyPolicy {
@@ -355,7 +337,7 @@ async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
     let api = stage.config_maps();
     let map = |data: Value| config_map("conf", &data);
     let object = map(json!({"a": "1", "b": "1", "c": "1"}));
-    let first = stage.apply(object, Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object).await;
     // One key was changed by somebody to what it will be.
     stage.edit(&api, "conf", &json!({"data": {"b": "2"}})).await;
     let policy = ApplyPolicy {
@@ -374,11 +356,11 @@ async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
         let live = api.get("conf").await.unwrap();
         let ours = crate::cluster::drift::ours_hash(&live.metadata);
         assert_ne!(ours, forced.ours, "{key}");
-        let repaired = stage.apply(second.clone(), known(&first)).await.unwrap();
+        let repaired = stage.apply_again(second.clone(), &first).await;
         assert_eq!(repaired.ours, forced.ours, "{key}");
     }
     let third = map(json!({"c": "1"}));
-    stage.apply(third, known(&first)).await.unwrap();
+    stage.apply_again(third, &first).await;
     let live = api.get("conf").await.unwrap();
     assert_eq!(live.data["data"], json!({"c": "1"}));
 }

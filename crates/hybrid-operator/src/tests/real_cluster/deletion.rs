@@ -21,12 +21,12 @@ async fn only_the_object_that_was_judged_is_deleted() {
     };
     let object = config_map("conf", &json!({"a": "1"}));
     let key = key(&object, Some(&stage.namespace));
-    let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object.clone()).await;
     let uid = first.uid.clone();
     let verdict = stage.verdict(&key, Some(&first.uid)).await;
     assert_eq!(verdict, Verdict::Delete { uid });
     stage.delete("conf").await;
-    let second = stage.apply(object, Claim::Unproven).await.unwrap();
+    let second = stage.apply_first(object).await;
 
     let background = Propagation::default();
     let deletion = delete(&stage.cluster, &key, &first.uid, background).await;
@@ -48,7 +48,7 @@ async fn a_kept_object_survives_its_owner() {
     };
     let object = config_map("conf", &json!({"a": "1"}));
     let key = key(&object, Some(&stage.namespace));
-    let first = stage.apply(object, Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object).await;
     let patch = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     stage.edit(&stage.config_maps(), "conf", &patch).await;
     let uid = first.uid.clone();
@@ -58,7 +58,7 @@ async fn a_kept_object_survives_its_owner() {
     released.unwrap();
     // Of two objects that had the same owner, garbage collection takes the other one.
     let other = config_map("other", &json!({}));
-    stage.apply(other, Claim::Unproven).await.unwrap();
+    stage.apply_first(other).await;
     stage.delete("the-cr").await;
     until("garbage collection has passed", async || {
         let other = stage.config_maps().get_opt("other").await;
@@ -76,11 +76,10 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     };
     let name = format!("{}-inner", stage.namespace);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let applied = stage.apply(namespace.clone(), Claim::Unproven).await;
-    let applied = applied.unwrap();
+    let applied = stage.apply_first(namespace.clone()).await;
     let mut inner = config_map("ours", &json!({}));
     inner["metadata"]["namespace"] = name.clone().into();
-    stage.apply(inner, Claim::Unproven).await.unwrap();
+    stage.apply_first(inner).await;
     until("the namespace has what every namespace has", async || {
         let made = stage.in_namespace(&name).get_opt("kube-root-ca.crt").await;
         made.unwrap().is_some()
@@ -113,8 +112,7 @@ async fn a_definition_with_foreign_objects_is_protected() {
             "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1",
                 "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                     "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    let applied = stage.apply(definition.clone(), Claim::Unproven).await;
-    let applied = applied.unwrap();
+    let applied = stage.apply_first(definition.clone()).await;
     let thing = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": name}});
     until("the definition is served", async || {
         stage.cluster.group_changed(&group);
@@ -138,7 +136,7 @@ async fn a_definition_with_foreign_objects_is_protected() {
     assert_eq!(judge().await, Verdict::Protected { uid, held });
 
     // When the definition goes, so does the kind, and what was of it is gone.
-    let ours = stage.apply(thing("ours"), Claim::Unproven).await.unwrap();
+    let ours = stage.apply_first(thing("ours")).await;
     let again = stage.marked(thing("ours")).await;
     let background = Propagation::default();
     let deleted = delete(&stage.cluster, &definition_key, &applied.uid, background).await;

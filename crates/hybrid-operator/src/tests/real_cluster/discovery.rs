@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::cluster::Scope;
-use crate::cluster::apply::Claim;
 use crate::cluster::read;
 use helm_core::manifest::ObjectKey;
 use kube::core::GroupVersionKind;
@@ -42,10 +41,8 @@ async fn kinds_are_resolved() {
             .resolve(&GroupVersionKind::gvk(group, version, kind))
             .await;
         let found = found.unwrap();
-        assert_eq!(
-            (&*found.resource.plural, found.scope, found.scalable),
-            (plural, scope, scalable)
-        );
+        assert_eq!(found.resource.plural, plural);
+        assert_eq!((found.scope, found.scalable), (scope, scalable));
     }
     let unknown = GroupVersionKind::gvk("nope.example.com", "v1", "Nope");
     let error = stage.cluster.resolve(&unknown).await.unwrap_err();
@@ -96,7 +93,7 @@ async fn objects_are_read_and_listed_as_lookup_needs_them() {
         return;
     };
     let object = config_map("conf", &json!({"a": "1"}));
-    stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    stage.apply_first(object.clone()).await;
     let mut key = ObjectKey::of(&object).unwrap();
     key.namespace = Some(stage.namespace.clone());
     let live = read::get(&stage.cluster, &key).await.unwrap().unwrap();
@@ -104,14 +101,13 @@ async fn objects_are_read_and_listed_as_lookup_needs_them() {
     key.name = "none".to_owned();
     assert!(read::get(&stage.cluster, &key).await.unwrap().is_none());
     let gvk = GroupVersionKind::gvk("", "v1", "ConfigMap");
-    let list = read::list(&stage.cluster, &gvk, Some(&stage.namespace), None)
-        .await
-        .unwrap();
+    let namespace = Some(&*stage.namespace);
+    let list = read::list(&stage.cluster, &gvk, namespace, None).await;
+    let list = list.unwrap();
     assert_eq!(list["kind"], "ConfigMapList");
     assert!(list["items"].as_array().unwrap().len() >= 2);
     let selector = Some("app.kubernetes.io/managed-by=Helm");
-    let list = read::list(&stage.cluster, &gvk, Some(&stage.namespace), selector)
-        .await
-        .unwrap();
+    let list = read::list(&stage.cluster, &gvk, namespace, selector).await;
+    let list = list.unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }

@@ -1,12 +1,11 @@
 //! Drift on a real API server: what changes the hash of what is ours, and what does not.
 
-use crate::cluster::apply::Claim;
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::support::{Stage, config_map, deployment, known};
+use super::support::{Stage, config_map, deployment};
 
 async fn ours(api: &Api<DynamicObject>, name: &str) -> u64 {
     ours_hash(&api.get_metadata(name).await.unwrap().metadata)
@@ -19,7 +18,7 @@ async fn every_change_of_ours_shows_and_repairing_restores_the_hash() {
     };
     let object = config_map("conf", &json!({"a": "1", "b": "2"}));
     let api = stage.config_maps();
-    let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(object.clone()).await;
     let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
     for (what, patch) in [
         ("a value", json!({"data": {"a": "9"}})),
@@ -34,7 +33,7 @@ async fn every_change_of_ours_shows_and_repairing_restores_the_hash() {
     ] {
         stage.edit(&api, "conf", &patch).await;
         assert_ne!(ours(&api, "conf").await, first.ours, "{what}");
-        let repaired = stage.apply(object.clone(), known(&first)).await.unwrap();
+        let repaired = stage.apply_again(object.clone(), &first).await;
         assert_eq!(repaired.ours, first.ours, "{what}");
         let live = api.get("conf").await.unwrap();
         assert_eq!(live.data["data"], json!({"a": "1", "b": "2"}), "{what}");
@@ -47,10 +46,8 @@ async fn what_others_add_is_no_drift() {
         return;
     };
     let api = stage.config_maps();
-    let first = stage
-        .apply(config_map("conf", &json!({"a": "1"})), Claim::Unproven)
-        .await
-        .unwrap();
+    let object = config_map("conf", &json!({"a": "1"}));
+    let first = stage.apply_first(object).await;
     for patch in [
         json!({"data": {"c": "3"}}),
         json!({"metadata": {"labels": {"team": "blue"}, "annotations": {"x": "y"}}}),
@@ -67,10 +64,7 @@ async fn status_and_rollouts_are_no_drift() {
         return;
     };
     let api = stage.api("apps/v1", "Deployment", "deployments");
-    let first = stage
-        .apply(deployment("web", 2), Claim::Unproven)
-        .await
-        .unwrap();
+    let first = stage.apply_first(deployment("web", 2)).await;
     super::support::until("the Deployment is available", async || {
         let live = api.get("web").await.unwrap();
         live.data["status"]["availableReplicas"] == 2
@@ -89,7 +83,7 @@ async fn string_data_of_secrets_is_watched_and_pruned_like_data() {
     let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": data});
     let api = stage.api("v1", "Secret", "secrets");
     let both = secret(json!({"a": "1", "b": "2"}));
-    let first = stage.apply(both.clone(), Claim::Unproven).await.unwrap();
+    let first = stage.apply_first(both.clone()).await;
     let mut applied = first.ours;
     for (value, manager) in [
         ("3", None),
@@ -100,36 +94,25 @@ async fn string_data_of_secrets_is_watched_and_pruned_like_data() {
         let theirs = secret(json!({"a": value}));
         if let Some(manager) = manager {
             let params = PatchParams::apply(manager).force();
-            drop(
-                api.patch("s", &params, &Patch::Apply(&theirs))
-                    .await
-                    .unwrap(),
-            );
+            let patched = api.patch("s", &params, &Patch::Apply(&theirs)).await;
+            patched.unwrap();
         } else {
             stage.edit(&api, "s", &theirs).await;
         }
         assert_ne!(ours(&api, "s").await, applied, "{value}");
-        applied = stage.apply(both.clone(), known(&first)).await.unwrap().ours;
+        applied = stage.apply_again(both.clone(), &first).await.ours;
         assert_eq!(ours(&api, "s").await, applied);
         assert_eq!(api.get("s").await.unwrap().data["data"]["a"], "MQ==");
     }
-    let pruned = stage
-        .apply(secret(json!({"a": "1"})), known(&first))
-        .await
-        .unwrap();
-    assert_eq!(
-        api.get("s").await.unwrap().data["data"],
-        json!({"a": "MQ=="})
-    );
+    let pruned = stage.apply_again(secret(json!({"a": "1"})), &first).await;
+    let expected = json!({"a": "MQ=="});
+    assert_eq!(api.get("s").await.unwrap().data["data"], expected);
     // A key of somebody else.
     stage.edit(&api, "s", &secret(json!({"theirs": "1"}))).await;
     assert_eq!(ours(&api, "s").await, pruned.ours);
-    let params = PatchParams::apply("other");
+    let params = PatchParams::apply("other").force();
     let theirs = secret(json!({"theirs": "2"}));
-    drop(
-        api.patch("s", &params.force(), &Patch::Apply(&theirs))
-            .await
-            .unwrap(),
-    );
+    let patched = api.patch("s", &params, &Patch::Apply(&theirs)).await;
+    patched.unwrap();
     assert_eq!(ours(&api, "s").await, pruned.ours);
 }

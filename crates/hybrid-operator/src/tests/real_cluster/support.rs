@@ -102,6 +102,16 @@ impl Stage {
         self.apply_with(object, claim, &self.policy).await
     }
 
+    /// Marks and applies an object of which nothing is known.
+    pub(crate) async fn apply_first(&self, object: Value) -> Applied {
+        self.apply(object, Claim::Unproven).await.unwrap()
+    }
+
+    /// Marks and applies an object that was applied before.
+    pub(crate) async fn apply_again(&self, object: Value, before: &Applied) -> Applied {
+        self.apply(object, known(before)).await.unwrap()
+    }
+
     /// Marks and applies an object in a way of its own.
     pub(crate) async fn apply_with(
         &self,
@@ -129,7 +139,6 @@ impl Stage {
         apply(&self.cluster, request).await
     }
 
-    /// An API for any kind.
     pub(crate) fn api(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let gvk = GroupVersionKind::gvk(group, version, kind);
@@ -155,9 +164,8 @@ impl Stage {
             field_manager: Some("kubectl-edit".to_owned()),
             ..<_>::default()
         };
-        api.patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.unwrap();
     }
 
     /// Runs Helm in the namespace; `None`, with a line that says so, where Helm cannot be built.
@@ -181,9 +189,8 @@ impl Stage {
             ..<_>::default()
         };
         let patch = json!({"spec": {"replicas": to}});
-        api.patch_scale(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        let scaled = api.patch_scale(name, &params, &Patch::Merge(patch)).await;
+        scaled.unwrap();
     }
 }
 
@@ -207,7 +214,6 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
 
 /// Waits until something holds, at most 30 seconds.
 pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
-    wait::until(Duration::from_secs(30), what, holds)
-        .await
-        .unwrap();
+    let waited = wait::until(Duration::from_secs(30), what, holds).await;
+    waited.unwrap();
 }

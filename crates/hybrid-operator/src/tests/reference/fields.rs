@@ -21,7 +21,6 @@ fn alternatives(schema: &Value) -> Vec<&Value> {
     }
 }
 
-/// Names the type of a field.
 fn type_of(schema: &Value) -> String {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         return match reference.rsplit('/').next().unwrap_or_default() {

@@ -8,7 +8,6 @@ use crate::tests::reference;
 use crate::watches::fields::record::{self, Known};
 use crate::watches::{Problem, Watch, parse};
 
-/// A row of the table.
 struct Row {
     /// Path of the field: `[]` stands for an item of a list.
     path: &'static str,
@@ -367,10 +366,8 @@ fn the_table_the_parser_and_the_documentation_have_the_same_fields() {
             .map_or_else(|| path.clone(), |(_, field)| format!("target.{field}"))
     };
     let parser: BTreeSet<String> = parser.iter().map(target).collect();
-    assert_eq!(
-        reference::names("reference/watches.md", "## Fields"),
-        parser
-    );
+    let documented = reference::names("reference/watches.md", "## Fields");
+    assert_eq!(documented, parser);
     reference::assert_tests_exist(FIELDS.iter().map(|row| row.shown_by));
 }
 
@@ -391,10 +388,7 @@ fn the_examples_of_the_documentation_are_valid() {
     let all = examples.concat();
     for row in FIELDS {
         let name = row.path.rsplit('.').next().unwrap().trim_end_matches("[]");
-        assert!(
-            all.contains(&format!("{name}:")),
-            "no example of {}",
-            row.path
-        );
+        let field = format!("{name}:");
+        assert!(all.contains(&field), "no example of {}", row.path);
     }
 }

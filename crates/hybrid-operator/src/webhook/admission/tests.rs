@@ -57,10 +57,8 @@ async fn function_sees_the_request_and_its_warnings_are_returned() {
     let denied = response(&answer, review("UPDATE", &one, &one)).await;
     assert_eq!(denied["allowed"], false);
     assert_eq!(denied["status"]["message"], "data: nothing changes");
-    assert_eq!(
-        (&denied["status"]["code"], &denied["status"]["reason"]),
-        (&json!(422), &json!("Invalid"))
-    );
+    assert_eq!(denied["status"]["code"], 422);
+    assert_eq!(denied["status"]["reason"], "Invalid");
     assert_eq!(denied["warnings"], json!(["old-fashioned"]));
 }
 
@@ -76,14 +74,10 @@ async fn objects_of_another_shape_are_denied_with_the_field() {
     let (good, bad) = (map(&json!({"a": "1"})), map(&json!({"a": 1})));
     let denied = response(&answer, review("CREATE", &bad, &Value::Null)).await;
     let message = denied["status"]["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("ConfigMap ns/map does not have the fields"),
-        "{message}"
-    );
-    assert!(
-        message.contains("data.a: invalid type: integer"),
-        "{message}"
-    );
+    let begin = "ConfigMap ns/map does not have the fields";
+    assert!(message.starts_with(begin), "{message}");
+    let field = "data.a: invalid type: integer";
+    assert!(message.contains(field), "{message}");
     // A stored object of another shape can be repaired, but is not deleted unseen.
     let repaired = response(&answer, review("UPDATE", &good, &bad)).await;
     assert_eq!(repaired["allowed"], true);
@@ -110,23 +104,17 @@ async fn mutation_returns_a_patch_of_what_it_changed() {
     let mut object = map(&json!({"a": "1"}));
     object["unknown"] = json!("kept");
     let answered = response(&answer, review("CREATE", &object, &Value::Null)).await;
-    assert_eq!(
-        (&answered["allowed"], &answered["patchType"]),
-        (&json!(true), &json!("JSONPatch"))
-    );
+    assert_eq!(answered["allowed"], true);
+    assert_eq!(answered["patchType"], "JSONPatch");
     // kube writes the bytes of the patch as numbers, which the API server reads like base64.
     let patch: Vec<u8> = serde_json::from_value(answered["patch"].clone()).unwrap();
     let patch: Value = serde_json::from_slice(&patch).unwrap();
-    assert_eq!(
-        patch,
-        json!([{"op": "add", "path": "/data/new", "value": "1"}])
-    );
+    let expected = json!([{"op": "add", "path": "/data/new", "value": "1"}]);
+    assert_eq!(patch, expected);
     object["immutable"] = json!(true);
     let answered = response(&answer, review("CREATE", &object, &Value::Null)).await;
-    assert_eq!(
-        (&answered["allowed"], &answered["patch"]),
-        (&json!(true), &Value::Null)
-    );
+    assert_eq!(answered["allowed"], true);
+    assert_eq!(answered["patch"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,10 +136,8 @@ async fn function_that_panics_or_takes_too_long_is_a_denial() {
     assert_eq!(message, "the function of the webhook took longer than 8s");
     object["immutable"] = json!(true);
     let panicked = response(&answer, review("CREATE", &object, &Value::Null)).await;
-    assert_eq!(
-        (&panicked["allowed"], &panicked["status"]["code"]),
-        (&json!(false), &json!(500))
-    );
+    assert_eq!(panicked["allowed"], false);
+    assert_eq!(panicked["status"]["code"], 500);
 }
 
 #[tokio::test]
@@ -163,10 +149,8 @@ async fn errors_of_other_libraries_deny_with_their_causes() {
         validation::<ConfigMap, _, _>(|_| async { Err(Outer(std::fmt::Error))? }, DEADLINE);
     let denied = response(&answer, review("CREATE", &map(&json!({})), &Value::Null)).await;
     let message = denied["status"]["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("cannot look up the class: an error occurred"),
-        "{message}"
-    );
+    let expected = "cannot look up the class: an error occurred";
+    assert!(message.starts_with(expected), "{message}");
     assert_eq!(denied["status"]["code"], 500);
 }
 

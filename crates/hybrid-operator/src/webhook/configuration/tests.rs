@@ -62,11 +62,8 @@ fn configuration_says_which_requests_go_where() {
     let namespaces = &made["webhooks"][1];
     assert_eq!(namespaces["rules"][0]["operations"], json!(["DELETE"]));
     assert_eq!(namespaces["rules"][0]["scope"], "Cluster");
-    assert_eq!(
-        namespaces["namespaceSelector"],
-        json!({}),
-        "it has no namespace"
-    );
+    // It has no namespace.
+    assert_eq!(namespaces["namespaceSelector"], json!({}));
 
     let injected = Trust::Injected(Some("ns/cert".to_owned()));
     let made = configuration(&Address::Url("https://host:1".to_owned()), &injected, &[]);
@@ -98,10 +95,8 @@ fn what_differs_is_noticed_and_defaults_are_not() {
     let mut foreign = live(wanted.clone());
     let webhooks = foreign["webhooks"].as_array_mut().unwrap();
     webhooks.insert(0, json!({"name": "foreign.example.com"}));
-    assert!(
-        current(&foreign, &wanted),
-        "another webhook is no concern of ours"
-    );
+    // Another webhook is no concern of ours.
+    assert!(current(&foreign, &wanted));
 
     for (what, other) in [
         ("bundle", configuration(&service(), &bundle("OTHER"), &[])),
@@ -130,19 +125,15 @@ fn what_differs_is_noticed_and_defaults_are_not() {
     }
     let mut fewer = wanted.clone();
     fewer["webhooks"].as_array_mut().unwrap().pop();
-    assert!(
-        !current(&live(wanted), &fewer),
-        "a webhook that we applied is no longer wanted"
-    );
+    // A webhook that we applied is no longer wanted.
+    assert!(!current(&live(wanted), &fewer));
 }
 
 #[test]
 fn bundle_that_others_fill_in_is_left_to_them() {
     let injected = configuration(&service(), &Trust::Injected(None), &[]);
-    assert_eq!(
-        injected["webhooks"][0]["clientConfig"].get("caBundle"),
-        None
-    );
+    let client = &injected["webhooks"][0]["clientConfig"];
+    assert_eq!(client.get("caBundle"), None);
     let mut filled = live(injected.clone());
     filled["webhooks"][0]["clientConfig"]["caBundle"] = json!("UEVN");
     assert!(is_current(&filled, &injected, "op-webhooks"));

@@ -94,16 +94,12 @@ fn versions_are_converted_through_the_hub_in_the_order_of_the_request() {
     let converted = response["convertedObjects"].as_array().unwrap();
     for (object, volume) in converted.iter().zip(["30", "5", "7"]) {
         assert_eq!(object["apiVersion"], "example.com/v3");
-        assert_eq!(
-            (&object["kind"], &object["spec"]),
-            (&json!("Jar"), &json!({"volume": volume}))
-        );
+        assert_eq!(object["kind"], "Jar");
+        assert_eq!(object["spec"], json!({"volume": volume}));
     }
     assert_eq!(converted.len(), 3);
-    assert_eq!(
-        converted[2], objects[2],
-        "an object of the wanted version stays as it is"
-    );
+    // An object of the wanted version stays as it is.
+    assert_eq!(converted[2], objects[2]);
 }
 
 #[test]
@@ -117,14 +113,13 @@ fn metadata_is_kept_except_what_the_conversion_changes() {
 
 #[test]
 fn failure_names_the_object_and_the_field() {
+    let path = "Jar ns/honey from example.com/v2 to example.com/v1";
+    let only = "example.com/v2, example.com/v1, example.com/v3 only";
     for (object, wanted, parts) in [
         (
             jar("v2", &json!({"decilitres": 5})),
             "v1",
-            [
-                "Jar ns/honey from example.com/v2 to example.com/v1",
-                "not a whole number",
-            ],
+            [path, "not a whole number"],
         ),
         (
             jar("v1", &json!({"litres": "x"})),
@@ -136,14 +131,7 @@ fn failure_names_the_object_and_the_field() {
             "v2",
             ["ns/honey", "panicked; see the log"],
         ),
-        (
-            jar("v1", &json!({"litres": 1})),
-            "v9",
-            [
-                "ns/honey",
-                "example.com/v2, example.com/v1, example.com/v3 only",
-            ],
-        ),
+        (jar("v1", &json!({"litres": 1})), "v9", ["ns/honey", only]),
         (
             json!({"apiVersion": "example.com/v1", "kind": "Lid", "metadata": {"name": "l"}}),
             "v2",
@@ -163,19 +151,17 @@ fn failure_names_the_object_and_the_field() {
 #[test]
 fn declarations_that_contradict_each_other_are_refused() {
     let mut conversions = conversions();
-    let error = conversions.add::<v1::Root, v2::Root>().unwrap_err();
-    assert!(error.contains("two hubs"), "{error}");
-    let error = conversions.add::<v2::Root, v1::Root>().unwrap_err();
-    assert!(
-        error.contains("example.com/v1 Jar has two conversions"),
-        "{error}"
-    );
-    let error = conversions.add::<v1::Root, other::Root>().unwrap_err();
-    assert!(error.contains("not versions of one kind"), "{error}");
-    assert!(
-        conversions
-            .add::<v2::Root, v2::Root>()
-            .unwrap_err()
-            .contains("to itself")
-    );
+    let twice = "example.com/v1 Jar has two conversions";
+    for (added, part) in [
+        (conversions.add::<v1::Root, v2::Root>(), "two hubs"),
+        (conversions.add::<v2::Root, v1::Root>(), twice),
+        (
+            conversions.add::<v1::Root, other::Root>(),
+            "not versions of one kind",
+        ),
+        (conversions.add::<v2::Root, v2::Root>(), "to itself"),
+    ] {
+        let error = added.unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
 }

@@ -44,11 +44,8 @@ fn certificate_is_renewed_after_two_thirds_of_its_life_with_an_overlap() {
     assert_eq!(announced, Step::Announce);
     assert_eq!(next.certificate, first.certificate, "it is not served yet");
     assert!(next.authorities.starts_with(&first.authorities));
-    assert_eq!(
-        policy.step(&next, now, false),
-        Step::Keep,
-        "it is not known everywhere"
-    );
+    // It is not known everywhere.
+    assert_eq!(policy.step(&next, now, false), Step::Keep);
 
     let (switched, second) = step(&policy, &next, now, true);
     assert_eq!(switched, Step::Switch);
@@ -57,10 +54,8 @@ fn certificate_is_renewed_after_two_thirds_of_its_life_with_an_overlap() {
     assert_eq!(policy.step(&second, start() + 89 * DAY, true), Step::Keep);
     let (forgot, last) = step(&policy, &second, start() + 90 * DAY, true);
     assert_eq!(forgot, Step::Forget);
-    assert_eq!(
-        first.authorities.clone() + &last.authorities,
-        second.authorities
-    );
+    let both = first.authorities.clone() + &last.authorities;
+    assert_eq!(both, second.authorities);
 }
 
 #[test]
@@ -87,16 +82,11 @@ fn every_replica_is_trusted_by_every_api_server_for_more_than_a_year() {
         // All have had the bundle since before the oldest that is still in use.
         let announced = bundles.iter().all(|bundle| *bundle == secret.authorities);
         (_, secret) = step(&policy, &secret, now, announced);
-        assert!(
-            secret.authorities.matches("BEGIN").count() <= 2,
-            "day {day}"
-        );
+        let known = secret.authorities.matches("BEGIN").count();
+        assert!(known <= 2, "day {day}");
     }
-    assert!(
-        certificates.len() > 6,
-        "{} certificates",
-        certificates.len()
-    );
+    let made = certificates.len();
+    assert!(made > 6, "{made} certificates");
     assert!(!has_expired(&secret.authorities, start() + 480 * DAY));
 }
 
@@ -110,24 +100,16 @@ fn stored_certificate_that_cannot_be_used_is_replaced_at_once() {
         change(&mut stored);
         stored
     };
+    let (unreadable, unsigned) = ("it cannot be read", "its authority is missing");
     for (why, stored) in [
-        ("it cannot be read", Stored::default()),
+        (unreadable, Stored::default()),
+        (unreadable, broken(&|s| s.key.clone_from(&other.key))),
+        (unreadable, broken(&|s| s.certificate = "text".to_owned())),
         (
-            "it cannot be read",
-            broken(&|s| s.key.clone_from(&other.key)),
-        ),
-        (
-            "it cannot be read",
-            broken(&|s| s.certificate = "text".to_owned()),
-        ),
-        (
-            "its authority is missing",
+            unsigned,
             broken(&|s| s.authorities.clone_from(&other.authorities)),
         ),
-        (
-            "its authority is missing",
-            broken(&|s| s.authorities.clear()),
-        ),
+        (unsigned, broken(&|s| s.authorities.clear())),
     ] {
         let (step, replaced) = step(&policy, &stored, start(), true);
         assert_eq!(step, Step::Replace(why));
@@ -135,18 +117,14 @@ fn stored_certificate_that_cannot_be_used_is_replaced_at_once() {
         assert!(is_trusted(&replaced, &replaced.authorities, start()));
     }
     let late = start() + 90 * DAY;
-    assert_eq!(
-        policy.step(&good, late, true),
-        Step::Replace("it has expired")
-    );
+    let expected = Step::Replace("it has expired");
+    assert_eq!(policy.step(&good, late, true), expected);
     let renamed = Policy {
         names: vec![HostName::new("127.0.0.1")],
         ..policy
     };
-    assert_eq!(
-        renamed.step(&good, start(), true),
-        Step::Replace("it is for other names")
-    );
+    let expected = Step::Replace("it is for other names");
+    assert_eq!(renamed.step(&good, start(), true), expected);
 }
 
 #[test]

@@ -67,10 +67,8 @@ async fn post(client: &HttpsClient, url: &str, body: &str) -> Result<String, Str
     let request = Request::post(url)
         .body(Full::from(body.to_owned()))
         .unwrap();
-    let response = client
-        .request(request)
-        .await
-        .map_err(|error| format!("{error:?}"))?;
+    let response = client.request(request).await;
+    let response = response.map_err(|error| format!("{error:?}"))?;
     let body = response.into_body().collect().await.unwrap().to_bytes();
     Ok(String::from_utf8(body.to_vec()).unwrap())
 }
@@ -85,21 +83,16 @@ async fn certificate_changes_without_a_restart() {
         .unwrap();
     let (old, new) = (pair(), pair());
     let (trusts_old, trusts_new) = (client(&old.authority), client(&new.authority));
-    assert!(
-        post(&trusts_old, &url, "abc").await.is_err(),
-        "there is no certificate yet"
-    );
+    // There is no certificate yet.
+    assert!(post(&trusts_old, &url, "abc").await.is_err());
     served.set(certified(&old.certificate, &old.key).unwrap());
     assert_eq!(post(&trusts_old, &url, "abc").await.unwrap(), "3");
     let error = post(&trusts_new, &url, "abc").await.unwrap_err();
     assert!(error.contains("UnknownIssuer"), "{error}");
     served.set(certified(&new.certificate, &new.key).unwrap());
     assert_eq!(post(&trusts_new, &url, "abcd").await.unwrap(), "4");
-    assert_eq!(
-        post(&trusts_old, &url, "ab").await.unwrap(),
-        "2",
-        "connections stay open"
-    );
+    // Connections stay open.
+    assert_eq!(post(&trusts_old, &url, "ab").await.unwrap(), "2");
     assert!(post(&client(&old.authority), &url, "ab").await.is_err());
     running.stop().await;
     assert!(post(&client(&new.authority), &url, "ab").await.is_err());
@@ -108,21 +101,24 @@ async fn certificate_changes_without_a_restart() {
 #[tokio::test]
 async fn certificate_for_another_key_is_refused() {
     let (one, two) = (pair(), pair());
-    let error = certified(&one.certificate, &two.key)
-        .unwrap_err()
-        .to_string();
-    assert_eq!(error, "tls.crt and tls.key cannot be used together");
-    let error = certified("", &two.key).unwrap_err().to_string();
-    assert_eq!(error, "tls.crt contains no certificate in PEM");
-    let error = certified(&one.certificate, "text").unwrap_err().to_string();
-    assert_eq!(error, "tls.key is not a private key in PEM");
+    let (certificate, key) = (&*one.certificate, &*two.key);
+    for (certificate, key, message) in [
+        (
+            certificate,
+            key,
+            "tls.crt and tls.key cannot be used together",
+        ),
+        ("", key, "tls.crt contains no certificate in PEM"),
+        (certificate, "text", "tls.key is not a private key in PEM"),
+    ] {
+        let error = certified(certificate, key).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
 }
 
 async fn ask(endpoint: Endpoint, request: Request<Body>) -> (StatusCode, String) {
-    let response = router(vec![endpoint], &metrics())
-        .oneshot(request)
-        .await
-        .unwrap();
+    let response = router(vec![endpoint], &metrics()).oneshot(request).await;
+    let response = response.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())

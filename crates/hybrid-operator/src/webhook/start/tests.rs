@@ -47,14 +47,7 @@ async fn api_server_reaches_webhooks_through_a_service_or_a_url() {
 
 #[test]
 fn urls_that_the_api_server_would_refuse_are_refused() {
-    for url in [
-        "http://host",
-        "host:443",
-        "https://host/path",
-        "https://host?a=b",
-        "https://",
-        "",
-    ] {
+    for url in "http://host host:443 https://host/path https://host?a=b https:// ".split(' ') {
         assert_eq!(host_of(url), None, "{url}");
     }
     let ip = |text: &str| Some(HostName::Ip(text.parse().unwrap()));

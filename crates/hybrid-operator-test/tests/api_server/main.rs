@@ -18,7 +18,6 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use http::Method;
 use hybrid_operator_test::api_server::{ApiServer, Options, Pace};
 use hybrid_operator_test::shared_or_skip;
 
@@ -153,14 +152,10 @@ async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), Stri
         .await
         .map_err(|why| format!("{why}\n{history}"))?;
     for namespace in generator.namespaces() {
-        let step = Step::new(
-            Method::DELETE,
-            format!("/api/v1/namespaces/{namespace}"),
-            None,
-        );
+        let step = Step::delete(format!("/api/v1/namespaces/{namespace}"));
         real.send(&step).await;
     }
-    let step = Step::new(Method::DELETE, generator.definition_path(), None);
+    let step = Step::delete(generator.definition_path());
     real.send(&step).await;
     let unmodelled = server.unmodelled();
     if !unmodelled.is_empty() {

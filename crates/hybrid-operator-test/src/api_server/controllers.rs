@@ -144,14 +144,20 @@ impl Server {
             Task::Definition(name) => definitions::advance(self, &name),
             Task::Furnish(namespace) => namespaces::furnish(self, &namespace),
             Task::Empty(namespace) => namespaces::empty(self, &namespace),
-            Task::Collect(object) => garbage::collect(self, &object),
-            Task::Foreground(object) => garbage::delete_dependents(self, &object),
-            Task::Orphan(object) => garbage::release_dependents(self, &object),
-            Task::Expire(object) => workloads::expire(self, &object),
-            Task::Work(object) => workloads::work(self, &object),
+            Task::Collect(object) => self.act_if_there(&object, garbage::collect),
+            Task::Foreground(object) => self.act_if_there(&object, garbage::delete_dependents),
+            Task::Orphan(object) => self.act_if_there(&object, garbage::release_dependents),
+            Task::Expire(object) => self.act_if_there(&object, workloads::expire),
+            Task::Work(object) => self.act_if_there(&object, workloads::work),
         }
         self.observe();
         true
+    }
+
+    fn act_if_there(&mut self, object: &Object, act: fn(&mut Self, &Object, &Value)) {
+        if let Some(live) = self.store.get(&object.resource, &object.key) {
+            act(self, object, &live);
+        }
     }
 
     /// Makes the tasks that follow from a change.

@@ -104,9 +104,8 @@ impl TestNamespace {
             kubeconfig: Some(plane.kubeconfig_path().to_owned()),
         };
         let accounts = namespace.api::<ServiceAccount>();
-        let (what, check) = ("its service account", |account: Option<&ServiceAccount>| {
-            account.is_some()
-        });
+        let what = "its service account";
+        let check = |account: Option<&ServiceAccount>| account.is_some();
         let ready = wait::object(&accounts, "default", what, READY_WITHIN, check).await;
         ready.map_err(|source| NamespaceError::NotReady { name, source })?;
         Ok(namespace)

@@ -79,10 +79,8 @@ impl Controllers {
             }
         }
         for uid in owner_uids(after) {
-            self.dependents
-                .entry(uid)
-                .or_default()
-                .insert(object.clone());
+            let dependents = self.dependents.entry(uid).or_default();
+            dependents.insert(object.clone());
         }
     }
 }
@@ -169,10 +167,8 @@ impl Server {
         };
         let (before, after) = (change.before(), change.after());
         self.controllers.index(&object, before, after);
-        match (
-            change.resource.group.as_str(),
-            change.resource.plural.as_str(),
-        ) {
+        let Resource { group, plural } = &*change.resource;
+        match (group.as_str(), plural.as_str()) {
             ("apiextensions.k8s.io", "customresourcedefinitions") => {
                 definitions::react(self, change);
             }

@@ -11,19 +11,19 @@ pub(super) fn json(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => json_string(text),
-        Value::Array(items) => format!("[{}]", joined(items, json, ",")),
+        Value::Array(items) => format!("[{}]", joined(items, ",", json)),
         Value::Object(fields) => {
             let field =
                 |(name, value): (&String, &Value)| format!("{}:{}", json_string(name), json(value));
-            format!("{{{}}}", joined(fields, field, ","))
+            format!("{{{}}}", joined(fields, ",", field))
         }
     }
 }
 
-fn joined<T>(
+pub(super) fn joined<T>(
     parts: impl IntoIterator<Item = T>,
-    text: impl Fn(T) -> String,
     between: &str,
+    text: impl Fn(T) -> String,
 ) -> String {
     let texts: Vec<String> = parts.into_iter().map(text).collect();
     texts.join(between)
@@ -57,10 +57,10 @@ pub(super) fn readable(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => quoted(text),
-        Value::Array(items) => format!("[{}]", joined(items, readable, ",")),
+        Value::Array(items) => format!("[{}]", joined(items, ",", readable)),
         Value::Object(fields) => {
             let field = |(name, value): (&String, &Value)| format!("{name}={}", readable(value));
-            joined(fields, field, "")
+            joined(fields, "", field)
         }
     }
 }
@@ -100,10 +100,10 @@ pub(super) fn plain(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", joined(items, plain, " ")),
+        Value::Array(items) => format!("[{}]", joined(items, " ", plain)),
         Value::Object(fields) => {
             let field = |(name, value): (&String, &Value)| format!("{name}:{}", plain(value));
-            format!("map[{}]", joined(fields, field, " "))
+            format!("map[{}]", joined(fields, " ", field))
         }
     }
 }
@@ -115,13 +115,13 @@ pub(super) fn source(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => quoted(text),
-        Value::Array(items) => format!("[]interface {{}}{{{}}}", joined(items, source, ", ")),
+        Value::Array(items) => format!("[]interface {{}}{{{}}}", joined(items, ", ", source)),
         Value::Object(fields) => {
             let field =
                 |(name, value): (&String, &Value)| format!("{}:{}", quoted(name), source(value));
             format!(
                 "map[string]interface {{}}{{{}}}",
-                joined(fields, field, ", ")
+                joined(fields, ", ", field)
             )
         }
     }

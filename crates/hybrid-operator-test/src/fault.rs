@@ -167,8 +167,8 @@ impl Faults {
     /// Returns whether the planned fault was injected.
     pub fn was_injected(&self) -> bool {
         let state = self.state.lock();
-        let mut plans = state.plan.iter();
-        plans.any(|plan| plan.seen >= plan.nth)
+        let plan = state.plan.as_ref();
+        plan.is_some_and(|plan| plan.seen >= plan.nth)
     }
 
     /// Returns the requests so far, oldest first, including those with faults.

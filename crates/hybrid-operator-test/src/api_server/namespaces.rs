@@ -108,15 +108,9 @@ pub(super) fn empty(server: &mut Server, name: &str) {
         drop(server.act(Method::DELETE, kind.path(name, ""), &options));
         let remaining = server.objects(&kind.resource, Some(name));
         if !remaining.is_empty() {
-            let held: Vec<String> = remaining
-                .iter()
-                .flat_map(|(_, object)| finalizers(object))
-                .collect();
-            let resource = if kind.resource.group.is_empty() {
-                format!("{}.", kind.resource.plural)
-            } else {
-                format!("{}.{}", kind.resource.plural, kind.resource.group)
-            };
+            let held = remaining.iter();
+            let held = held.flat_map(|(_, object)| finalizers(object)).collect();
+            let resource = format!("{}.{}", kind.resource.plural, kind.resource.group);
             left.push((resource, remaining.len(), held));
         }
     }

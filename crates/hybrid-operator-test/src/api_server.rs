@@ -78,7 +78,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -211,10 +211,9 @@ impl ApiServer {
     fn objects_that(&self, are_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let server = self.server.lock();
         let resources = server.store.resources();
-        let objects = resources
-            .iter()
-            .flat_map(|resource| server.objects(resource, None))
-            .filter(|(_, object)| are_wanted(object));
+        let objects = resources.iter();
+        let objects = objects.flat_map(|resource| server.objects(resource, None));
+        let objects = objects.filter(|(_, object)| are_wanted(object));
         objects.map(|(_, object)| (*object).clone()).collect()
     }
 
@@ -275,15 +274,9 @@ impl Service<Request<Body>> for ApiService {
         let server = Arc::clone(&self.server);
         async move {
             let (parts, body) = request.into_parts();
-            let body = body
-                .collect()
-                .await
-                .map(http_body_util::Collected::to_bytes);
+            let body = body.collect().await.map(Collected::to_bytes);
             let call = Call::new(&parts, body.unwrap_or_default());
-            let (reply, warnings) = {
-                let mut server = server.lock();
-                server.handle(&call)
-            };
+            let (reply, warnings) = server.lock().handle(&call);
             Ok(response(reply, warnings, &server))
         }
         .boxed()

@@ -54,7 +54,7 @@ struct User {
     username: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct ObjectRef {
     resource: Option<String>,
     namespace: Option<String>,
@@ -117,14 +117,11 @@ impl AuditLog {
     pub fn count(&self, mark: Mark, user: &str) -> io::Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
         for request in self.since(mark, user)? {
-            let failed = if request.status >= 400 {
-                format!(" -> {}", request.status)
-            } else {
-                String::new()
-            };
-            *counts
-                .entry(format!("{} {}{failed}", request.verb, request.resource))
-                .or_default() += 1;
+            let mut kind = format!("{} {}", request.verb, request.resource);
+            if request.status >= 400 {
+                kind = format!("{kind} -> {}", request.status);
+            }
+            *counts.entry(kind).or_default() += 1;
         }
         Ok(counts)
     }
@@ -138,31 +135,20 @@ impl Event {
         if self.verb == "watch" && self.stage == "ResponseComplete" && status < 400 {
             return None;
         }
-        let path = self
-            .request_uri
-            .split('?')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        let (resource, namespace, name) = match self.object_ref {
-            Some(ObjectRef {
-                resource: Some(resource),
-                namespace,
-                name,
-                subresource,
-            }) => (
-                subresource.map_or(resource.clone(), |sub| format!("{resource}/{sub}")),
-                namespace,
-                name,
-            ),
-            _ => (path, None, None),
+        let path = self.request_uri.split('?').next().unwrap_or_default();
+        let target = self.object_ref.filter(|target| target.resource.is_some());
+        let target = target.unwrap_or_default();
+        let resource = match (target.resource, target.subresource) {
+            (None, _) => path.to_owned(),
+            (Some(resource), None) => resource,
+            (Some(resource), Some(sub)) => format!("{resource}/{sub}"),
         };
         Some(AuditedRequest {
             user: self.user.username,
             verb: self.verb,
             resource,
-            namespace,
-            name,
+            namespace: target.namespace,
+            name: target.name,
             uri: self.request_uri,
             status,
         })
@@ -191,14 +177,9 @@ mod tests {
             ("patch memcacheds/status -> 409", 1),
             ("watch pods", 1),
         ];
-        assert_eq!(
-            counts.into_iter().collect::<Vec<_>>(),
-            expected.map(|(key, count)| (key.to_owned(), count))
-        );
-        assert!(
-            log.count(log.mark().unwrap(), "operator")
-                .unwrap()
-                .is_empty()
-        );
+        let expected = expected.map(|(key, count)| (key.to_owned(), count));
+        assert_eq!(counts, BTreeMap::from(expected));
+        let later = log.count(log.mark().unwrap(), "operator").unwrap();
+        assert!(later.is_empty());
     }
 }

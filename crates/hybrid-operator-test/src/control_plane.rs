@@ -204,9 +204,8 @@ impl ControlPlane {
             command.arg("--audit-log").arg(dir.join("audit.log"));
         }
         for (name, groups) in &options.users {
-            command
-                .arg("--user")
-                .arg(format!("{name}:{}", groups.join(",")));
+            let user = format!("{name}:{}", groups.join(","));
+            command.arg("--user").arg(user);
         }
         let mut child = command
             .stdin(Stdio::piped())
@@ -286,9 +285,8 @@ impl ControlPlane {
 
     /// Returns the URL of the API server; `None` for an existing cluster.
     pub fn server(&self) -> Option<&str> {
-        self.running
-            .as_ref()
-            .map(|running| running.ready.server.as_str())
+        let running = self.running.as_ref();
+        running.map(|running| running.ready.server.as_str())
     }
 
     /// Returns the process ids of the programs and, as `up`, of the one that supervises them.
@@ -425,10 +423,8 @@ fn new_run_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let runs = go_programs::cache_dir().join("runs");
     remove_old_runs(&runs);
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default().as_millis();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     runs.join(format!("{since}-{}-{count}", std::process::id()))
 }
@@ -437,10 +433,8 @@ fn new_run_dir() -> PathBuf {
 fn remove_old_runs(runs: &Path) {
     for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
         let dir = entry.path();
-        let old = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|made| made.elapsed().is_ok_and(|age| age > KEEP_RUNS_FOR));
+        let made = entry.metadata().and_then(|meta| meta.modified());
+        let old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > KEEP_RUNS_FOR));
         let free = File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if old && free {
             drop(fs::remove_dir_all(&dir));

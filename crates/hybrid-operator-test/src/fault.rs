@@ -166,11 +166,9 @@ impl Faults {
 
     /// Returns whether the planned fault was injected.
     pub fn was_injected(&self) -> bool {
-        self.state
-            .lock()
-            .plan
-            .as_ref()
-            .is_some_and(|plan| plan.seen >= plan.nth)
+        let state = self.state.lock();
+        let plan = state.plan.as_ref();
+        plan.is_some_and(|plan| plan.seen >= plan.nth)
     }
 
     /// Returns the requests so far, oldest first, including those with faults.
@@ -213,15 +211,11 @@ impl Faults {
     /// Records a request and returns the fault to inject.
     fn next_fault(&self, mut request: Recorded) -> Option<Fault> {
         let mut state = self.state.lock();
-        let planned = state
-            .plan
-            .as_mut()
-            .and_then(|plan| plan.next_fault(&request));
+        let plan = state.plan.as_mut();
+        let planned = plan.and_then(|plan| plan.next_fault(&request));
         let fault = planned.or_else(|| {
-            state
-                .select
-                .as_mut()
-                .and_then(|next_fault| next_fault(&request))
+            let select = state.select.as_mut()?;
+            select(&request)
         });
         request.fault = fault;
         state.requests.push(request);
@@ -291,47 +285,34 @@ where
         let recorded = Recorded::of(&request);
         let kind = recorded.kind();
         let injected = move |fault| {
-            BoxError::from(Injected {
-                request: kind,
-                fault,
-            })
+            let request = kind.clone();
+            BoxError::from(Injected { request, fault })
         };
-        match self.faults.next_fault(recorded) {
-            None => {
-                let answer = self.inner.call(request);
-                async move { Ok(answer.await.map_err(Into::into)?.map(whole)) }.boxed()
-            }
-            Some(Fault::Silence) => {
-                let answer = self.inner.call(request);
-                async move { Ok(answer.await.map_err(Into::into)?.map(silenced)) }.boxed()
-            }
-            Some(Fault::Cut) => {
-                let answer = self.inner.call(request);
-                async move { Ok(answer.await.map_err(Into::into)?.map(cut)) }.boxed()
-            }
-            Some(Fault::Late(delay)) => {
-                let answer = self.inner.call(request);
-                async move {
-                    tokio::time::sleep(delay).await;
-                    Ok(answer.await.map_err(Into::into)?.map(whole))
-                }
-                .boxed()
-            }
-            Some(Fault::AnswerLost) => {
-                let answer = self.inner.call(request);
-                async move {
-                    let answer: Result<_, BoxError> = answer.await.map_err(Into::into);
-                    answer.and(Err(injected(Fault::AnswerLost)))
-                }
-                .boxed()
-            }
-            Some(Fault::Unreachable) => {
-                std::future::ready(Err(injected(Fault::Unreachable))).boxed()
-            }
-            Some(Fault::Status(code)) => std::future::ready(status(code)).boxed(),
-            Some(Fault::Proxy(code, page)) => std::future::ready(proxy(code, page)).boxed(),
-            Some(Fault::Hang) => std::future::pending().boxed(),
+        let fault = self.faults.next_fault(recorded);
+        let answered = match fault {
+            Some(Fault::Hang) => return std::future::pending().boxed(),
+            Some(Fault::Unreachable) => Some(Err(injected(Fault::Unreachable))),
+            Some(Fault::Status(code)) => Some(status(code)),
+            Some(Fault::Proxy(code, page)) => Some(proxy(code, page)),
+            _ => None,
+        };
+        if let Some(answer) = answered {
+            return std::future::ready(answer).boxed();
         }
+        let answer = self.inner.call(request);
+        async move {
+            if let Some(Fault::Late(delay)) = fault {
+                tokio::time::sleep(delay).await;
+            }
+            let answer: Response<B> = answer.await.map_err(Into::<BoxError>::into)?;
+            match fault {
+                Some(Fault::AnswerLost) => Err(injected(Fault::AnswerLost)),
+                Some(Fault::Silence) => Ok(answer.map(silenced)),
+                Some(Fault::Cut) => Ok(answer.map(cut)),
+                _ => Ok(answer.map(whole)),
+            }
+        }
+        .boxed()
     }
 }
 
@@ -424,11 +405,8 @@ fn proxy(code: u16, page: Page) -> Result<Response<AnswerBody>, BoxError> {
             let half = Bytes::from(text).slice(..40);
             let closed = BoxError::from("connection closed before message completed");
             let pieces = stream::iter([Ok(http_body::Frame::data(half)), Err(closed)]);
-            response(
-                code,
-                "application/json",
-                StreamBody::new(pieces).boxed_unsync(),
-            )
+            let body = StreamBody::new(pieces).boxed_unsync();
+            response(code, "application/json", body)
         }
     }
 }

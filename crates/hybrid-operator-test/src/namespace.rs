@@ -91,13 +91,12 @@ impl TestNamespace {
             },
             ..Namespace::default()
         };
-        let created = Api::<Namespace>::all(client.clone())
-            .create(&PostParams::default(), &wanted)
-            .await
-            .map_err(|source| NamespaceError::Create {
-                prefix: prefix.to_owned(),
-                source: Box::new(source),
-            })?;
+        let namespaces = Api::<Namespace>::all(client.clone());
+        let created = namespaces.create(&PostParams::default(), &wanted).await;
+        let created = created.map_err(|source| NamespaceError::Create {
+            prefix: prefix.to_owned(),
+            source: Box::new(source),
+        })?;
         let name = created.metadata.name.unwrap_or_default();
         let namespace = Self {
             name: name.clone(),
@@ -105,15 +104,10 @@ impl TestNamespace {
             kubeconfig: Some(plane.kubeconfig_path().to_owned()),
         };
         let accounts = namespace.api::<ServiceAccount>();
-        wait::object(
-            &accounts,
-            "default",
-            "its service account",
-            READY_WITHIN,
-            |account| account.is_some(),
-        )
-        .await
-        .map_err(|source| NamespaceError::NotReady { name, source })?;
+        let what = "its service account";
+        let check = |account: Option<&ServiceAccount>| account.is_some();
+        let ready = wait::object(&accounts, "default", what, READY_WITHIN, check).await;
+        ready.map_err(|source| NamespaceError::NotReady { name, source })?;
         Ok(namespace)
     }
 
@@ -166,18 +160,15 @@ impl Drop for TestNamespace {
         let name = std::mem::take(&mut self.name);
         // Nothing can be awaited here, and the test's runtime may be shutting down.
         let deletion = thread::spawn(move || {
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-            else {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let Ok(runtime) = builder.enable_all().build() else {
                 return;
             };
             let request = async {
                 let client = client_of(&kubeconfig, None).await.ok()?;
-                Api::<Namespace>::all(client)
-                    .delete(&name, &DeleteParams::default())
-                    .await
-                    .ok()
+                let namespaces = Api::<Namespace>::all(client);
+                let params = DeleteParams::default();
+                namespaces.delete(&name, &params).await.ok()
             };
             drop(runtime.block_on(async { tokio::time::timeout(DELETE_WITHIN, request).await }));
         });

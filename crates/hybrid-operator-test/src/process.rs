@@ -279,31 +279,26 @@ impl RunningOperator {
     /// [`ProcessError::NotReady`].
     pub async fn ready(&self) -> Result<(), ProcessError> {
         let path = &self.command_spec.ready_path;
-        let ready = wait::until(
-            self.command_spec.ready_within,
-            format!("200 from {path}"),
-            async || {
-                if let Some(status) = self.exit_status() {
-                    self.wait_for_log().await;
-                    return Ok(Err(WaitError {
-                        what: format!("200 from {path}"),
-                        within: self.command_spec.ready_within,
-                        last: status.to_string(),
-                    }));
-                }
-                match get(self.ports.probe, path).await {
-                    Ok((200, _)) => Ok(Ok(())),
-                    Ok((status, body)) => Err(format!("{status} {}", body.trim())),
-                    Err(error) => Err(error.to_string()),
-                }
-            },
-        );
+        let (what, within) = (format!("200 from {path}"), self.command_spec.ready_within);
+        let check = async || {
+            if let Some(status) = self.exit_status() {
+                self.wait_for_log().await;
+                let (what, last) = (what.clone(), status.to_string());
+                return Ok(Err(WaitError { what, within, last }));
+            }
+            match get(self.ports.probe, path).await {
+                Ok((200, _)) => Ok(Ok(())),
+                Ok((status, body)) => Err(format!("{status} {}", body.trim())),
+                Err(error) => Err(error.to_string()),
+            }
+        };
         let not_ready = |source| ProcessError::NotReady {
             program: self.command_spec.program.clone(),
             log: self.log_tail(),
             source,
         };
-        ready.await.map_err(not_ready)?.map_err(not_ready)
+        let ready = wait::until(within, &what, check).await;
+        ready.map_err(not_ready)?.map_err(not_ready)
     }
 
     /// Returns the process id.
@@ -327,15 +322,8 @@ impl RunningOperator {
     ///
     /// [`ProcessError::Http`].
     pub async fn metrics(&self) -> Result<String, ProcessError> {
-        let port = self.ports.metrics;
-        let answer = get(port, "/metrics").await;
-        answer
-            .map(|(_, body)| body)
-            .map_err(|source| ProcessError::Http {
-                port,
-                path: "/metrics".to_owned(),
-                source,
-            })
+        let answer = answer_of(self.ports.metrics, "/metrics").await;
+        answer.map(|(_, body)| body)
     }
 
     /// Gets a path from the probe port; returns the status code and the body.
@@ -344,12 +332,7 @@ impl RunningOperator {
     ///
     /// [`ProcessError::Http`].
     pub async fn probe(&self, path: &str) -> Result<(u16, String), ProcessError> {
-        let port = self.ports.probe;
-        get(port, path).await.map_err(|source| ProcessError::Http {
-            port,
-            path: path.to_owned(),
-            source,
-        })
+        answer_of(self.ports.probe, path).await
     }
 
     /// Returns its standard output and standard error since the first start.
@@ -368,10 +351,8 @@ impl RunningOperator {
 
     fn log_tail(&self) -> String {
         let log = self.log.lock();
-        join(
-            log.get(log.len().saturating_sub(TAIL_LINES)..)
-                .unwrap_or_default(),
-        )
+        let tail = log.get(log.len().saturating_sub(TAIL_LINES)..);
+        join(tail.unwrap_or_default())
     }
 
     /// Returns its exit status, if it has exited.
@@ -425,11 +406,8 @@ impl RunningOperator {
         let mut child = self.child.lock();
         // The process id is not reused before the process is waited for.
         let running = matches!(child.try_wait(), Ok(None));
-        let Some(pid) = i32::try_from(child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .filter(|_| running)
-        else {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|_| running) else {
             return Ok(());
         };
         let failed = |error: rustix::io::Errno| ProcessError::Signal {
@@ -486,11 +464,8 @@ impl Drop for RunningOperator {
     fn drop(&mut self) {
         drop(self.sigkill());
         if thread::panicking() {
-            let text = format!(
-                "log of {}:\n{}",
-                self.command_spec.program.display(),
-                self.log()
-            );
+            let program = self.command_spec.program.display();
+            let text = format!("log of {program}:\n{}", self.log());
             drop(io::stderr().write_all(text.as_bytes()));
         }
     }
@@ -529,10 +504,16 @@ fn capture_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>
 }
 
 fn join(lines: &[String]) -> String {
-    lines
-        .iter()
-        .flat_map(|line| [line.as_str(), "\n"])
-        .collect()
+    let texts = lines.iter().flat_map(|line| [line.as_str(), "\n"]);
+    texts.collect()
+}
+
+async fn answer_of(port: u16, path: &str) -> Result<(u16, String), ProcessError> {
+    get(port, path).await.map_err(|source| ProcessError::Http {
+        port,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Gets a path from a server on loopback; with HTTP/1.0 the response ends with the connection.
@@ -544,12 +525,9 @@ async fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
     connection.read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let body = answer
-        .split_once("\r\n\r\n")
-        .map(|(_, body)| body.to_owned());
-    status
-        .zip(body)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP response"))
+    let body = answer.split_once("\r\n\r\n");
+    let answer = status.zip(body.map(|(_, body)| body.to_owned()));
+    answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP response"))
 }
 
 #[cfg(test)]

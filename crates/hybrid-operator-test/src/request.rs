@@ -43,14 +43,11 @@ impl Recorded {
         let path = request.uri().path().to_owned();
         let query = decode_query(request.uri().query().unwrap_or_default());
         let target = Target::of(&path);
-        let content_type = request
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
-        let apply = content_type.is_some_and(|value| value.starts_with("application/apply-patch"));
-        let watch = query
-            .get("watch")
-            .is_some_and(|value| value == "true" || value == "1");
+        let header = |name: &str| request.headers().get(name)?.to_str().ok();
+        let content_type = header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let apply = content_type.starts_with("application/apply-patch");
+        let watch = query.get("watch").map(String::as_str);
+        let watch = matches!(watch, Some("true" | "1"));
         let verb = match (request.method(), &target) {
             (&Method::GET, Some(_)) if watch => "watch".to_owned(),
             (&Method::GET, Some(Target { name: None, .. })) => "list".to_owned(),
@@ -60,15 +57,9 @@ impl Recorded {
             (&Method::PUT, Some(_)) => "update".to_owned(),
             (method, _) => method.as_str().to_ascii_lowercase(),
         };
-        let bytes = request
-            .body()
-            .try_clone()
-            .and_then(|body| body.collect_bytes().now_or_never());
-        let body = bytes
-            .and_then(Result::ok)
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let user = request.headers().get("impersonate-user");
-        let user = user.and_then(|user| user.to_str().ok());
+        let body = request.body().try_clone();
+        let bytes = body.and_then(|body| body.collect_bytes().now_or_never()?.ok());
+        let body = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let (resource, namespace, name) = match target {
             Some(target) => (target.resource, target.namespace, target.name),
             None => (path.clone(), None, None),
@@ -81,7 +72,7 @@ impl Recorded {
             resource,
             namespace,
             name,
-            user: user.map(ToOwned::to_owned),
+            user: header("impersonate-user").map(ToOwned::to_owned),
             body,
             fault: None,
         }
@@ -130,24 +121,17 @@ impl Target {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (owned(namespace), rest),
             rest => (None, rest),
         };
-        match rest {
-            [resource] => Some(Self {
-                resource: (*resource).to_owned(),
-                namespace,
-                name: None,
-            }),
-            [resource, name] => Some(Self {
-                resource: (*resource).to_owned(),
-                namespace,
-                name: owned(name),
-            }),
-            [resource, name, sub] => Some(Self {
-                resource: format!("{resource}/{sub}"),
-                namespace,
-                name: owned(name),
-            }),
-            _ => None,
-        }
+        let (resource, name) = match rest {
+            [resource] => ((*resource).to_owned(), None),
+            [resource, name] => ((*resource).to_owned(), owned(name)),
+            [resource, name, sub] => (format!("{resource}/{sub}"), owned(name)),
+            _ => return None,
+        };
+        Some(Self {
+            resource,
+            namespace,
+            name,
+        })
     }
 }
 
@@ -203,56 +187,30 @@ mod tests {
 
     #[test]
     fn requests_are_parsed_to_verb_and_resource() {
-        let json = "application/json";
-        for (method, uri, content_type, expected) in [
-            ("GET", "/version", json, "get /version"),
-            ("GET", "/apis/apps/v1", json, "get /apis/apps/v1"),
-            ("GET", "/api/v1/namespaces/a/pods", json, "list pods"),
-            ("GET", "/api/v1/pods?watch=true", json, "watch pods"),
-            ("GET", "/api/v1/namespaces/a/pods/b", json, "get pods"),
-            ("GET", "/api/v1/namespaces/a", json, "get namespaces"),
-            (
-                "PUT",
-                "/api/v1/namespaces/a/finalize",
-                json,
-                "update namespaces/finalize",
-            ),
-            (
-                "POST",
-                "/apis/apps/v1/namespaces/a/deployments",
-                json,
-                "create deployments",
-            ),
-            (
-                "PATCH",
-                "/apis/g/v1/namespaces/a/things/b/status",
-                json,
-                "patch things/status",
-            ),
-            (
-                "PATCH",
-                "/apis/g/v1/things/b?force=true",
-                "application/apply-patch+yaml",
-                "apply things",
-            ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/a/secrets",
-                json,
-                "deletecollection secrets",
-            ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/a/secrets/b",
-                json,
-                "delete secrets",
-            ),
-        ] {
-            assert_eq!(
-                recorded(method, uri, content_type, "").kind(),
-                expected,
-                "{method} {uri}"
-            );
+        for case in "
+            GET /version = get /version
+            GET /apis/apps/v1 = get /apis/apps/v1
+            GET /api/v1/namespaces/a/pods = list pods
+            GET /api/v1/pods?watch=true = watch pods
+            GET /api/v1/namespaces/a/pods/b = get pods
+            GET /api/v1/namespaces/a = get namespaces
+            PUT /api/v1/namespaces/a/finalize = update namespaces/finalize
+            POST /apis/apps/v1/namespaces/a/deployments = create deployments
+            PATCH /apis/g/v1/namespaces/a/things/b/status = patch things/status
+            APPLY /apis/g/v1/things/b?force=true = apply things
+            DELETE /api/v1/namespaces/a/secrets = deletecollection secrets
+            DELETE /api/v1/namespaces/a/secrets/b = delete secrets"
+            .lines()
+            .skip(1)
+        {
+            let (request, expected) = case.trim().split_once(" = ").unwrap();
+            let (method, uri) = request.split_once(' ').unwrap();
+            let (method, content_type) = match method {
+                "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+                _ => (method, "application/json"),
+            };
+            let found = recorded(method, uri, content_type, "").kind();
+            assert_eq!(found, expected, "{request}");
         }
     }
 
@@ -260,31 +218,23 @@ mod tests {
     fn the_query_is_decoded_and_the_body_is_read() {
         let uri = "/api/v1/namespaces/a/secrets?labelSelector=owner%3Dhelm%2Cname%3Da+b&x&y=100%";
         let request = recorded("POST", uri, "application/json", r#"{"kind":"Secret"}"#);
-        assert_eq!(
-            request.query.get("labelSelector").unwrap(),
-            "owner=helm,name=a b"
-        );
-        assert_eq!(
-            (request.query["x"].as_str(), request.query["y"].as_str()),
-            ("", "100%")
-        );
+        assert_eq!(request.query["labelSelector"], "owner=helm,name=a b");
+        assert_eq!(request.query["x"], "");
+        assert_eq!(request.query["y"], "100%");
         assert_eq!(request.body.as_ref().unwrap()["kind"], "Secret");
         assert_eq!(request.namespace.as_deref(), Some("a"));
     }
 
     #[test]
     fn a_dry_run_is_not_a_write() {
-        let uri = "/api/v1/namespaces/a/secrets/b";
-        assert!(recorded("DELETE", uri, "application/json", "").is_write());
-        assert!(
-            !recorded(
-                "DELETE",
-                &format!("{uri}?dryRun=All"),
-                "application/json",
-                ""
-            )
-            .is_write()
-        );
-        assert!(!recorded("GET", uri, "application/json", "").is_write());
+        for (method, query, is_write) in [
+            ("DELETE", "", true),
+            ("DELETE", "?dryRun=All", false),
+            ("GET", "", false),
+        ] {
+            let uri = format!("/api/v1/namespaces/a/secrets/b{query}");
+            let request = recorded(method, &uri, "application/json", "");
+            assert_eq!(request.is_write(), is_write, "{method} {uri}");
+        }
     }
 }

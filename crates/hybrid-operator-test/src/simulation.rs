@@ -83,9 +83,7 @@ impl Finding {
     fn is_like(&self, other: &Self) -> bool {
         let kind = |line: &String| {
             let begin = line.split(": expected ").next().unwrap_or_default();
-            let without_numbers = begin
-                .chars()
-                .filter(|character| !character.is_ascii_digit());
+            let without_numbers = begin.chars().filter(|letter| !letter.is_ascii_digit());
             without_numbers.collect::<String>()
         };
         let mut wrong = self.wrong.iter().map(kind);
@@ -218,13 +216,8 @@ impl Simulation {
     ) -> anyhow::Result<(Option<Finding>, Vec<String>)> {
         let time = Time::new(history.seed)?;
         let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
-        let mut world = time.run(World::new(
-            program,
-            project,
-            0,
-            history.replicas,
-            history.seed,
-        ))?;
+        let world = World::new(program, project, 0, history.replicas, history.seed);
+        let mut world = time.run(world)?;
         if is_traced {
             world.network.keep_trace();
         }

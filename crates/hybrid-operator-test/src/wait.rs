@@ -97,6 +97,9 @@ where
     }
 }
 
+/// Objects by namespace and name.
+type Objects<K> = BTreeMap<(Option<String>, String), K>;
+
 /// Watches one object until the condition is met. `check` gets `None` while the object does not
 /// exist.
 ///
@@ -118,10 +121,8 @@ where
 {
     let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let what = format!("{what} ({name})");
-    watch(api, named, what, within, |objects| {
-        check(objects.values().next())
-    })
-    .await
+    let check = |objects: &Objects<K>| check(objects.values().next());
+    watch(api, named, what, within, check).await
 }
 
 /// Watches the objects that the label selector matches (all if empty) until the condition is met.
@@ -141,7 +142,7 @@ where
     L: Into<Check<T>>,
 {
     let selected = watcher::Config::default().labels(labels);
-    let check = |objects: &BTreeMap<String, K>| check(&objects.values().collect::<Vec<_>>());
+    let check = |objects: &Objects<K>| check(&objects.values().collect::<Vec<_>>());
     watch(api, selected, what.to_string(), within, check).await
 }
 
@@ -155,19 +156,10 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let check = |object: Option<&K>| {
-        let deleted = |object: &K| {
-            if object.meta().deletion_timestamp.is_some() {
-                "deleted"
-            } else {
-                "not deleted"
-            }
-        };
         object.map_or(Ok(()), |object| {
-            Err(format!(
-                "{}, finalizers {:?}",
-                deleted(object),
-                object.finalizers()
-            ))
+            let is_deleted = object.meta().deletion_timestamp.is_some();
+            let deleted = if is_deleted { "deleted" } else { "not deleted" };
+            Err(format!("{deleted}, finalizers {:?}", object.finalizers()))
         })
     };
     object(api, name, "the object to be deleted", within, check).await
@@ -185,11 +177,8 @@ pub async fn deployment_available(
 ) -> Result<Deployment, WaitError> {
     let check = |found: Option<&Deployment>| {
         let deployment = found.ok_or_else(|| "no such Deployment".to_owned())?;
-        let wanted = deployment
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1);
+        let spec = deployment.spec.as_ref();
+        let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
         let status = deployment.status.clone().unwrap_or_default();
         let observed = status.observed_generation >= deployment.metadata.generation;
         let counts = [
@@ -235,7 +224,7 @@ async fn watch<K, T, L>(
     config: watcher::Config,
     what: String,
     within: Duration,
-    check: impl FnMut(&BTreeMap<String, K>) -> L,
+    check: impl FnMut(&Objects<K>) -> L,
 ) -> Result<T, WaitError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -255,20 +244,14 @@ where
 /// complete.
 async fn follow<K, T, L>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
-    mut check: impl FnMut(&BTreeMap<String, K>) -> L,
+    mut check: impl FnMut(&Objects<K>) -> L,
     last: &mut String,
 ) -> Option<T>
 where
     K: Resource,
     L: Into<Check<T>>,
 {
-    let key = |object: &K| {
-        format!(
-            "{}/{}",
-            object.namespace().unwrap_or_default(),
-            object.name_any()
-        )
-    };
+    let key = |object: &K| (object.namespace(), object.name_any());
     let mut objects = BTreeMap::new();
     let mut listing = BTreeMap::new();
     let mut events = pin!(events);
@@ -331,24 +314,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_error_names_the_condition_and_the_last_state() {
-        let error = until::<(), _, _>(Duration::from_secs(2), "the condition", async || {
-            Err::<(), _>("the state")
-        })
-        .await;
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "waited 2s for the condition; last seen: the state"
-        );
+        let check = async || Err::<(), _>("the state");
+        let error = until(Duration::from_secs(2), "the condition", check).await;
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "waited 2s for the condition; last seen: the state");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_pending_poll_does_not_outlast_the_deadline() {
-        let error = until::<(), _, bool>(
-            Duration::from_secs(2),
-            "the condition",
-            std::future::pending,
-        )
-        .await;
+        let check = async || std::future::pending::<bool>().await;
+        let error = until(Duration::from_secs(2), "the condition", check).await;
         assert_eq!(error.unwrap_err().last, "nothing");
     }
 
@@ -366,14 +341,9 @@ mod tests {
         let mut last = String::new();
         let found = follow(
             events,
-            |objects: &BTreeMap<String, ConfigMap>| {
-                seen.push(
-                    objects
-                        .values()
-                        .map(ResourceExt::name_any)
-                        .collect::<Vec<_>>()
-                        .join(","),
-                );
+            |objects: &Objects<ConfigMap>| {
+                let names: Vec<_> = objects.values().map(ResourceExt::name_any).collect();
+                seen.push(names.join(","));
                 false
             },
             &mut last,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -25,17 +27,21 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 const SOON: Duration = Duration::from_mins(1);
 
-fn parse<K: DeserializeOwned>(object: Value) -> K {
-    serde_json::from_value(object).unwrap()
+async fn create<K>(objects: &Api<K>, object: Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    let object = serde_json::from_value(object).unwrap();
+    objects.create(&PostParams::default(), &object).await
 }
 
 fn pod_spec(restart_policy: &str) -> Value {
     json!({"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "any"}]})
 }
 
-fn job(name: &str, annotations: &Value) -> Job {
+fn job(name: &str, annotations: &Value) -> Value {
     let template = json!({"metadata": {"annotations": annotations}, "spec": pod_spec("Never")});
-    parse(json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}}))
+    json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}})
 }
 
 #[tokio::test]
@@ -45,38 +51,31 @@ async fn a_deployment_becomes_available_and_a_job_complete() -> TestResult {
     };
     let namespace = TestNamespace::create(plane, "workloads").await?;
     let labels = json!({"app": "web"});
-    let deployment: Deployment = parse(json!({
+    let deployment = json!({
         "metadata": {"name": "web"},
         "spec": {
             "replicas": 2,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod_spec("Always")},
         },
-    }));
+    });
     let deployments = namespace.api::<Deployment>();
-    deployments
-        .create(&PostParams::default(), &deployment)
-        .await?;
+    create(&deployments, deployment).await?;
     let jobs = namespace.api::<Job>();
-    jobs.create(&PostParams::default(), &job("once", &json!({})))
-        .await?;
+    create(&jobs, job("once", &json!({}))).await?;
 
     wait::deployment_available(&deployments, "web", SOON).await?;
     wait::job_complete(&jobs, "once", SOON).await?;
     let pods = namespace.api::<Pod>();
     wait::objects(&pods, "app=web", "two Pods", SOON, |pods| pods.len() == 2).await?;
 
-    deployments
-        .delete("web", &DeleteParams::background())
-        .await?;
-    wait::objects(&pods, "app=web", "no Pods", SOON, |pods| {
-        if pods.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{} Pods", pods.len()))
-        }
-    })
-    .await?;
+    let params = DeleteParams::background();
+    deployments.delete("web", &params).await?;
+    let check = |pods: &[&Pod]| match pods.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} Pods")),
+    };
+    wait::objects(&pods, "app=web", "no Pods", SOON, check).await?;
     namespace.finish(SOON).await?;
     Ok(())
 }
@@ -90,25 +89,19 @@ async fn annotated_pods_are_pending_running_or_failed() -> TestResult {
     let jobs = namespace.api::<Job>();
     for behaviour in ["pending", "running", "failed"] {
         let annotations = json!({"test.hybrid-operator/pod": behaviour});
-        jobs.create(&PostParams::default(), &job(behaviour, &annotations))
-            .await?;
+        create(&jobs, job(behaviour, &annotations)).await?;
     }
     wait::object(&jobs, "failed", "the Job to fail", SOON, |job| {
         job.and_then(|job| job.status.clone()?.failed)
     })
     .await?;
-    let phase = |pod: &Pod| {
-        pod.status
-            .clone()
-            .and_then(|status| status.phase)
-            .unwrap_or_default()
-    };
+    let pods = namespace.api::<Pod>();
     for (behaviour, expected) in [("running", "Running"), ("pending", "Pending")] {
+        let phase = |pod: &Pod| pod.status.clone()?.phase;
+        let is_expected = |pod: &&Pod| phase(pod).as_deref() == Some(expected);
+        let check = |pods: &[&Pod]| pods.iter().any(is_expected);
         let labels = format!("job-name={behaviour}");
-        wait::objects(&namespace.api::<Pod>(), &labels, expected, SOON, |pods| {
-            pods.iter().any(|pod| phase(pod) == expected)
-        })
-        .await?;
+        wait::objects(&pods, &labels, expected, SOON, check).await?;
     }
     Ok(())
 }
@@ -129,8 +122,8 @@ async fn a_claim_is_bound_grows_and_its_volume_goes_with_it() -> TestResult {
     let namespace = TestNamespace::create(plane, "storage").await?;
     let claims = namespace.api::<PersistentVolumeClaim>();
     let spec = |size: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
-    let claim = parse(json!({"metadata": {"name": "data"}, "spec": spec("1Gi")}));
-    claims.create(&PostParams::default(), &claim).await?;
+    let claim = json!({"metadata": {"name": "data"}, "spec": spec("1Gi")});
+    create(&claims, claim).await?;
     let has = async |size: &str| {
         let what = format!("{size} of storage");
         wait::object(&claims, "data", what, SOON, |claim| {
@@ -161,13 +154,13 @@ async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_fo
     };
     let namespace = TestNamespace::create(plane, "claims").await?;
     let classes: Api<StorageClass> = Api::all(plane.client().await?);
-    let class = parse(json!({
+    let class = json!({
         "metadata": {"name": namespace.name()},
         "provisioner": "test.hybrid-operator/storage",
         "reclaimPolicy": "Retain",
         "volumeBindingMode": "WaitForFirstConsumer",
-    }));
-    classes.create(&PostParams::default(), &class).await?;
+    });
+    create(&classes, class).await?;
     let labels = json!({"app": "db"});
     let template = |name: &str, class: &Value| {
         json!({"metadata": {"name": name}, "spec": {
@@ -176,7 +169,7 @@ async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_fo
             "resources": {"requests": {"storage": "1Gi"}},
         }})
     };
-    let set: StatefulSet = parse(json!({
+    let set = json!({
         "metadata": {"name": "db"},
         "spec": {
             "replicas": 2,
@@ -188,9 +181,9 @@ async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_fo
                 template("waiting", &json!(namespace.name())),
             ],
         },
-    }));
+    });
     let sets = namespace.api::<StatefulSet>();
-    sets.create(&PostParams::default(), &set).await?;
+    create(&sets, set).await?;
     wait::object(&sets, "db", "two ready Pods", SOON, |set| {
         set.and_then(|set| set.status.clone()?.ready_replicas) == Some(2)
     })
@@ -207,17 +200,13 @@ async fn pods_of_a_stateful_set_get_their_claims_also_from_a_class_that_waits_fo
     let params = (&DeleteParams::default(), &ListParams::default());
     drop(claims.delete_collection(params.0, params.1).await?);
     let volumes: Api<PersistentVolume> = Api::all(plane.client().await?);
-    wait::object(&volumes, &volume, "a released volume", SOON, |volume| {
-        volume
-            .and_then(|volume| volume.status.clone()?.phase)
-            .as_deref()
-            == Some("Released")
-    })
-    .await?;
-    volumes.delete(&volume, &DeleteParams::default()).await?;
-    classes
-        .delete(namespace.name(), &DeleteParams::default())
-        .await?;
+    let check = |volume: Option<&PersistentVolume>| {
+        let phase = volume.and_then(|volume| volume.status.clone()?.phase);
+        phase.as_deref() == Some("Released")
+    };
+    wait::object(&volumes, &volume, "a released volume", SOON, check).await?;
+    volumes.delete(&volume, params.0).await?;
+    classes.delete(namespace.name(), params.0).await?;
     Ok(())
 }
 
@@ -260,24 +249,16 @@ async fn a_lost_response_does_not_undo_the_write() -> TestResult {
     let faults = Faults::new();
     let config_maps: Api<ConfigMap> =
         Api::namespaced(plane.client_with(&faults).await?, namespace.name());
-    let config_map = |name: &str| parse::<ConfigMap>(json!({"metadata": {"name": name}}));
+    let config_map = |name: &str| json!({"metadata": {"name": name}});
 
     faults.at(1, Fault::AnswerLost, Recorded::is_write);
-    assert!(
-        config_maps
-            .create(&PostParams::default(), &config_map("lost"))
-            .await
-            .is_err()
-    );
+    let lost = create(&config_maps, config_map("lost")).await;
+    assert!(lost.is_err());
     assert!(config_maps.get_opt("lost").await?.is_some());
 
     faults.stop_at(1, Fault::Unreachable, Recorded::is_write);
-    assert!(
-        config_maps
-            .create(&PostParams::default(), &config_map("never"))
-            .await
-            .is_err()
-    );
+    let never = create(&config_maps, config_map("never")).await;
+    assert!(never.is_err());
     assert!(config_maps.get_opt("lost").await.is_err());
     faults.clear_faults();
     assert!(config_maps.get_opt("never").await?.is_none());
@@ -291,15 +272,9 @@ async fn the_version_is_that_of_the_kubernetes_release() -> TestResult {
         return Ok(());
     };
     let version = plane.client().await?.apiserver_version().await?;
-    assert_eq!(
-        (version.major.as_str(), version.minor.as_str()),
-        ("1", "36")
-    );
-    assert!(
-        version.git_version.starts_with("v1.36."),
-        "{}",
-        version.git_version
-    );
+    assert_eq!([version.major, version.minor], ["1", "36"]);
+    let release = version.git_version;
+    assert!(release.starts_with("v1.36."), "{release}");
     Ok(())
 }
 
@@ -322,11 +297,8 @@ async fn stopping_leaves_no_processes() -> TestResult {
     assert!(pids.values().all(|pid| runs(*pid)), "{pids:?}");
 
     // The directory is locked while this control plane runs.
-    let error = ControlPlane::start(options).await.unwrap_err();
-    assert!(
-        error.to_string().contains("another control plane runs in"),
-        "{error}"
-    );
+    let error = ControlPlane::start(options).await.unwrap_err().to_string();
+    assert!(error.contains("another control plane runs in"), "{error}");
 
     plane.stop();
     assert_eq!(running(&pids), Vec::<&str>::new());
@@ -369,42 +341,37 @@ async fn a_killed_caller_leaves_no_processes() -> TestResult {
 fn children_of(parent: u32) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let pid = entry.file_name();
+        let pid = pid.to_str().and_then(|name| name.parse().ok());
         let stat = std::fs::read_to_string(entry.path().join("stat"));
         let arguments = std::fs::read_to_string(entry.path().join("cmdline"));
         let (Some(pid), Ok(stat), Ok(arguments)) = (pid, stat, arguments) else {
             continue;
         };
         // After the name in parentheses: state, parent.
-        let is_child =
-            stat.rsplit(')').next().unwrap().split_whitespace().nth(1) == Some(&parent.to_string());
-        if is_child {
-            found.insert(
-                arguments.split('\0').nth(1).unwrap_or_default().to_owned(),
-                pid,
-            );
+        let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
+        if fields.nth(1) == Some(&parent.to_string()) {
+            let name = arguments.split('\0').nth(1).unwrap_or_default();
+            found.insert(name.to_owned(), pid);
         }
     }
     found
 }
 
 fn running(pids: &BTreeMap<String, u32>) -> Vec<&str> {
-    pids.iter()
-        .filter(|(_, pid)| runs(**pid))
-        .map(|(name, _)| name.as_str())
-        .collect()
+    let running = pids.iter().filter(|(_, pid)| runs(**pid));
+    running.map(|(name, _)| name.as_str()).collect()
 }
 
 /// Returns whether a process is running, and not a zombie.
 fn runs(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    !stat
-        .rsplit(')')
-        .next()
-        .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .trim_start()
+            .starts_with('Z')
+    })
 }

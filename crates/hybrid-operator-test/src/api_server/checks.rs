@@ -21,14 +21,10 @@ pub(super) fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
     if manager.len() > MAX_MANAGER {
         return invalid(Cause::too_long("fieldManager", MAX_MANAGER as u64));
     }
-    if let Some((position, letter)) = manager
-        .char_indices()
-        .find(|(_, letter)| letter.is_control())
-    {
-        let detail = format!(
-            "invalid character U+{:04X} (at position {position})",
-            u32::from(letter)
-        );
+    let mut letters = manager.char_indices();
+    if let Some((position, letter)) = letters.find(|(_, letter)| letter.is_control()) {
+        let code = u32::from(letter);
+        let detail = format!("invalid character U+{code:04X} (at position {position})");
         return invalid(Cause::invalid("fieldManager", &manager.into(), &detail));
     }
     let validation = call.parameter("fieldValidation");
@@ -43,9 +39,8 @@ pub(super) fn check_options(options: &str, call: &Call) -> Result<(), Failure> {
 pub(super) fn parse_body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
     let media_type = call.content_type.split(';').next().unwrap_or_default();
     if !matches!(media_type, "" | "application/json") {
-        return Err(Failure::unmodelled(format!(
-            "bodies of the type {media_type:?}"
-        )));
+        let what = format!("bodies of the type {media_type:?}");
+        return Err(Failure::unmodelled(what));
     }
     serde_json::from_slice(&call.body).map_err(|error| {
         let text = String::from_utf8_lossy(&call.body);
@@ -110,28 +105,19 @@ pub(super) fn parse_version(version: &str) -> Result<u64, Failure> {
     if version.is_empty() {
         return Ok(0);
     }
-    version.parse().map_err(|_| {
-        Failure::internal(format!(
-            "strconv.ParseUint: parsing {version:?}: invalid syntax"
-        ))
-    })
+    let words = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+    version.parse().map_err(|_| Failure::internal(words))
 }
 
 fn storage_key(place: &Place) -> String {
-    let resource = &place.kind.resource;
-    let group = if place.kind.rules.custom {
-        format!("{}/", resource.group)
-    } else {
-        String::new()
-    };
-    let key = place.key();
-    let namespace = if key.namespace.is_empty() {
-        String::new()
-    } else {
-        format!("{}/", key.namespace)
-    };
-    format!(
-        "/registry/{group}{}/{namespace}{}",
-        resource.plural, key.name
-    )
+    let (resource, key) = (&place.kind.resource, place.key());
+    let mut path = "/registry".to_owned();
+    if place.kind.rules.custom {
+        path = format!("{path}/{}", resource.group);
+    }
+    path = format!("{path}/{}", resource.plural);
+    if !key.namespace.is_empty() {
+        path = format!("{path}/{}", key.namespace);
+    }
+    format!("{path}/{}", key.name)
 }

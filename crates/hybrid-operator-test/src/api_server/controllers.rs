@@ -79,10 +79,8 @@ impl Controllers {
             }
         }
         for uid in owner_uids(after) {
-            self.dependents
-                .entry(uid)
-                .or_default()
-                .insert(object.clone());
+            let dependents = self.dependents.entry(uid).or_default();
+            dependents.insert(object.clone());
         }
     }
 }
@@ -144,14 +142,20 @@ impl Server {
             Task::Definition(name) => definitions::advance(self, &name),
             Task::Furnish(namespace) => namespaces::furnish(self, &namespace),
             Task::Empty(namespace) => namespaces::empty(self, &namespace),
-            Task::Collect(object) => garbage::collect(self, &object),
-            Task::Foreground(object) => garbage::delete_dependents(self, &object),
-            Task::Orphan(object) => garbage::release_dependents(self, &object),
-            Task::Expire(object) => workloads::expire(self, &object),
-            Task::Work(object) => workloads::work(self, &object),
+            Task::Collect(object) => self.act_if_there(&object, garbage::collect),
+            Task::Foreground(object) => self.act_if_there(&object, garbage::delete_dependents),
+            Task::Orphan(object) => self.act_if_there(&object, garbage::release_dependents),
+            Task::Expire(object) => self.act_if_there(&object, workloads::expire),
+            Task::Work(object) => self.act_if_there(&object, workloads::work),
         }
         self.observe();
         true
+    }
+
+    fn act_if_there(&mut self, object: &Object, act: fn(&mut Self, &Object, &Value)) {
+        if let Some(live) = self.store.get(&object.resource, &object.key) {
+            act(self, object, &live);
+        }
     }
 
     /// Makes the tasks that follow from a change.
@@ -163,10 +167,8 @@ impl Server {
         };
         let (before, after) = (change.before(), change.after());
         self.controllers.index(&object, before, after);
-        match (
-            change.resource.group.as_str(),
-            change.resource.plural.as_str(),
-        ) {
+        let Resource { group, plural } = &*change.resource;
+        match (group.as_str(), plural.as_str()) {
             ("apiextensions.k8s.io", "customresourcedefinitions") => {
                 definitions::react(self, change);
             }

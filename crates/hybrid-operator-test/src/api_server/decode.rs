@@ -79,21 +79,12 @@ pub(super) fn undecodable(kind: &Kind, version: &Version, why: &str) -> Failure 
 }
 
 fn check_type(kind: &Kind, version: &Version, object: &Value) -> Result<(), Failure> {
-    let text = |field: &str| {
-        object
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
     let expected = kind.api_version(&version.name);
-    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
+    let (found_version, found_kind) = (text(object, "apiVersion"), text(object, "kind"));
     if kind.rules.custom {
         if found_kind.is_empty() || found_version.is_empty() {
-            let what = if found_kind.is_empty() {
-                "Kind"
-            } else {
-                "apiVersion"
-            };
+            let has_kind = !found_kind.is_empty();
+            let what = if has_kind { "apiVersion" } else { "Kind" };
             return Err(Failure::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): Object '{what}' is missing in '{object}' ({object})",
                 kind.kind

@@ -98,21 +98,16 @@ pub(super) fn validate(
     if text_at(object, "/spec/conversion/strategy") != "None" {
         return Err(Failure::unmodelled("conversion webhooks"));
     }
-    let expected = format!(
-        "{}.{}",
-        text_at(object, "/spec/names/plural"),
-        text_at(object, "/spec/group")
-    );
+    let plural = text_at(object, "/spec/names/plural");
+    let expected = format!("{plural}.{}", text_at(object, "/spec/group"));
     if meta(object, "name") != expected {
         let detail = "must be spec.names.plural+\".\"+spec.group";
         let name = meta(object, "name").into();
         causes.push(Cause::invalid("metadata.name", &name, detail));
     }
     let versions = items(at(object, &["spec", "versions"]));
-    let stored = versions
-        .iter()
-        .filter(|version| version.get("storage") == Some(&json!(true)));
-    if stored.count() != 1 {
+    let is_stored = |version: &&Value| version.get("storage") == Some(&json!(true));
+    if versions.iter().filter(is_stored).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
         let shown = versions.to_vec().into();
         causes.push(Cause::invalid("spec.versions", &shown, detail));
@@ -187,10 +182,8 @@ fn set_condition(object: &mut Value, now: &str, condition: [&str; 4]) {
         "type": kind, "status": status, "lastTransitionTime": now, "reason": reason,
         "message": message,
     });
-    let former = conditions
-        .iter_mut()
-        .find(|former| former.get("type") == Some(&json!(kind)));
-    match former {
+    let mut formers = conditions.iter_mut();
+    match formers.find(|former| former.get("type") == Some(&json!(kind))) {
         Some(former) => {
             if former.get("status") == Some(&json!(status)) {
                 let since = former.get("lastTransitionTime").cloned();
@@ -262,11 +255,10 @@ fn register(server: &mut Server, group: &str, versions: &[Version], former: Opti
         drop(server.act_as(PROGRAM, Method::POST, path.to_owned(), &service.to_string()));
     }
     for version in former.iter().flat_map(|former| &former.versions) {
-        let is_needed = server
-            .kinds
-            .custom()
-            .any(|kind| kind.resource.group == group && kind.version(&version.name).is_some());
-        if !is_needed {
+        let is_served = |kind: &Arc<Kind>| {
+            kind.resource.group == group && kind.version(&version.name).is_some()
+        };
+        if !server.kinds.custom().any(is_served) {
             let path = format!("{path}/{}.{group}", version.name);
             drop(server.act_as(PROGRAM, Method::DELETE, path, ""));
         }
@@ -336,21 +328,18 @@ fn write_status(server: &mut Server, live: &Value, changed: &Value) {
 
 /// Sets the conditions of a definition by whether its names are free.
 fn accept(server: &Server, definition: &mut Value, now: &str) {
-    let names = at(definition, &["spec", "names"])
-        .cloned()
-        .unwrap_or_default();
+    let names = at(definition, &["spec", "names"]).cloned();
+    let names = names.unwrap_or_default();
     let group = text_at(definition, "/spec/group");
     let own = meta(definition, "name").to_owned();
     let taken = |field: &str| {
         let name = text_at(&names, &format!("/{field}"));
-        let taken = server
-            .objects(&definitions(), None)
-            .into_iter()
-            .any(|(key, other)| {
-                key.name != own
-                    && text_at(&other, "/spec/group") == group
-                    && text_at(&other, &format!("/status/acceptedNames/{field}")) == name
-            });
+        let mut others = server.objects(&definitions(), None).into_iter();
+        let taken = others.any(|(key, other)| {
+            key.name != own
+                && text_at(&other, "/spec/group") == group
+                && text_at(&other, &format!("/status/acceptedNames/{field}")) == name
+        });
         (taken && !name.is_empty()).then_some(name)
     };
     let conflict = [
@@ -394,14 +383,12 @@ fn kind_of(definition: &Value) -> Option<Kind> {
     let terminating = is_true(definition, "Terminating");
     let stored = stored_version(definition)?;
     let all = items(at(definition, &["spec", "versions"]));
-    let served = all
-        .iter()
-        .filter(|version| version.get("served") == Some(&json!(true)));
+    let is_served = |version: &&Value| version.get("served") == Some(&json!(true));
+    let served = all.iter().filter(is_served);
     let group = text_at(definition, "/spec/group");
     let types = types_of(definition).unwrap_or_default().into_iter();
-    let types = types
-        .map(|(version, type_)| (version, Arc::new(type_)))
-        .collect();
+    let types = types.map(|(version, type_)| (version, Arc::new(type_)));
+    let types = types.collect();
     let versions = served.map(|version| version_of(group, version, &types));
     let mut versions: Vec<Version> = versions.collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(&version.name)));

@@ -1,5 +1,7 @@
 //! Discovery documents, in the aggregated form and in the old one.
 
+use std::sync::Arc;
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -16,11 +18,8 @@ pub(super) fn document(server: &Server, call: &Call) -> Option<Result<Value, Fai
         call.accept.split(',').next().is_some_and(|first| {
             first.contains("as=APIGroupDiscoveryList") && first.contains("v=v2")
         });
-    let parts: Vec<&str> = call
-        .path
-        .split('/')
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts = call.path.split('/').filter(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.collect();
     let found = match parts.as_slice() {
         ["version"] => Ok(version()),
         ["api"] if aggregated => Ok(list(&built_in_groups(true))),
@@ -78,30 +77,18 @@ fn groups(server: &Server) -> Vec<Value> {
         }
     }
     for name in names {
-        let kinds: Vec<&Kind> = server
-            .kinds
-            .custom()
-            .filter(|kind| kind.resource.group == name)
-            .map(AsRef::as_ref)
-            .collect();
-        let mut versions: Vec<&str> = kinds
-            .iter()
-            .flat_map(|kind| kind.versions.iter().map(|version| version.name.as_str()))
-            .collect();
+        let mut kinds: Vec<_> = server.kinds.custom().collect();
+        kinds.retain(|kind| kind.resource.group == name);
+        let versions = kinds.iter().flat_map(|kind| &kind.versions);
+        let mut versions: Vec<&str> = versions.map(|version| &*version.name).collect();
         versions.sort_by_key(|version| std::cmp::Reverse(super::definitions::priority(version)));
         versions.dedup();
-        let versions: Vec<Value> = versions
-            .iter()
-            .map(|version| {
-                let found = kinds
-                    .iter()
-                    .filter_map(|kind| Some((kind, kind.version(version)?)));
-                let resources: Vec<Value> = found
-                    .map(|(kind, version)| resource(kind, version))
-                    .collect();
-                json!({"version": version, "resources": resources, "freshness": "Current"})
-            })
-            .collect();
+        let versions = versions.iter().map(|version| {
+            let resource = |kind: &&Arc<Kind>| Some(resource(kind, kind.version(version)?));
+            let resources: Vec<Value> = kinds.iter().filter_map(resource).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        });
+        let versions: Vec<Value> = versions.collect();
         groups.push(json!({"metadata": {"name": name}, "versions": versions}));
     }
     groups
@@ -111,11 +98,8 @@ fn resource(kind: &Kind, version: &Version) -> Value {
     let own = json!({
         "group": kind.resource.group, "version": version.name, "kind": kind.kind,
     });
-    let scope = if kind.namespaced {
-        "Namespaced"
-    } else {
-        "Cluster"
-    };
+    let namespaced = kind.namespaced;
+    let scope = if namespaced { "Namespaced" } else { "Cluster" };
     let mut document = json!({
         "resource": kind.resource.plural, "responseKind": own, "scope": scope,
         "singularResource": kind.singular, "verbs": kind.verbs,
@@ -126,18 +110,15 @@ fn resource(kind: &Kind, version: &Version) -> Value {
     if !kind.categories.is_empty() {
         set(&mut document, "categories", kind.categories.clone());
     }
-    let subresources: Vec<Value> = version
-        .subresources
-        .iter()
-        .map(|name| {
-            let response = if name == "scale" {
-                json!({"group": "autoscaling", "version": "v1", "kind": "Scale"})
-            } else {
-                own.clone()
-            };
-            json!({"subresource": name, "responseKind": response, "verbs": ["get", "patch", "update"]})
-        })
-        .collect();
+    let subresources = version.subresources.iter().map(|name| {
+        let response = if name == "scale" {
+            json!({"group": "autoscaling", "version": "v1", "kind": "Scale"})
+        } else {
+            own.clone()
+        };
+        json!({"subresource": name, "responseKind": response, "verbs": ["get", "patch", "update"]})
+    });
+    let subresources: Vec<Value> = subresources.collect();
     if !subresources.is_empty() {
         set(&mut document, "subresources", subresources);
     }
@@ -150,28 +131,22 @@ fn name_of(group: &Value) -> &str {
 
 fn old_group(group: &Value) -> Value {
     let name = name_of(group);
-    let versions: Vec<Value> = items(group.get("versions"))
-        .iter()
-        .map(|version| {
-            let version = text(version, "version");
-            json!({"groupVersion": super::kinds::api_version(name, version), "version": version})
-        })
-        .collect();
+    let versions = items(group.get("versions")).iter().map(|version| {
+        let version = text(version, "version");
+        json!({"groupVersion": super::kinds::api_version(name, version), "version": version})
+    });
+    let versions: Vec<Value> = versions.collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
 /// Returns the old document of a version of a group.
 fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Failure> {
     let missing = || unserved(group);
-    let found = groups
-        .iter()
-        .find(|known| name_of(known) == group)
-        .ok_or_else(missing)?;
+    let found = groups.iter().find(|known| name_of(known) == group);
+    let found = found.ok_or_else(missing)?;
     let mut versions = items(found.get("versions")).iter();
-    let wanted = Some(&json!(version));
-    let found = versions
-        .find(|found| found.get("version") == wanted)
-        .ok_or_else(missing)?;
+    let found = versions.find(|found| text(found, "version") == version);
+    let found = found.ok_or_else(missing)?;
     let mut list = Vec::new();
     for resource in items(found.get("resources")) {
         let namespaced = resource.get("scope") == Some(&json!("Namespaced"));
@@ -187,11 +162,8 @@ fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Fail
         }
         list.push(entry);
         for subresource in items(resource.get("subresources")) {
-            let name = format!(
-                "{}/{}",
-                text(resource, "resource"),
-                text(subresource, "subresource")
-            );
+            let (plural, name) = (text(resource, "resource"), text(subresource, "subresource"));
+            let name = format!("{plural}/{name}");
             let response = subresource.get("responseKind").cloned().unwrap_or_default();
             let mut entry = json!({
                 "name": name, "singularName": "", "namespaced": namespaced,

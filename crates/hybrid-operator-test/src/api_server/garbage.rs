@@ -83,18 +83,15 @@ fn owner(server: &Server, reference: &Value, namespace: &str) -> Option<(Object,
 
 /// Deletes an object whose owners are all gone, and removes references to owners that are gone from
 /// others.
-pub(super) fn collect(server: &mut Server, object: &Object) {
-    let Some(live) = server.store.get(&object.resource, &object.key) else {
-        return;
-    };
-    let waits = is_waiting(&live);
-    if is_deleting(&live) {
+pub(super) fn collect(server: &mut Server, object: &Object, live: &Value) {
+    let waits = is_waiting(live);
+    if is_deleting(live) {
         if waits {
             server.schedule(Task::Foreground(object.clone()));
         }
         return;
     }
-    let references = items(meta_field(&live, "ownerReferences"));
+    let references = items(meta_field(live, "ownerReferences"));
     let mut solid = Vec::new();
     let mut waiting = false;
     for reference in references {
@@ -111,7 +108,7 @@ pub(super) fn collect(server: &mut Server, object: &Object) {
     if references.is_empty() || solid.len() == references.len() {
         return;
     }
-    let uid = meta(&live, "uid").to_owned();
+    let uid = meta(live, "uid").to_owned();
     if !solid.is_empty() {
         let patch = json!({"metadata": {"uid": uid, "ownerReferences": solid}});
         server.act_on(Method::PATCH, object, &patch);
@@ -120,9 +117,9 @@ pub(super) fn collect(server: &mut Server, object: &Object) {
     let has_dependents = server.controllers.dependents.contains_key(&uid);
     let policy = if waiting && has_dependents {
         "Foreground"
-    } else if has_finalizer(&live, "orphan") {
+    } else if has_finalizer(live, "orphan") {
         "Orphan"
-    } else if has_finalizer(&live, "foregroundDeletion") {
+    } else if has_finalizer(live, "foregroundDeletion") {
         "Foreground"
     } else {
         "Background"
@@ -132,14 +129,11 @@ pub(super) fn collect(server: &mut Server, object: &Object) {
 }
 
 /// Deletes the dependents of an object that waits for them, and lets it go when none blocks it.
-pub(super) fn delete_dependents(server: &mut Server, object: &Object) {
-    let Some(live) = server.store.get(&object.resource, &object.key) else {
-        return;
-    };
-    if !is_waiting(&live) {
+pub(super) fn delete_dependents(server: &mut Server, object: &Object, live: &Value) {
+    if !is_waiting(live) {
         return;
     }
-    let uid = meta(&live, "uid").to_owned();
+    let uid = meta(live, "uid").to_owned();
     let dependents = server.dependents_of(&uid);
     let blocks = |dependent: &Arc<Stored>| {
         let references = items(meta_field(dependent, "ownerReferences"));
@@ -149,7 +143,7 @@ pub(super) fn delete_dependents(server: &mut Server, object: &Object) {
         })
     };
     if !dependents.iter().any(|(_, dependent)| blocks(dependent)) {
-        server.remove_finalizer(object, &live, "foregroundDeletion");
+        server.remove_finalizer(object, live, "foregroundDeletion");
         return;
     }
     for (dependent, _) in dependents {
@@ -158,14 +152,11 @@ pub(super) fn delete_dependents(server: &mut Server, object: &Object) {
 }
 
 /// Removes the references to an object that is deleted without its dependents, and lets it go.
-pub(super) fn release_dependents(server: &mut Server, object: &Object) {
-    let Some(live) = server.store.get(&object.resource, &object.key) else {
-        return;
-    };
-    if !is_deleting(&live) {
+pub(super) fn release_dependents(server: &mut Server, object: &Object, live: &Value) {
+    if !is_deleting(live) {
         return;
     }
-    let uid = meta(&live, "uid");
+    let uid = meta(live, "uid");
     for (dependent, content) in server.dependents_of(uid) {
         let references = items(meta_field(&content, "ownerReferences")).iter();
         let kept: Vec<&Value> = references

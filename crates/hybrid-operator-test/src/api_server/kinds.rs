@@ -276,6 +276,7 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
 
 fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version {
     let subresources = items(resource.get("subresources")).iter();
+    let subresources = subresources.map(|known| text(known, "subresource").to_owned());
     let kind = text_at(resource, "/responseKind/kind");
     let schema = schemas.get(kind);
     let api_version = api_version(group, name);
@@ -283,9 +284,7 @@ fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version
         .then(|| ".status.selector".to_owned());
     Version {
         name: name.to_owned(),
-        subresources: subresources
-            .map(|subresource| text(subresource, "subresource").to_owned())
-            .collect(),
+        subresources: subresources.collect(),
         scale: Scale {
             replicas: ".spec.replicas".to_owned(),
             status: ".status.replicas".to_owned(),
@@ -300,6 +299,8 @@ fn served(group: &str, name: &str, resource: &Value, schemas: &Value) -> Version
 fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
     let kind = text_at(document, "/responseKind/kind");
     let rules = rules(&resource.plural);
+    let path = || ["spec", "replicas"].map(str::to_owned).to_vec();
+    let replicas = version.has("scale").then(path);
     Kind {
         singular: text(document, "singularResource").to_owned(),
         list_kind: format!("{kind}List"),
@@ -311,12 +312,7 @@ fn built_in(resource: Resource, document: &Value, version: Version) -> Kind {
         stored: version.clone(),
         schemas: BTreeMap::new(),
         since: 0,
-        replicas: Replicas::from([(
-            version.api_version.clone(),
-            version
-                .has("scale")
-                .then(|| vec!["spec".to_owned(), "replicas".to_owned()]),
-        )]),
+        replicas: Replicas::from([(version.api_version.clone(), replicas)]),
         versions: vec![version],
         resource,
         rules,

@@ -242,12 +242,10 @@ pub(super) fn finalizer_warnings(object: &Value, before: Option<&Value>) -> Vec<
     added.retain(|name| !known.contains(name) && !is_qualified(name));
     added.sort();
     added.dedup();
-    added
-        .iter()
-        .map(|name| {
-            format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers")
-        })
-        .collect()
+    let warnings = added.iter().map(|name| {
+        format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers")
+    });
+    warnings.collect()
 }
 
 fn is_qualified(finalizer: &str) -> bool {
@@ -256,11 +254,9 @@ fn is_qualified(finalizer: &str) -> bool {
 
 fn texts<'a>(object: &'a Value, field: &str) -> Vec<(&'a str, &'a str)> {
     let texts = meta_field(object, field).and_then(Value::as_object);
-    texts
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
-        .collect()
+    let texts = texts.into_iter().flatten();
+    let texts = texts.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+    texts.collect()
 }
 
 fn validate_owners(object: &Value) -> Vec<Cause> {
@@ -301,14 +297,9 @@ fn validate_finalizers(kind: &Kind, object: &Value) -> Vec<Cause> {
     let field = "metadata.finalizers";
     let all = finalizers(object);
     let mut causes = Vec::new();
-    let needs_qualified = !kind.rules.custom
-        && !matches!(
-            kind.resource.group.as_str(),
-            "admissionregistration.k8s.io"
-                | "apiextensions.k8s.io"
-                | "apiregistration.k8s.io"
-                | "coordination.k8s.io"
-        );
+    let lenient = "admissionregistration.k8s.io apiextensions.k8s.io apiregistration.k8s.io coordination.k8s.io";
+    let mut lenient = lenient.split(' ');
+    let needs_qualified = !kind.rules.custom && !lenient.any(|group| group == kind.resource.group);
     for (index, finalizer) in all.iter().enumerate() {
         let shown = finalizer.as_str().into();
         for text in names::check_key(finalizer) {
@@ -345,13 +336,8 @@ pub(super) fn validate_update(object: &Value, before: &Value) -> Vec<Cause> {
             causes.push(Cause::forbidden("metadata.finalizers", &detail));
         }
     }
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
+    let fixed = "name namespace uid deletionTimestamp deletionGracePeriodSeconds";
+    for field in fixed.split(' ') {
         let (old, new) = (meta_field(before, field), meta_field(object, field));
         if old != new {
             let shown = new.cloned().unwrap_or(Value::Null);

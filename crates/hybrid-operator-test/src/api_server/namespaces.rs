@@ -108,15 +108,9 @@ pub(super) fn empty(server: &mut Server, name: &str) {
         drop(server.act(Method::DELETE, kind.path(name, ""), &options));
         let remaining = server.objects(&kind.resource, Some(name));
         if !remaining.is_empty() {
-            let held: Vec<String> = remaining
-                .iter()
-                .flat_map(|(_, object)| finalizers(object))
-                .collect();
-            let resource = if kind.resource.group.is_empty() {
-                format!("{}.", kind.resource.plural)
-            } else {
-                format!("{}.{}", kind.resource.plural, kind.resource.group)
-            };
+            let held = remaining.iter();
+            let held = held.flat_map(|(_, object)| finalizers(object)).collect();
+            let resource = format!("{}.{}", kind.resource.plural, kind.resource.group);
             left.push((resource, remaining.len(), held));
         }
     }
@@ -138,66 +132,34 @@ pub(super) fn empty(server: &mut Server, name: &str) {
 
 /// Returns the conditions of a namespace that is not empty.
 fn conditions(left: &[(String, usize, Vec<String>)], now: &str, before: Option<&Value>) -> Value {
-    let contents: Vec<String> = left
+    let contents = left
         .iter()
-        .map(|(resource, count, _)| format!("{resource} has {count} resource instances"))
-        .collect();
+        .map(|(resource, count, _)| format!("{resource} has {count} resource instances"));
+    let contents = contents.collect::<Vec<_>>().join(", ");
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for finalizer in left.iter().flat_map(|(_, _, held)| held) {
         *counts.entry(finalizer).or_default() += 1;
     }
-    let held: Vec<String> = counts
+    let held = counts
         .iter()
-        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
-        .collect();
-    let contents = format!("Some resources are remaining: {}", contents.join(", "));
-    let remaining = format!(
-        "Some content in the namespace has finalizers remaining: {}",
-        held.join(", ")
-    );
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
+    let held = held.collect::<Vec<_>>().join(", ");
+    // Type, status, reason and message of each.
     let rows = [
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            "False",
-            "ResourcesDiscovered",
-            "All resources successfully discovered".to_owned(),
-        ),
-        (
-            "NamespaceDeletionGroupVersionParsingFailure",
-            "False",
-            "ParsedGroupVersions",
-            "All legacy kube types successfully parsed".to_owned(),
-        ),
-        (
-            "NamespaceDeletionContentFailure",
-            "False",
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization".to_owned(),
-        ),
-        (
-            "NamespaceContentRemaining",
-            "True",
-            "SomeResourcesRemain",
-            contents,
-        ),
+        "NamespaceDeletionDiscoveryFailure False ResourcesDiscovered All resources successfully discovered".to_owned(),
+        "NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions All legacy kube types successfully parsed".to_owned(),
+        "NamespaceDeletionContentFailure False ContentDeleted All content successfully deleted, may be waiting on finalization".to_owned(),
+        format!("NamespaceContentRemaining True SomeResourcesRemain Some resources are remaining: {contents}"),
         if held.is_empty() {
-            let message = "All content-preserving finalizers finished".to_owned();
-            (
-                "NamespaceFinalizersRemaining",
-                "False",
-                "ContentHasNoFinalizers",
-                message,
-            )
+            "NamespaceFinalizersRemaining False ContentHasNoFinalizers All content-preserving finalizers finished".to_owned()
         } else {
-            (
-                "NamespaceFinalizersRemaining",
-                "True",
-                "SomeFinalizersRemain",
-                remaining,
-            )
+            format!("NamespaceFinalizersRemaining True SomeFinalizersRemain Some content in the namespace has finalizers remaining: {held}")
         },
     ];
-    let conditions = rows.into_iter().map(|(kind, status, reason, message)| {
+    let conditions = rows.iter().map(|row| {
+        let mut words = row.splitn(4, ' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (kind, status, reason, message) = (word(), word(), word(), word());
         let former = items(before).iter().find(|condition| {
             condition.get("type") == Some(&json!(kind))
                 && condition.get("status") == Some(&json!(status))

@@ -98,9 +98,8 @@ impl Call {
 
     /// Returns whether a parameter of the query is true.
     pub(super) fn flag(&self, name: &str) -> bool {
-        self.query
-            .get(name)
-            .is_some_and(|value| !matches!(value.as_str(), "false" | "0"))
+        let value = self.query.get(name);
+        value.is_some_and(|value| !matches!(value.as_str(), "false" | "0"))
     }
 
     pub(super) fn is_dry_run(&self) -> bool {
@@ -109,11 +108,9 @@ impl Call {
 
     /// Returns the request as a person reads it.
     pub(super) fn text(&self) -> String {
-        let query: Vec<String> = self
-            .query
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let query = self.query.iter();
+        let query = query.map(|(name, value)| format!("{name}={value}"));
+        let query: Vec<String> = query.collect();
         let mark = if query.is_empty() { "" } else { "?" };
         format!("{} {}{mark}{}", self.method, self.path, query.join("&"))
     }

@@ -84,10 +84,8 @@ impl User {
 impl Access<'_> {
     fn is_allowed_by(&self, rule: &Value) -> bool {
         let has = |field: &str, matches: &dyn Fn(&str) -> bool| {
-            items(rule.get(field))
-                .iter()
-                .filter_map(Value::as_str)
-                .any(|item| item == "*" || matches(item))
+            let mut items = items(rule.get(field)).iter().filter_map(Value::as_str);
+            items.any(|item| item == "*" || matches(item))
         };
         let names = items(rule.get("resourceNames"));
         has("verbs", &|verb| verb == self.verb)
@@ -98,14 +96,9 @@ impl Access<'_> {
 
     /// Returns whether a resource of a rule, such as `*/scale`, is that of the request.
     fn is_of(&self, resource: &str) -> bool {
-        let subresource = self
-            .resource
-            .split_once('/')
-            .map(|(_, subresource)| subresource);
-        resource == self.resource
-            || resource
-                .strip_prefix("*/")
-                .is_some_and(|of_all| Some(of_all) == subresource)
+        let subresource = self.resource.split_once('/').map(|(_, name)| name);
+        let of_all = resource.strip_prefix("*/");
+        resource == self.resource || of_all.is_some_and(|name| Some(name) == subresource)
     }
 
     /// Returns whether every user has the permission by the roles that each cluster has.

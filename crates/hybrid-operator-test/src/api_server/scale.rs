@@ -67,9 +67,8 @@ fn check_first_apply(place: &Place, method: &Method, live: &Value) -> Result<(),
     let Method::Apply(applied) = method else {
         return Ok(());
     };
-    let is_scale = ["apiVersion", "kind"]
-        .iter()
-        .all(|field| applied.get(*field) == live.get(*field));
+    let is_same = |field: &str| applied.get(field) == live.get(field);
+    let is_scale = is_same("apiVersion") && is_same("kind");
     if !place.kind.rules.custom || !is_scale || meta_field(live, "managedFields").is_some() {
         return Ok(());
     }
@@ -145,28 +144,19 @@ fn path(text: &str) -> Vec<&str> {
 fn scale(place: &Place, object: &Value) -> Value {
     let paths = &place.version.scale;
     let number = |text: &str| {
-        at(object, &path(text))
-            .and_then(Value::as_i64)
-            .unwrap_or_default()
+        let number = at(object, &path(text)).and_then(Value::as_i64);
+        number.unwrap_or_default()
     };
     let mut metadata = json!({});
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-    ] {
+    for field in "name namespace uid resourceVersion creationTimestamp".split(' ') {
         if let Some(value) = meta_field(object, field) {
             set_at(&mut metadata, &[field], value.clone());
         }
     }
     let mut status = json!({"replicas": number(&paths.status)});
     let selector = if place.kind.rules.custom {
-        let text = paths
-            .selector
-            .as_deref()
-            .and_then(|text| at(object, &path(text)));
+        let path_of_selector = paths.selector.as_deref().map(path);
+        let text = path_of_selector.and_then(|path| at(object, &path));
         text.and_then(Value::as_str).map(ToOwned::to_owned)
     } else {
         match_labels(object)
@@ -175,11 +165,10 @@ fn scale(place: &Place, object: &Value) -> Value {
         set_at(&mut status, &["selector"], selector.into());
     }
     let replicas = number(&paths.replicas);
-    let spec = if replicas == 0 {
-        json!({})
-    } else {
-        json!({"replicas": replicas})
-    };
+    let mut spec = json!({});
+    if replicas != 0 {
+        set_at(&mut spec, &["replicas"], replicas.into());
+    }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec,
         "status": status,
@@ -188,8 +177,7 @@ fn scale(place: &Place, object: &Value) -> Value {
 
 fn match_labels(object: &Value) -> Option<String> {
     let labels = object.pointer("/spec/selector/matchLabels")?.as_object()?;
-    let labels = labels
-        .iter()
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    let label = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
+    let labels = labels.iter().filter_map(label);
     Some(labels.collect::<Vec<_>>().join(","))
 }

@@ -58,19 +58,15 @@ impl Schema {
     /// The keyword that is not modelled.
     pub(super) fn parse(schema: &Value) -> Result<Self, String> {
         for keyword in UNMODELLED {
-            if schema
-                .get(keyword)
-                .is_some_and(|value| value != &Value::Bool(false))
-            {
+            let value = schema.get(keyword);
+            if value.is_some_and(|value| value != &Value::Bool(false)) {
                 return Err(format!("schemas with {keyword}"));
             }
         }
         let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
         let one = |key: &str| {
-            schema
-                .get(key)
-                .filter(|value| value.is_object())
-                .map(Self::parse)
+            let schema = schema.get(key).filter(|value| value.is_object());
+            schema.map(Self::parse)
         };
         let many = |key: &str| -> Result<Vec<Self>, String> {
             items(schema.get(key)).iter().map(Self::parse).collect()
@@ -99,9 +95,8 @@ impl Schema {
         }
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             for (name, property) in properties {
-                parsed
-                    .properties
-                    .insert(name.clone(), Self::parse(property)?);
+                let property = Self::parse(property)?;
+                parsed.properties.insert(name.clone(), property);
             }
         }
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
@@ -158,61 +153,49 @@ impl Schema {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
-    /// Adds the defaults of fields that are missing, and of fields that are null but not nullable.
-    pub(super) fn fill_defaults(&self, value: &mut Value) {
+    /// Calls a function with each field or item that has a schema, and with its schema.
+    fn each_part(&self, value: &mut Value, act: impl Fn(&Self, &mut Value)) {
         match value {
             Value::Object(fields) => {
-                for (name, schema) in &self.properties {
-                    let Some(default) = &schema.default else {
-                        continue;
-                    };
-                    let missing = match fields.get(name) {
-                        None => true,
-                        Some(present) => present.is_null() && !schema.nullable,
-                    };
-                    if missing {
-                        fields.insert(name.clone(), default.clone());
-                    }
-                }
                 for (name, value) in fields.iter_mut() {
                     if let Some(schema) = self.field(name) {
-                        schema.fill_defaults(value);
+                        act(schema, value);
                     }
                 }
             }
             Value::Array(items) => {
                 let Some(schema) = &self.items else { return };
-                for item in items {
-                    schema.fill_defaults(item);
-                }
+                items.iter_mut().for_each(|item| act(schema, item));
             }
             _ => {}
         }
     }
 
+    /// Adds the defaults of fields that are missing, and of fields that are null but not nullable.
+    pub(super) fn fill_defaults(&self, value: &mut Value) {
+        if let Value::Object(fields) = value {
+            for (name, schema) in &self.properties {
+                let Some(default) = &schema.default else {
+                    continue;
+                };
+                let is_missing = |present: &Value| present.is_null() && !schema.nullable;
+                if fields.get(name).is_none_or(is_missing) {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+        }
+        self.each_part(value, Self::fill_defaults);
+    }
+
     /// Removes nulls at fields that are not nullable and have no default.
     pub(super) fn drop_nulls(&self, value: &mut Value) {
-        match value {
-            Value::Object(fields) => {
-                fields.retain(|name, value| {
-                    let schema = self.field(name);
-                    let stays = |schema: &Self| schema.nullable || schema.default.is_some();
-                    !value.is_null() || schema.is_none_or(stays)
-                });
-                for (name, value) in fields.iter_mut() {
-                    if let Some(schema) = self.field(name) {
-                        schema.drop_nulls(value);
-                    }
-                }
-            }
-            Value::Array(items) => {
-                let Some(schema) = &self.items else { return };
-                for item in items {
-                    schema.drop_nulls(item);
-                }
-            }
-            _ => {}
+        if let Value::Object(fields) = value {
+            fields.retain(|name, value| {
+                let stays = |schema: &Self| schema.nullable || schema.default.is_some();
+                !value.is_null() || self.field(name).is_none_or(stays)
+            });
         }
+        self.each_part(value, Self::drop_nulls);
     }
 
     /// Returns what is invalid in an object. What an update does not change is valid.
@@ -297,19 +280,8 @@ impl Schema {
                 causes.push(Cause::required(join(path, name), ""));
             }
         }
-        let count = fields.len();
-        if let Some(most) = self.limit("maxProperties")
-            && as_f64(count) > most
-        {
-            causes.push(Cause::too_many(path, count, whole(most)));
-        }
-        if let Some(least) = self.limit("minProperties")
-            && as_f64(count) < least
-        {
-            let found = Value::from(count);
-            let detail = format!("{path} in body should have at least {least} properties");
-            causes.push(Cause::invalid(path, &found, &detail));
-        }
+        let limits = ["minProperties", "maxProperties"];
+        self.validate_count(fields.len(), limits, "properties", path, causes);
         for (name, value) in fields {
             if let Some(schema) = self.field(name) {
                 let before = before.and_then(|before| before.get(name));
@@ -318,20 +290,30 @@ impl Schema {
         }
     }
 
-    fn validate_items(&self, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
-        let count = items.len();
-        if let Some(most) = self.limit("maxItems")
+    fn validate_count(
+        &self,
+        count: usize,
+        [least, most]: [&str; 2],
+        what: &str,
+        path: &str,
+        causes: &mut Vec<Cause>,
+    ) {
+        if let Some(most) = self.limit(most)
             && as_f64(count) > most
         {
             causes.push(Cause::too_many(path, count, whole(most)));
         }
-        if let Some(least) = self.limit("minItems")
+        if let Some(least) = self.limit(least)
             && as_f64(count) < least
         {
-            let found = Value::from(count);
-            let detail = format!("{path} in body should have at least {least} items");
-            causes.push(Cause::invalid(path, &found, &detail));
+            let detail = format!("{path} in body should have at least {least} {what}");
+            causes.push(Cause::invalid(path, &count.into(), &detail));
         }
+    }
+
+    fn validate_items(&self, items: &[Value], path: &str, causes: &mut Vec<Cause>) {
+        let limits = ["minItems", "maxItems"];
+        self.validate_count(items.len(), limits, "items", path, causes);
         let Some(schema) = &self.items else { return };
         for (index, item) in items.iter().enumerate() {
             schema.validate_at(item, None, &format!("{path}[{index}]"), causes);

@@ -138,28 +138,19 @@ fn requirement(text: &str) -> Result<Requirement, Failure> {
 }
 
 /// Fields by which objects of a kind can be selected.
-fn known_fields(kind: &Kind) -> &'static [&'static str] {
+fn known_fields(kind: &Kind) -> &'static str {
     match (kind.resource.group.as_str(), kind.resource.plural.as_str()) {
-        ("", "pods") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-        ],
-        ("", "secrets") => &["type"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "reason",
-            "type",
-        ],
-        ("batch", "jobs") => &["status.successful"],
-        _ => &[],
+        ("", "pods") => {
+            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName status.phase"
+        }
+        ("", "secrets") => "type",
+        ("", "namespaces") => "status.phase",
+        ("", "nodes") => "spec.unschedulable",
+        ("", "events") => {
+            "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid reason type"
+        }
+        ("batch", "jobs") => "status.successful",
+        _ => "",
     }
 }
 
@@ -173,8 +164,8 @@ fn field(kind: &Kind, text: &str) -> Result<(String, bool, String), Failure> {
             "invalid selector: '{text}'; can't understand '{text}'"
         )));
     };
-    if matches!(path, "metadata.name" | "metadata.namespace") || known_fields(kind).contains(&path)
-    {
+    let mut known = known_fields(kind).split_whitespace();
+    if matches!(path, "metadata.name" | "metadata.namespace") || known.any(|known| known == path) {
         return Ok((path.to_owned(), equal, value.to_owned()));
     }
     let has_own_rule = kind.rules.custom || !known_fields(kind).is_empty();

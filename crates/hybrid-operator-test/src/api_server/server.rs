@@ -134,8 +134,8 @@ impl Server {
         if let Err(failure) = &reply
             && failure.code == 501
         {
-            self.unmodelled
-                .push(format!("{}: {}", call.text(), failure.message));
+            let text = format!("{}: {}", call.text(), failure.message);
+            self.unmodelled.push(text);
         }
         self.observe();
         (reply, warnings)
@@ -238,10 +238,8 @@ impl Server {
         }
         self.authorize(call, target.as_ref())?;
         if call.form().is_none() {
-            return Err(Failure::unmodelled(format!(
-                "answers of the form {:?}",
-                call.accept
-            )));
+            let what = format!("answers of the form {:?}", call.accept);
+            return Err(Failure::unmodelled(what));
         }
         if call.method == Method::GET
             && let Some(document) = discovery::document(self, call)
@@ -262,16 +260,17 @@ impl Server {
 
     /// Returns what a path names.
     fn place(&self, target: &Target) -> Result<Place, Failure> {
-        let kind = self
-            .kinds
-            .served(&target.group, &target.version, &target.plural);
-        let missing = || unserved(&target.group);
+        let (group, version) = (&target.group, &target.version);
+        let missing = || unserved(group);
+        let kind = self.kinds.served(group, version, &target.plural);
         let kind = kind.ok_or_else(missing)?;
-        let version = kind.version(&target.version).cloned().ok_or_else(missing)?;
-        if !kind.namespaced && target.namespace.is_some() {
-            return Err(missing());
-        }
-        if kind.namespaced && target.namespace.is_none() && target.name.is_some() {
+        let version = kind.version(version).cloned().ok_or_else(missing)?;
+        let is_elsewhere = if kind.namespaced {
+            target.namespace.is_none() && target.name.is_some()
+        } else {
+            target.namespace.is_some()
+        };
+        if is_elsewhere {
             return Err(missing());
         }
         if let Some(subresource) = &target.subresource
@@ -298,10 +297,9 @@ impl Server {
         let is_preferred = preferred.is_some_and(|first| first.name == place.version.name);
         let is_converted = !place.kind.rules.custom && !is_preferred;
         if is_converted && (verb != "list" || !self.is_form_of_all_versions(call, place)) {
-            return Err(Failure::unmodelled(format!(
-                "conversion of {} to {}",
-                place.kind.kind, place.version.name
-            )));
+            let (kind, version) = (&place.kind.kind, &place.version.name);
+            let what = format!("conversion of {kind} to {version}");
+            return Err(Failure::unmodelled(what));
         }
         let everywhere = place.kind.namespaced && place.namespace.is_none();
         let listing = matches!(verb, "list" | "watch");
@@ -313,9 +311,8 @@ impl Server {
             ) => !matches!(verb, "create" | "delete"),
             ("get", Some("log")) => true,
             (_, Some(subresource)) => {
-                return Err(Failure::unmodelled(format!(
-                    "the subresource {subresource}"
-                )));
+                let what = format!("the subresource {subresource}");
+                return Err(Failure::unmodelled(what));
             }
             ("create", None) => (place.name.is_none() || place.kind.rules.custom) && !everywhere,
             ("update" | "patch", None) => place.name.is_some(),
@@ -364,17 +361,14 @@ impl Server {
         namespace: Option<&str>,
     ) -> Vec<(Key, Arc<Stored>)> {
         let objects = self.store.list(resource, namespace, None);
-        objects
-            .map(|(key, object)| (key.clone(), Arc::clone(object)))
-            .collect()
+        let objects = objects.map(|(key, object)| (key.clone(), Arc::clone(object)));
+        objects.collect()
     }
 }
 
 fn unknown_path(path: &str) -> Failure {
-    let group = path
-        .strip_prefix("/apis/")
-        .and_then(|rest| rest.split('/').next());
-    match group {
+    let rest = path.strip_prefix("/apis/");
+    match rest.and_then(|rest| rest.split('/').next()) {
         Some(group) => unserved(group),
         None if path.starts_with("/api/v1") => Failure::no_resource(),
         None => Failure::no_page(),

@@ -167,10 +167,8 @@ impl Store {
     pub(super) fn version_at(&self, time: Duration) -> u64 {
         let first = self.log.partition_point(|change| change.at <= time);
         let last = first.checked_sub(1).and_then(|index| self.log.get(index));
-        let oldest = self
-            .log
-            .front()
-            .map_or(self.version, |change| change.version - 1);
+        let oldest = self.log.front();
+        let oldest = oldest.map_or(self.version, |change| change.version - 1);
         last.map_or(oldest, |change| change.version)
     }
 
@@ -254,11 +252,8 @@ impl Store {
     }
 
     pub(super) fn delete(&mut self, resource: &Resource, key: &Key) {
-        let Some(before) = self
-            .objects
-            .get_mut(resource)
-            .and_then(|objects| objects.remove(key))
-        else {
+        let objects = self.objects.get_mut(resource);
+        let Some(before) = objects.and_then(|objects| objects.remove(key)) else {
             return;
         };
         self.version += 1;

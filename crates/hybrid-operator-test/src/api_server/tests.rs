@@ -13,18 +13,20 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-    PropagationPolicy,
+    PropagationPolicy, WatchParams,
 };
 use kube::core::GroupVersionKind;
 use kube::discovery::Discovery;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::fault::Fault;
+use crate::request::Recorded;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -32,10 +34,22 @@ fn parsed<K: DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }
 
-fn config_map(name: &str, metadata: &Value) -> ConfigMap {
+fn config_map(name: &str, metadata: &Value) -> Value {
     let mut object = json!({"metadata": {"name": name}});
     ::json_patch::merge(&mut object, &json!({"metadata": metadata}));
-    parsed(object)
+    object
+}
+
+async fn post<K>(objects: &Api<K>, object: Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + fmt::Debug,
+{
+    let object = parsed(object);
+    objects.create(&PostParams::default(), &object).await
+}
+
+fn names<K: kube::Resource>(objects: &[K]) -> Vec<String> {
+    objects.iter().map(ResourceExt::name_any).collect()
 }
 
 fn maps(server: &ApiServer) -> Api<ConfigMap> {
@@ -43,8 +57,7 @@ fn maps(server: &ApiServer) -> Api<ConfigMap> {
 }
 
 async fn create(maps: &Api<ConfigMap>, name: &str, metadata: Value) -> ConfigMap {
-    let object = config_map(name, &metadata);
-    maps.create(&PostParams::default(), &object).await.unwrap()
+    post(maps, config_map(name, &metadata)).await.unwrap()
 }
 
 fn owned_by(owner: &ConfigMap, blocks: bool) -> Value {
@@ -141,12 +154,10 @@ async fn a_watch_shows_what_enters_and_leaves_its_selection() {
         let maps = maps(&server);
         create(&maps, "a", json!({"labels": {"l": "1"}})).await;
         create(&maps, "other", json!({})).await;
-        let config = watcher::Config::default().labels("l=1");
-        let config = if streaming {
-            config.streaming_lists()
-        } else {
-            config
-        };
+        let mut config = watcher::Config::default().labels("l=1");
+        if streaming {
+            config = config.streaming_lists();
+        }
         let mut events = pin!(watcher(maps.clone(), config));
         for expected in ["init", "init a", "done"] {
             assert_eq!(next(&mut events).await, expected);
@@ -167,17 +178,12 @@ async fn a_watch_shows_what_enters_and_leaves_its_selection() {
 async fn a_watch_goes_on_for_hours_and_across_cuts() {
     let server = ApiServer::new(&Options::default());
     let maps = maps(&server);
-    let mut events = pin!(watcher(
-        maps.clone(),
-        watcher::Config::default().any_semantic()
-    ));
+    let config = watcher::Config::default().any_semantic();
+    let mut events = pin!(watcher(maps.clone(), config));
     while next(&mut events).await != "done" {}
     // The server ends watches after at most an hour; bookmarks are no events.
-    assert!(
-        timeout(Duration::from_hours(3), events.next())
-            .await
-            .is_err()
-    );
+    let event = timeout(Duration::from_hours(3), events.next()).await;
+    assert!(event.is_err());
     server.cut_watches();
     create(&maps, "a", json!({})).await;
     let mut seen = next(&mut events).await;
@@ -193,9 +199,8 @@ async fn a_watch_from_before_a_compaction_lists_anew() {
     let maps = maps(&server);
     let mut events = pin!(watcher(maps.clone(), watcher::Config::default()));
     while next(&mut events).await != "done" {}
-    server
-        .faults()
-        .inject_with(|request| (request.verb == "watch").then_some(Fault::Unreachable));
+    let unreachable = |request: &Recorded| (request.verb == "watch").then_some(Fault::Unreachable);
+    server.faults().inject_with(unreachable);
     server.cut_watches();
     for _ in 0..3 {
         assert!(next(&mut events).await.starts_with("Watch"));
@@ -222,11 +227,8 @@ async fn watches_may_show_changes_late_and_in_order() {
     while next(&mut events).await != "done" {}
     create(&maps, "a", json!({})).await;
     create(&maps, "b", json!({})).await;
-    assert!(
-        timeout(Duration::from_secs(1), events.next())
-            .await
-            .is_err()
-    );
+    let event = timeout(Duration::from_secs(1), events.next()).await;
+    assert!(event.is_err());
     assert_eq!(next(&mut events).await, "apply a");
     assert_eq!(next(&mut events).await, "apply b");
 }
@@ -242,21 +244,14 @@ async fn a_list_in_pages_shows_one_state_until_it_is_forgotten() {
     let first = maps.list(&page).await.unwrap();
     create(&maps, "bb", json!({"labels": {"l": "1"}})).await;
     let token = first.metadata.continue_.unwrap();
-    let second = maps
-        .list(&page.clone().continue_token(&token))
-        .await
-        .unwrap();
-    let names: Vec<_> = first
-        .items
-        .iter()
-        .chain(&second.items)
-        .map(ResourceExt::name_any)
-        .collect();
-    assert_eq!(names, ["a", "b", "c"]);
+    let next = page.continue_token(&token);
+    let second = maps.list(&next).await.unwrap();
+    assert_eq!(names(&first.items), ["a", "b"]);
+    assert_eq!(names(&second.items), ["c"]);
     server.compact();
     create(&maps, "d", json!({})).await;
     server.compact();
-    let error = maps.list(&page.continue_token(&token)).await.unwrap_err();
+    let error = maps.list(&next).await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 410));
 }
 
@@ -299,10 +294,8 @@ async fn an_object_of_absent_owners_is_deleted_and_one_with_another_owner_loses_
     let mut absent = references["ownerReferences"][0].clone();
     absent["uid"] = json!("11111111-0000-0000-0000-000000000000");
     create(&maps, "orphan", json!({"ownerReferences": [absent]})).await;
-    references["ownerReferences"]
-        .as_array_mut()
-        .unwrap()
-        .push(absent);
+    let all = references["ownerReferences"].as_array_mut().unwrap();
+    all.push(absent);
     create(&maps, "kept", references).await;
     sleep(SOON).await;
     assert!(!exists(&maps, "orphan").await);
@@ -314,11 +307,8 @@ async fn a_namespace_waits_for_what_it_holds() {
     let server = ApiServer::new(&Options::default());
     let client = server.client("default");
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = parsed(json!({"metadata": {"name": "n"}}));
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
+    let namespace = json!({"metadata": {"name": "n"}});
+    post(&namespaces, namespace).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client, "n");
     create(&maps, "free", json!({})).await;
     create(&maps, "held", json!({"finalizers": ["example.com/f"]})).await;
@@ -326,35 +316,29 @@ async fn a_namespace_waits_for_what_it_holds() {
     sleep(SOON).await;
     let namespace = namespaces.get("n").await.unwrap();
     let conditions = namespace.status.unwrap().conditions.unwrap();
-    let remaining = conditions
-        .iter()
-        .find(|one| one.type_ == "NamespaceFinalizersRemaining");
-    assert_eq!(
-        remaining.unwrap().message.as_deref(),
-        Some(
-            "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances"
-        )
-    );
+    let mut conditions = conditions.into_iter();
+    let remaining = conditions.find(|one| one.type_ == "NamespaceFinalizersRemaining");
+    let words = "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances";
+    assert_eq!(remaining.unwrap().message.unwrap(), words);
     assert!(!exists(&maps, "free").await);
-    let refused = maps
-        .create(&PostParams::default(), &config_map("new", &json!({})))
-        .await;
+    let refused = post(&maps, config_map("new", &json!({}))).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
     free(&maps, "held").await;
     sleep(SOON).await;
     assert!(!exists(&namespaces, "n").await);
 }
 
-fn definition(scope: &str) -> CustomResourceDefinition {
+fn definition(scope: &str) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer", "default": 1}}}}});
-    parsed(json!({
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.example.com"},
         "spec": {
             "group": "example.com", "scope": scope, "names": {"plural": "things", "kind": "Thing"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
         },
-    }))
+    })
 }
 
 fn things(client: Client) -> Api<DynamicObject> {
@@ -371,37 +355,20 @@ async fn a_definition_is_served_later_and_goes_after_its_objects() {
     let client = server.client("default");
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let things = things(client.clone());
-    let thing: DynamicObject = parsed(json!({
+    let thing = json!({
         "apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t", "finalizers": ["example.com/f"]}, "spec": {"unknown": 1},
-    }));
-    let params = PostParams::default();
-    definitions
-        .create(&params, &definition("Namespaced"))
-        .await
-        .unwrap();
-    assert!(things.create(&params, &thing).await.is_err());
+    });
+    post(&definitions, definition("Namespaced")).await.unwrap();
+    assert!(post(&things, thing.clone()).await.is_err());
     sleep(SOON).await;
-    let discovery = Discovery::new(client.clone())
-        .run_aggregated()
-        .await
-        .unwrap();
-    let groups: Vec<&str> = discovery
-        .groups()
-        .map(kube::discovery::ApiGroup::name)
-        .collect();
-    assert!(
-        groups.contains(&"example.com") && groups.contains(&"apps"),
-        "{groups:?}"
-    );
-    let created = things.create(&params, &thing).await.unwrap();
+    let discovery = Discovery::new(client.clone()).run_aggregated().await;
+    let discovery = discovery.unwrap();
+    assert!(discovery.has_group("example.com") && discovery.has_group("apps"));
+    let created = post(&things, thing).await.unwrap();
     assert_eq!(created.data["spec"], json!({"size": 1}));
-    let mut events = pin!(
-        things
-            .watch(&kube::api::WatchParams::default(), "0")
-            .await
-            .unwrap()
-    );
+    let events = things.watch(&WatchParams::default(), "0").await;
+    let mut events = pin!(events.unwrap());
     assert!(events.next().await.is_some());
 
     let name = "things.example.com";
@@ -418,10 +385,7 @@ async fn a_definition_is_served_later_and_goes_after_its_objects() {
     assert!(!discovery.has_group("example.com") && discovery.has_group("apps"));
     while events.next().await.is_some() {}
     // The same name may come back with another scope.
-    definitions
-        .create(&params, &definition("Cluster"))
-        .await
-        .unwrap();
+    post(&definitions, definition("Cluster")).await.unwrap();
     sleep(SOON).await;
     assert!(things.get("t").await.is_err());
     assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
@@ -433,50 +397,39 @@ async fn workloads_become_ready_and_finished_jobs_expire() {
     let client = server.client("default");
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}});
-    let deployment: Deployment = parsed(json!({
+    let deployment = json!({
         "metadata": {"name": "d"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template},
-    }));
-    let params = PostParams::default();
-    deployments.create(&params, &deployment).await.unwrap();
+    });
+    post(&deployments, deployment).await.unwrap();
     let jobs: Api<Job> = Api::namespaced(client, "default");
     for (name, behaviour) in [("good", ""), ("bad", "failed"), ("slow", "running")] {
-        let job = parsed(json!({
+        let job = json!({
             "metadata": {"name": name},
             "spec": {"ttlSecondsAfterFinished": 60, "template": {
                 "metadata": {"annotations": {"test.hybrid-operator/pod": behaviour}},
                 "spec": {"containers": [], "restartPolicy": "Never"}}},
-        }));
-        jobs.create(&params, &job).await.unwrap();
+        });
+        post(&jobs, job).await.unwrap();
     }
     sleep(SOON).await;
     let ready = async || {
         let status = deployments.get("d").await.unwrap().status.unwrap();
-        (
-            status.observed_generation.unwrap(),
-            status.available_replicas.unwrap(),
-        )
+        (status.observed_generation, status.available_replicas)
     };
-    assert_eq!(ready().await, (1, 2));
-    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
-    deployments
-        .patch_scale("d", &PatchParams::default(), &scale)
-        .await
-        .unwrap();
+    assert_eq!(ready().await, (Some(1), Some(2)));
+    let (params, scale) = (PatchParams::default(), json!({"spec": {"replicas": 3}}));
+    let scale = Patch::Merge(scale);
+    let scaled = deployments.patch_scale("d", &params, &scale);
+    scaled.await.unwrap();
     sleep(SOON).await;
-    assert_eq!(ready().await, (2, 3));
-    let status = |name: &'static str| {
-        let jobs = jobs.clone();
-        async move { jobs.get(name).await.unwrap().status.unwrap() }
-    };
+    assert_eq!(ready().await, (Some(2), Some(3)));
+    let status = async |name: &str| jobs.get(name).await.unwrap().status.unwrap();
     assert_eq!(status("good").await.succeeded, Some(1));
     assert_eq!(status("bad").await.failed, Some(1));
     sleep(Duration::from_mins(1)).await;
     let left = jobs.list(&ListParams::default()).await.unwrap();
-    assert_eq!(
-        left.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-        ["slow"]
-    );
+    assert_eq!(names(&left.items), ["slow"]);
     assert_eq!(status("slow").await.active, Some(1));
     assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
 }
@@ -507,12 +460,9 @@ async fn a_user_may_do_what_roles_allow() {
     });
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let no_role = "RBAC: role.rbac.authorization.k8s.io \"r\" not found";
     for (collection, object, answer) in [
-        (
-            bindings,
-            binding,
-            "RBAC: role.rbac.authorization.k8s.io \"r\" not found",
-        ),
+        (bindings, binding, no_role),
         (roles, role, "configmaps \"a\" not found"),
     ] {
         let request = http::Request::post(collection).body(object.to_string().into_bytes());
@@ -536,14 +486,10 @@ async fn requests_may_be_late_and_answers_cut_off() {
     let first = maps.get("b").await.unwrap().resource_version().unwrap();
     let second = late.resource_version().unwrap();
     assert!(first.parse::<u64>().unwrap() < second.parse().unwrap());
-    server
-        .faults()
-        .at(1, Fault::Cut, |request| request.verb == "watch");
-    let mut events = pin!(
-        maps.watch(&kube::api::WatchParams::default(), "0")
-            .await
-            .unwrap()
-    );
+    let is_watch = |request: &Recorded| request.verb == "watch";
+    server.faults().at(1, Fault::Cut, is_watch);
+    let events = maps.watch(&WatchParams::default(), "0").await;
+    let mut events = pin!(events.unwrap());
     assert!(events.next().await.unwrap().is_ok());
     assert!(events.next().await.unwrap().is_err());
 }
@@ -552,17 +498,13 @@ async fn requests_may_be_late_and_answers_cut_off() {
 async fn what_is_not_modelled_is_refused_and_recorded() {
     let server = ApiServer::new(&Options::default());
     let patch = Patch::Strategic(json!({"data": {"a": "b"}}));
-    let error = maps(&server)
-        .patch("a", &PatchParams::default(), &patch)
-        .await
-        .unwrap_err();
+    let (maps, params) = (maps(&server), PatchParams::default());
+    let error = maps.patch("a", &params, &patch).await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 501));
     let refused = server.unmodelled();
     assert_eq!(refused.len(), 1);
-    assert!(
-        refused[0].starts_with("PATCH /api/v1/namespaces/default/configmaps/a: "),
-        "{refused:?}"
-    );
+    let request = "PATCH /api/v1/namespaces/default/configmaps/a: ";
+    assert!(refused[0].starts_with(request), "{refused:?}");
 }
 
 /// Returns everything that clients and the store show of a history.
@@ -585,17 +527,13 @@ async fn history(seed: u64) -> String {
             shown.push(format!("{event:?}"));
         }
     }
-    maps.delete("owner", &DeleteParams::foreground())
-        .await
-        .unwrap();
+    let deleted = maps.delete("owner", &DeleteParams::foreground()).await;
+    deleted.unwrap();
     while let Ok(event) = timeout(SOON, events.next()).await {
         shown.push(format!("{event:?}"));
     }
-    format!(
-        "{shown:#?} {:#?} {:#?}",
-        server.objects(),
-        server.faults().requests()
-    )
+    let (objects, requests) = (server.objects(), server.faults().requests());
+    format!("{shown:#?} {objects:#?} {requests:#?}")
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,12 +101,9 @@ fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         text.push(digit(bits >> 18));
         text.push(digit(bits >> 12));
-        text.push(if chunk.len() > 1 {
-            digit(bits >> 6)
-        } else {
-            '='
-        });
-        text.push(if chunk.len() > 2 { digit(bits) } else { '=' });
+        let (second, third) = (chunk.len() > 1, chunk.len() > 2);
+        text.push(if second { digit(bits >> 6) } else { '=' });
+        text.push(if third { digit(bits) } else { '=' });
     }
     text
 }
@@ -118,9 +115,7 @@ fn is_base64(text: &str) -> bool {
     let padding = text.len() - digits.len();
     text.len().is_multiple_of(4)
         && padding <= 2
-        && digits
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+/".contains(c))
+        && (digits.chars()).all(|c| c.is_ascii_alphanumeric() || "+/".contains(c))
 }
 
 /// Returns what Go's decoder says about an object of a built-in kind that it cannot decode.
@@ -134,9 +129,8 @@ pub(super) fn undecodable(kind: &Kind, object: &Value) -> Option<String> {
         let map = object.get(*field).and_then(Value::as_object);
         map.into_iter().flat_map(|map| map.values())
     });
-    texts
-        .any(|text| text.as_str().is_some_and(|text| !is_base64(text)))
-        .then(|| "illegal base64 data at input byte 0".to_owned())
+    let is_wrong = texts.any(|text| text.as_str().is_some_and(|text| !is_base64(text)));
+    is_wrong.then(|| "illegal base64 data at input byte 0".to_owned())
 }
 
 /// Sets what only the server sets in a new object.
@@ -186,11 +180,9 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, before: &Value) {
     if kind.rules.generation && kind.kind != "PriorityClass" {
         let annotations = |object| at(object, &["metadata", "annotations"]);
         let has_annotations = kind.kind == "Deployment";
-        if !same_except(
-            object,
-            before,
-            &["metadata", "status", "apiVersion", "kind"],
-        ) || (has_annotations && annotations(object) != annotations(before))
+        let except = ["metadata", "status", "apiVersion", "kind"];
+        if !same_except(object, before, &except)
+            || (has_annotations && annotations(object) != annotations(before))
         {
             set_meta(object, "generation", super::object::generation(before) + 1);
         }
@@ -221,11 +213,8 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
                 let field = format!("spec.{path}");
                 (value < least).then(|| Cause::invalid(field, &value.into(), words))
             };
-            causes.extend(positive(
-                "leaseDurationSeconds",
-                1,
-                "must be greater than 0",
-            ));
+            let words = "must be greater than 0";
+            causes.extend(positive("leaseDurationSeconds", 1, words));
             let words = "must be greater than or equal to 0";
             causes.extend(positive("leaseTransitions", 0, words));
         }
@@ -239,10 +228,8 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
                 require("verbs", "verbs must contain at least one value");
                 let words = "resource rules must supply at least one api group";
                 require("apiGroups", words);
-                require(
-                    "resources",
-                    "resource rules must supply at least one resource",
-                );
+                let words = "resource rules must supply at least one resource";
+                require("resources", words);
             }
         }
         _ => {}
@@ -254,9 +241,8 @@ fn validate_keys(object: &Value, maps: &[&str], causes: &mut Vec<Cause>) {
     for map in maps {
         let fields = object.get(*map).and_then(Value::as_object);
         for key in fields.into_iter().flat_map(serde_json::Map::keys) {
-            let fits = key
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+            let mut letters = key.chars();
+            let fits = letters.all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
             if !fits || key.is_empty() {
                 let field = format!("{map}[{key}]");
                 causes.push(Cause::invalid(field, &key.as_str().into(), KEY_RULE));

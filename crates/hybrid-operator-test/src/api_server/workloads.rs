@@ -53,11 +53,8 @@ fn expires_at(server: &Server, job: &Value) -> Option<Duration> {
 }
 
 /// Deletes a Job whose time after its end is over.
-pub(super) fn expire(server: &mut Server, object: &Object) {
-    let Some(live) = server.store.get(&object.resource, &object.key) else {
-        return;
-    };
-    let Some(due) = expires_at(server, &live) else {
+pub(super) fn expire(server: &mut Server, object: &Object, live: &Value) {
+    let Some(due) = expires_at(server, live) else {
         return;
     };
     if due > server.time() {
@@ -66,35 +63,30 @@ pub(super) fn expire(server: &mut Server, object: &Object) {
         return;
     }
     let preconditions = json!({
-        "uid": meta(&live, "uid"), "resourceVersion": meta(&live, "resourceVersion"),
+        "uid": meta(live, "uid"), "resourceVersion": meta(live, "resourceVersion"),
     });
     let options = json!({"propagationPolicy": "Foreground", "preconditions": preconditions});
     server.act_on(Method::DELETE, object, &options);
 }
 
 /// Writes the next status of a workload.
-pub(super) fn work(server: &mut Server, object: &Object) {
-    let Some(live) = server.store.get(&object.resource, &object.key) else {
-        return;
-    };
-    if is_deleting(&live) {
+pub(super) fn work(server: &mut Server, object: &Object, live: &Value) {
+    if is_deleting(live) {
         return;
     }
-    let Some(status) = next_status(&object.resource.plural, &live, &server.now()) else {
+    let Some(status) = next_status(&object.resource.plural, live, &server.now()) else {
         return;
     };
     let Some(kind) = server.kinds.of(&object.resource).cloned() else {
         return;
     };
     if object.resource.plural == "persistentvolumeclaims" {
-        let volume = format!("pvc-{}", meta(&live, "uid"));
+        let volume = format!("pvc-{}", meta(live, "uid"));
         let spec = json!({"spec": {"volumeName": volume}});
         server.act_on(Method::PATCH, object, &spec);
     }
-    let path = format!(
-        "{}/status",
-        kind.path(&object.key.namespace, &object.key.name)
-    );
+    let path = kind.path(&object.key.namespace, &object.key.name);
+    let path = format!("{path}/status");
     let status = json!({"status": status}).to_string();
     let program = match object.resource.plural.as_str() {
         "pods" => "kubelet",
@@ -154,23 +146,18 @@ fn behaviour<'a>(object: &'a Value, path: &[&str]) -> &'a str {
 }
 
 fn replicated(plural: &str, object: &Value, generation: i64, now: &str) -> Value {
-    let replicas = at(object, &["spec", "replicas"])
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
+    let replicas = at(object, &["spec", "replicas"]).and_then(Value::as_i64);
+    let replicas = replicas.unwrap_or(1);
     let never = behaviour(object, &["spec", "template", "metadata"]) == "pending";
     let ready = if never { 0 } else { replicas };
     match plural {
         "deployments" => {
-            let available = if ready >= replicas {
-                condition("Available", "True", "MinimumReplicasAvailable", now)
+            let (status, available, progress) = if ready >= replicas {
+                ("True", "MinimumReplicasAvailable", "NewReplicaSetAvailable")
             } else {
-                condition("Available", "False", "MinimumReplicasUnavailable", now)
+                ("False", "MinimumReplicasUnavailable", "ReplicaSetUpdated")
             };
-            let progress = if ready >= replicas {
-                "NewReplicaSetAvailable"
-            } else {
-                "ReplicaSetUpdated"
-            };
+            let available = condition("Available", status, available, now);
             json!({
                 "observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,
                 "readyReplicas": ready, "availableReplicas": ready,
@@ -206,9 +193,7 @@ fn job(object: &Value, now: &str) -> Option<Value> {
     if finished_at(object).is_some() || suspended {
         return None;
     }
-    let completions = at(object, &["spec", "completions"])
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
+    let completions = at(object, &["spec", "completions"]).and_then(Value::as_i64);
     let started = at(object, &["status", "startTime"]);
     match behaviour(object, &["spec", "template", "metadata"]) {
         "pending" | "running" if started.is_some() => None,
@@ -231,7 +216,7 @@ fn job(object: &Value, now: &str) -> Option<Value> {
                 condition("Complete", "True", reason, now),
             ];
             Some(json!({
-                "succeeded": completions, "ready": 0, "startTime": now, "completionTime": now,
+                "succeeded": completions.unwrap_or(1), "ready": 0, "startTime": now, "completionTime": now,
                 "conditions": conditions,
             }))
         }
@@ -239,12 +224,12 @@ fn job(object: &Value, now: &str) -> Option<Value> {
 }
 
 fn pod(object: &Value, now: &str) -> Option<Value> {
-    let phase = at(object, &["status", "phase"])
-        .and_then(Value::as_str)
-        .unwrap_or("Pending");
-    let policy = at(object, &["spec", "restartPolicy"])
-        .and_then(Value::as_str)
-        .unwrap_or("Always");
+    let text = |path: &[&str], default| {
+        let text = at(object, path).and_then(Value::as_str);
+        text.unwrap_or(default)
+    };
+    let phase = text(&["status", "phase"], "Pending");
+    let policy = text(&["spec", "restartPolicy"], "Always");
     let conditions = |ready: &str, reason: &str| {
         let kinds = ["Initialized", "ContainersReady", "Ready"];
         kinds.map(|kind| condition(kind, ready, reason, now))
@@ -272,8 +257,7 @@ fn claim(object: &Value) -> Option<Value> {
     if bound && present == requested.as_ref() {
         return None;
     }
-    let modes = at(object, &["spec", "accessModes"])
-        .cloned()
-        .unwrap_or_default();
+    let modes = at(object, &["spec", "accessModes"]).cloned();
+    let modes = modes.unwrap_or_default();
     Some(json!({"phase": "Bound", "capacity": {"storage": requested}, "accessModes": modes}))
 }

@@ -37,12 +37,8 @@ impl Server {
         let decoded = decode::body(&place.kind, &place.version, body)?;
         let mut object = self.check_unknown(call, place, decoded)?;
         take_namespace(place, &mut object)?;
-        for field in [
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ] {
+        let set_by_server = "uid creationTimestamp deletionTimestamp deletionGracePeriodSeconds";
+        for field in set_by_server.split(' ') {
             remove_meta(&mut object, field);
         }
         let now = self.now();
@@ -50,9 +46,8 @@ impl Server {
         let mut object = managed::update(place, None, object, &writer)?;
         let reply = |object: &Stored| answer(call, 201, object);
         if !meta(&object, "name").is_empty() {
-            return self
-                .create_named(call, place, object)
-                .map(|object| reply(&object));
+            let created = self.create_named(call, place, object);
+            return created.map(|object| reply(&object));
         }
         let prefix = meta(&object, "generateName").to_owned();
         let mut tries = 0;
@@ -80,11 +75,7 @@ impl Server {
         self.admit(place, &name)?;
         let version = meta(&object, "resourceVersion").to_owned();
         let is_posted = call.method == http::Method::POST;
-        for field in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "resourceVersion",
-        ] {
+        for field in "deletionTimestamp deletionGracePeriodSeconds resourceVersion".split(' ') {
             remove_meta(&mut object, field);
         }
         set_meta(&mut object, "uid", self.new_uid());
@@ -103,9 +94,8 @@ impl Server {
             self.authorize_creation(call)?;
         }
         if is_posted && !matches!(version.as_str(), "" | "0") {
-            return Err(Failure::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(Failure::internal(why));
         }
         let key = Key {
             name: name.clone(),
@@ -204,9 +194,8 @@ impl Server {
         let method = Method::of(call, place)?;
         let key = place.key();
         let existing = self.store.get(&place.kind.resource, &key);
-        let live = existing
-            .as_ref()
-            .map(|live| to_version(&place.kind, &place.version, live));
+        let live = existing.as_ref();
+        let live = live.map(|live| to_version(&place.kind, &place.version, live));
         let live = live.as_ref().map(|live| &***live);
         let may_create = match method {
             Method::Apply(_) => subresource.is_none(),
@@ -356,10 +345,8 @@ impl Server {
         place: &Place,
         decoded: Decoded,
     ) -> Result<Value, Failure> {
-        let texts = decoded
-            .unknown
-            .iter()
-            .map(|path| format!("unknown field {path:?}"));
+        let unknown = decoded.unknown.iter();
+        let texts = unknown.map(|path| format!("unknown field {path:?}"));
         let mut texts: Vec<String> = texts.collect();
         texts.sort();
         match call.parameter("fieldValidation") {

@@ -9,7 +9,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::ordered::failure;
@@ -126,10 +126,8 @@ impl Answer {
             Kind::Watch(events) => (200, endless(events)?),
             Kind::With(answer) => return answer(request).respond(request, serial),
         };
-        Ok(Response::builder()
-            .status(status)
-            .header(CONTENT_TYPE, media_type)
-            .body(body)?)
+        let response = Response::builder().status(status);
+        Ok(response.header(CONTENT_TYPE, media_type).body(body)?)
     }
 }
 
@@ -153,31 +151,21 @@ fn stored(request: &Recorded, serial: u64) -> Value {
     let Value::Object(fields) = &mut object else {
         return object;
     };
-    let metadata = fields
-        .entry("metadata")
-        .or_insert_with(|| Value::Object(Map::new()));
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     let Value::Object(metadata) = metadata else {
         return object;
     };
-    let added = [
+    let uid = format!("00000000-0000-0000-0000-{serial:012}");
+    for (key, value) in [
         ("name", request.name.clone().map(Value::String)),
         ("namespace", request.namespace.clone().map(Value::String)),
-        (
-            "uid",
-            Some(Value::String(format!(
-                "00000000-0000-0000-0000-{serial:012}"
-            ))),
-        ),
+        ("uid", Some(Value::String(uid))),
         ("generation", Some(Value::from(1))),
-    ];
-    for (key, value) in added {
+    ] {
         if let Some(value) = value {
             metadata.entry(key).or_insert(value);
         }
     }
-    metadata.insert(
-        "resourceVersion".to_owned(),
-        Value::String(serial.to_string()),
-    );
+    metadata.insert("resourceVersion".to_owned(), serial.to_string().into());
     object
 }

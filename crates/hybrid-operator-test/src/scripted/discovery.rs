@@ -2,49 +2,42 @@
 
 use serde_json::{Value, json};
 
+/// Plural, kind and scope of the kinds of the core group.
+const CORE: [&str; 5] = [
+    "configmaps ConfigMap Namespaced",
+    "events Event Namespaced",
+    "namespaces Namespace Cluster",
+    "secrets Secret Namespaced",
+    "services Service Namespaced",
+];
+
+/// The other groups, each with its kind.
+const GROUPS: [(&str, &str); 5] = [
+    ("apps", "deployments Deployment Namespaced"),
+    ("batch", "jobs Job Namespaced"),
+    (
+        "rbac.authorization.k8s.io",
+        "clusterroles ClusterRole Cluster",
+    ),
+    (
+        "apiextensions.k8s.io",
+        "customresourcedefinitions CustomResourceDefinition Cluster",
+    ),
+    ("example.com", "things Thing Namespaced"),
+];
+
 /// Returns the aggregated discovery document of `/api` or `/apis`.
 pub(super) fn document(path: &str) -> Option<Value> {
     let items = match path {
-        "/api" => vec![group(
-            "",
-            &[
-                resource("configmaps", "ConfigMap", "Namespaced", false),
-                resource("events", "Event", "Namespaced", false),
-                resource("namespaces", "Namespace", "Cluster", false),
-                resource("secrets", "Secret", "Namespaced", false),
-                resource("services", "Service", "Namespaced", false),
-            ],
-        )],
-        "/apis" => vec![
-            group(
-                "apps",
-                &[resource("deployments", "Deployment", "Namespaced", true)],
-            ),
-            group("batch", &[resource("jobs", "Job", "Namespaced", false)]),
-            group(
-                "rbac.authorization.k8s.io",
-                &[resource("clusterroles", "ClusterRole", "Cluster", false)],
-            ),
-            group(
-                "apiextensions.k8s.io",
-                &[resource(
-                    "customresourcedefinitions",
-                    "CustomResourceDefinition",
-                    "Cluster",
-                    false,
-                )],
-            ),
-            group(
-                "example.com",
-                &[resource("things", "Thing", "Namespaced", false)],
-            ),
-        ],
+        "/api" => vec![group("", &CORE.map(resource))],
+        "/apis" => GROUPS
+            .map(|(name, kind)| group(name, &[resource(kind)]))
+            .to_vec(),
         _ => return None,
     };
-    Some(
-        json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-                "items": items}),
-    )
+    Some(json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items,
+    }))
 }
 
 fn group(name: &str, resources: &[Value]) -> Value {
@@ -52,8 +45,11 @@ fn group(name: &str, resources: &[Value]) -> Value {
         {"version": "v1", "resources": resources, "freshness": "Current"}]})
 }
 
-fn resource(plural: &str, kind: &str, scope: &str, scale: bool) -> Value {
-    let subresources = if scale {
+fn resource(kind: &str) -> Value {
+    let mut words = kind.split(' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (plural, kind, scope) = (word(), word(), word());
+    let subresources = if kind == "Deployment" {
         json!([{"subresource": "scale", "responseKind": {"kind": "Scale"}},
                {"subresource": "status", "responseKind": {"kind": kind}}])
     } else {

@@ -106,12 +106,8 @@ impl ScriptedApi {
             let handled = rules.lock().answer(&Recorded::of(&request));
             std::future::ready(handled)
         });
-        Client::new(
-            ServiceBuilder::new()
-                .layer(self.faults.layer())
-                .service(answer),
-            namespace,
-        )
+        let service = ServiceBuilder::new().layer(self.faults.layer());
+        Client::new(service.service(answer), namespace)
     }
 
     /// Returns the planned faults of all clients of this server.
@@ -138,19 +134,14 @@ impl ScriptedApi {
 impl Rules {
     fn answer(&mut self, request: &Recorded) -> Result<Response<AnswerBody>, BoxError> {
         self.handled += 1;
-        let rule = self
-            .list
-            .iter_mut()
-            .find(|rule| rule.when.matches(request, rule.used));
-        if let Some(rule) = rule {
+        let mut rules = self.list.iter_mut();
+        if let Some(rule) = rules.find(|rule| rule.when.matches(request, rule.used)) {
             rule.used += 1;
             return rule.answer.respond(request, self.handled);
         }
         self.unexpected.push(request.clone());
-        let message = format!(
-            "the script has no rule for {} {}",
-            request.method, request.path
-        );
+        let Recorded { method, path, .. } = request;
+        let message = format!("the script has no rule for {method} {path}");
         Answer::status(501, "NotScripted", &message).respond(request, self.handled)
     }
 }
@@ -174,60 +165,46 @@ mod tests {
         Api::default_namespaced(api.client("a"))
     }
 
+    async fn apply(api: &ScriptedApi, manager: &str) -> Result<ConfigMap, kube::Error> {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}});
+        let params = PatchParams::apply(manager).force();
+        let config_maps = config_maps(api);
+        config_maps.patch("b", &params, &Patch::Apply(object)).await
+    }
+
     #[tokio::test]
     async fn rules_apply_in_order_until_they_are_used_up() {
         let api = ScriptedApi::new();
         api.on(When::get(ANY).times(1), Answer::not_found());
-        api.on(
-            When::get(ANY),
-            Answer::json(200, json!({"metadata": {"name": "b"}})),
-        );
+        let found = json!({"metadata": {"name": "b"}});
+        api.on(When::get(ANY), Answer::json(200, found));
         let config_maps = config_maps(&api);
         assert!(config_maps.get_opt("b").await.unwrap().is_none());
         assert!(config_maps.get_opt("b").await.unwrap().is_some());
-        assert_eq!(
-            api.counts(),
-            BTreeMap::from([("get configmaps".to_owned(), 2)])
-        );
+        let counts = BTreeMap::from([("get configmaps".to_owned(), 2)]);
+        assert_eq!(api.counts(), counts);
     }
 
     #[tokio::test]
     async fn a_request_without_a_rule_is_rejected_and_recorded() {
         let api = ScriptedApi::new();
         let error = config_maps(&api).get("b").await.unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("no rule for GET /api/v1/namespaces/a/configmaps/b"),
-            "{error}"
-        );
+        let words = "no rule for GET /api/v1/namespaces/a/configmaps/b";
+        assert!(error.to_string().contains(words), "{error}");
         assert_eq!(api.unexpected().len(), 1);
     }
 
     #[tokio::test]
     async fn rules_can_match_the_query_and_echo_applied_objects() {
         let api = ScriptedApi::new();
-        api.on(
-            When::patch(ANY).query("fieldManager", "other"),
-            Answer::conflict(),
-        );
-        api.on(
-            When::patch(ANY).query("fieldManager", "helm"),
-            Answer::echo(201),
-        );
-        let config_maps = config_maps(&api);
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}});
-        let forced = PatchParams::apply("helm").force();
-        let applied = config_maps
-            .patch("b", &forced, &Patch::Apply(&object))
-            .await
-            .unwrap();
+        let by = |manager| When::patch(ANY).query("fieldManager", manager);
+        api.on(by("other"), Answer::conflict());
+        api.on(by("helm"), Answer::echo(201));
+        let applied = apply(&api, "helm").await.unwrap();
         assert_eq!(applied.metadata.name.as_deref(), Some("b"));
         assert_eq!(applied.metadata.namespace.as_deref(), Some("a"));
         assert!(applied.metadata.uid.is_some() && applied.metadata.resource_version.is_some());
-        let error = config_maps
-            .patch("b", &PatchParams::apply("other"), &Patch::Apply(&object))
-            .await;
+        let error = apply(&api, "other").await;
         assert!(matches!(error.unwrap_err(), kube::Error::Api(status) if status.code == 409));
         assert_eq!(api.requests()[0].body.as_ref().unwrap()["data"]["k"], "v");
     }
@@ -236,32 +213,19 @@ mod tests {
     async fn after_a_stop_all_requests_fail_until_the_faults_are_removed() {
         let api = ScriptedApi::new();
         api.on(When::any(), Answer::echo(200));
-        let config_maps = config_maps(&api);
-        let write = || async {
-            let object = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-            config_maps
-                .patch("b", &PatchParams::apply("helm"), &Patch::Apply(&object))
-                .await
-        };
-        api.faults()
-            .stop_at(2, Fault::Unreachable, Recorded::is_write);
+        let write = || apply(&api, "helm");
+        let faults = api.faults();
+        faults.stop_at(2, Fault::Unreachable, Recorded::is_write);
         assert!(write().await.is_ok());
         assert!(!api.faults().was_injected());
         assert!(write().await.is_err());
         assert!(api.faults().was_injected());
-        assert!(config_maps.get("b").await.is_err());
+        assert!(config_maps(&api).get("b").await.is_err());
         api.faults().clear_faults();
         assert!(write().await.is_ok());
         let faults: Vec<_> = api.requests().iter().map(|request| request.fault).collect();
-        assert_eq!(
-            faults,
-            [
-                None,
-                Some(Fault::Unreachable),
-                Some(Fault::Unreachable),
-                None
-            ]
-        );
+        let fault = Some(Fault::Unreachable);
+        assert_eq!(faults, [None, fault, fault, None]);
     }
 
     #[tokio::test]
@@ -277,44 +241,24 @@ mod tests {
     async fn a_watch_sends_its_events_and_stays_open() {
         let api = ScriptedApi::new();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "resourceVersion": "7"}});
-        api.on(
-            When::get("/api/v1/namespaces/a/configmaps").query("watch", "true"),
-            Answer::watch([("ADDED", object)]),
-        );
+        let watch = When::get("/api/v1/namespaces/a/configmaps").query("watch", "true");
+        api.on(watch, Answer::watch([("ADDED", object)]));
         let config_maps = config_maps(&api);
-        let mut events = pin!(
-            config_maps
-                .watch(&WatchParams::default(), "0")
-                .await
-                .unwrap()
-        );
-        assert!(matches!(
-            events.try_next().await.unwrap(),
-            Some(WatchEvent::Added(_))
-        ));
-        assert!(
-            tokio::time::timeout(Duration::from_mins(1), events.try_next())
-                .await
-                .is_err()
-        );
+        let events = config_maps.watch(&WatchParams::default(), "0").await;
+        let mut events = pin!(events.unwrap());
+        let event = events.try_next().await.unwrap();
+        assert!(matches!(event, Some(WatchEvent::Added(_))));
+        let next = tokio::time::timeout(Duration::from_mins(1), events.try_next());
+        assert!(next.await.is_err());
     }
 
     #[tokio::test]
     async fn a_response_can_be_computed_from_the_request() {
         let api = ScriptedApi::new();
-        api.on(
-            When::get(ANY),
-            Answer::with(|request| Answer::json(200, json!({"metadata": {"name": request.name}}))),
-        );
-        assert_eq!(
-            config_maps(&api)
-                .get("x")
-                .await
-                .unwrap()
-                .metadata
-                .name
-                .as_deref(),
-            Some("x")
-        );
+        let named = |request: &Recorded| json!({"metadata": {"name": request.name}});
+        let answer = Answer::with(move |request| Answer::json(200, named(request)));
+        api.on(When::get(ANY), answer);
+        let found = config_maps(&api).get("x").await.unwrap();
+        assert_eq!(found.metadata.name.as_deref(), Some("x"));
     }
 }

@@ -80,10 +80,8 @@ impl Default for Script {
         let state = Arc::new(Mutex::new(State::default()));
         let api = ScriptedApi::new();
         let answering = Arc::clone(&state);
-        api.on(
-            When::any(),
-            Answer::with(move |request| answering.lock().answer(request)),
-        );
+        let answer = Answer::with(move |request| answering.lock().answer(request));
+        api.on(When::any(), answer);
         Self { api, state }
     }
 }
@@ -157,16 +155,10 @@ impl Script {
     #[track_caller]
     pub fn finish(&self) -> Vec<Recorded> {
         let state = self.state.lock();
-        assert!(
-            state.unexpected.is_empty(),
-            "unexpected requests: {:#?}",
-            state.unexpected
-        );
-        assert!(
-            state.expected.is_empty(),
-            "missing requests: {:#?}",
-            state.expected
-        );
+        let unknown = &state.unexpected;
+        assert!(unknown.is_empty(), "unexpected requests: {unknown:#?}");
+        let missing = &state.expected;
+        assert!(missing.is_empty(), "missing requests: {missing:#?}");
         state.seen.clone()
     }
 }
@@ -180,23 +172,14 @@ impl State {
         }
         self.seen.push(request.clone());
         let line = format!("{} {}", request.method, request.path);
-        let position = if self.unordered {
-            self.expected
-                .iter()
-                .position(|expected| expected.request == line)
-        } else {
-            self.expected
-                .front()
-                .filter(|expected| expected.request == line)
-                .map(|_| 0)
-        };
+        let candidates = if self.unordered { usize::MAX } else { 1 };
+        let mut candidates = self.expected.iter().take(candidates);
+        let position = candidates.position(|expected| expected.request == line);
         if let Some(expected) = position.and_then(|at| self.expected.remove(at)) {
             return expected.answer;
         }
-        let next = self
-            .expected
-            .front()
-            .map_or("no request", |expected| &expected.request);
+        let next = self.expected.front();
+        let next = next.map_or("no request", |expected| &expected.request);
         let message = format!("{line}; expected {next}");
         let answer = Answer::status(501, "NotScripted", &message);
         self.unexpected.push(message);
@@ -254,9 +237,8 @@ mod tests {
     #[tokio::test]
     async fn a_request_before_its_turn_is_rejected_unless_any_order_is_accepted() {
         let script = || {
-            Script::new()
-                .on(&one("a"), 200, named("a"))
-                .on(&one("b"), 200, named("b"))
+            let script = Script::new().on(&one("a"), 200, named("a"));
+            script.on(&one("b"), 200, named("b"))
         };
         let ordered = script();
         assert!(!get(&ordered, "b").await);
@@ -289,10 +271,8 @@ mod tests {
 
         let script = Script::new();
         script.serve_discovery();
-        let found = Discovery::new(script.client())
-            .run_aggregated()
-            .await
-            .unwrap();
+        let found = Discovery::new(script.client()).run_aggregated().await;
+        let found = found.unwrap();
         assert!(found.has_group("example.com") && found.has_group("apps"));
         assert!(script.finish().is_empty());
     }

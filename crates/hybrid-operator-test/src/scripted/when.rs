@@ -81,15 +81,10 @@ impl When {
     }
 
     pub(super) fn matches(&self, request: &Recorded, used: usize) -> bool {
+        let (method, mut query) = (self.method.as_ref(), self.query.iter());
         self.times.is_none_or(|times| used < times)
-            && self
-                .method
-                .as_ref()
-                .is_none_or(|method| *method == request.method)
-            && self
-                .query
-                .iter()
-                .all(|(name, value)| request.query.get(name) == value.as_ref())
+            && method.is_none_or(|method| *method == request.method)
+            && query.all(|(name, value)| request.query.get(name) == value.as_ref())
             && path_matches(&self.path, &request.path)
     }
 }

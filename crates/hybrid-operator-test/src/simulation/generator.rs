@@ -123,16 +123,12 @@ impl<'a> User<'a> {
 
     fn object(&self) -> Value {
         let mut object = self.custom.with(&self.choice);
-        if let Some((name, value)) = self
-            .annotation
-            .and_then(|index| self.custom.annotations.get(index))
+        let annotations = &self.custom.annotations;
+        if let Some((name, value)) = self.annotation.and_then(|index| annotations.get(index))
+            && let Some(metadata) = object.pointer_mut("/metadata")
+            && let Some(metadata) = metadata.as_object_mut()
         {
-            let metadata = object
-                .pointer_mut("/metadata")
-                .and_then(Value::as_object_mut);
-            if let Some(metadata) = metadata {
-                metadata.insert("annotations".to_owned(), json!({name: value}));
-            }
+            metadata.insert("annotations".to_owned(), json!({name: value}));
         }
         object
     }
@@ -153,9 +149,8 @@ impl<'a> User<'a> {
     fn value_that_makes_place_for(&self, other: &Named) -> Option<(usize, usize)> {
         let makes = |names: &Vec<Named>| names.iter().any(|made| holds(made, other));
         let mut values = self.made.by_value.iter();
-        values
-            .find(|(_, names)| makes(names))
-            .map(|(place, _)| *place)
+        let found = values.find(|(_, names)| makes(names));
+        found.map(|(place, _)| *place)
     }
 
     /// Changes one field or annotation, or takes the last change of a field back.
@@ -405,16 +400,10 @@ impl Drawing<'_> {
             }
             (42..=44, _) => Action::Put(self.wish(user, varies)),
             (45..=52, Some(target)) => Action::Spoil(target, which),
-            (53..=58, Some(target)) => {
-                let propagation = self.propagation();
-                Action::Delete(target, propagation)
-            }
+            (53..=58, Some(target)) => Action::Delete(target, self.propagation()),
             (59..=63, _) if !self.project.others.is_empty() => {
-                let other = self
-                    .random
-                    .choice(&self.project.others)
-                    .cloned()
-                    .unwrap_or_default();
+                let other = self.random.choice(&self.project.others).cloned();
+                let other = other.unwrap_or_default();
                 if self.random.u8(0..4) == 0 {
                     Action::Delete(Named::of(&other), Propagation::Background)
                 } else {

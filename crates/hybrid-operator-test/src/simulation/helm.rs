@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::history::{Helm, Named, Propagation};
 use super::permitted::is_kept;
-use super::snapshot::{RECORD, RECORDS, text};
+use super::snapshot::{RECORD, RECORDS, items, text};
 use super::world::World;
 
 /// Label of a record, and of an object of a hook, that names the custom resource.
@@ -31,23 +31,16 @@ impl World {
         }
         // Helm applies and deletes no objects whose names are generated.
         for record in &records {
-            let objects = objects(record)?;
-            if objects
-                .iter()
-                .any(|object| Named::of(object).name.is_empty())
-            {
+            let is_generated = |object: &Value| Named::of(object).name.is_empty();
+            if objects(record)?.iter().any(is_generated) {
                 return Ok(());
             }
         }
         match command {
             Helm::Uninstall => self.helm_uninstall(custom, &records).await,
             Helm::Rollback => {
-                let mut former = records
-                    .iter()
-                    .rev()
-                    .skip(1)
-                    .filter(|record| label(record, "status") == "superseded");
-                match former.next() {
+                let mut former = records.iter().rev().skip(1);
+                match former.find(|record| label(record, "status") == "superseded") {
                     Some(former) => self.helm_rollback(custom, last, former).await,
                     None => Ok(()),
                 }
@@ -62,11 +55,8 @@ impl World {
 
     /// Remembers the release of which people delete a record, and whether a revision is being replaced.
     pub(super) fn note_lost_record(&mut self, secret: &Named) {
-        let Some((release, _)) = secret
-            .name
-            .strip_prefix(RECORDS)
-            .and_then(|name| name.rsplit_once(".v"))
-        else {
+        let name = secret.name.strip_prefix(RECORDS);
+        let Some((release, _)) = name.and_then(|name| name.rsplit_once(".v")) else {
             return;
         };
         let named = Named {
@@ -75,8 +65,7 @@ impl World {
         };
         let records = self.records(&named);
         let fails = |custom: &Value| {
-            let conditions = custom.pointer("/status/conditions");
-            let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+            let mut conditions = items(custom, "/status/conditions").iter();
             Named::of(custom).name == named.name
                 && conditions.any(|condition| {
                     condition.get("type") == Some(&json!("Irreconcilable"))
@@ -147,19 +136,13 @@ impl World {
     }
 
     async fn helm_uninstall(&mut self, release: &Named, records: &[Value]) -> anyhow::Result<()> {
-        let deployed = records
-            .iter()
-            .rfind(|record| label(record, "status") == "deployed");
-        for object in deployed.map(objects).transpose()?.into_iter().flatten() {
-            if is_kept(&object) {
-                continue;
-            }
-            self.delete(&in_namespace(&object, release), Propagation::Background)
-                .await?;
-        }
-        for record in records {
-            self.delete(&Named::of(record), Propagation::Background)
-                .await?;
+        let mut deployed = records.iter();
+        let deployed = deployed.rfind(|record| label(record, "status") == "deployed");
+        let objects = deployed.map(objects).transpose()?.unwrap_or_default();
+        let objects = objects.iter().filter(|object| !is_kept(object));
+        let names = objects.map(|object| in_namespace(object, release));
+        for named in names.chain(records.iter().map(Named::of)) {
+            self.delete(&named, Propagation::Background).await?;
         }
         Ok(())
     }
@@ -174,12 +157,10 @@ impl World {
             return Ok(());
         }
         let (before, after) = (objects(last)?, objects(former)?);
-        self.create(&next(last, former, "pending-rollback")?)
-            .await?;
-        let kept: Vec<Named> = after
-            .iter()
-            .map(|object| in_namespace(object, release))
-            .collect();
+        let pending = next(last, former, "pending-rollback")?;
+        self.create(&pending).await?;
+        let kept = after.iter().map(|object| in_namespace(object, release));
+        let kept: Vec<Named> = kept.collect();
         for (mut object, named) in after.into_iter().zip(&kept) {
             claim(&mut object, release);
             if let Some(path) = self.path(named) {
@@ -208,10 +189,9 @@ impl World {
 }
 
 fn label<'a>(record: &'a Value, name: &str) -> &'a str {
-    let label = record
-        .pointer("/metadata/labels")
-        .and_then(|labels| labels.get(name));
-    label.and_then(Value::as_str).unwrap_or_default()
+    let labels = record.pointer("/metadata/labels");
+    let label = labels.and_then(|labels| labels.get(name)?.as_str());
+    label.unwrap_or_default()
 }
 
 fn revision(record: &Value) -> u64 {
@@ -223,10 +203,8 @@ fn next(last: &Value, content: &Value, status: &str) -> anyhow::Result<Value> {
     let number = revision(last) + 1;
     let mut release = decode(content).context("a record cannot be read")?;
     merge(&mut release, &json!({"version": number}));
-    let mut labels = content
-        .pointer("/metadata/labels")
-        .cloned()
-        .unwrap_or_default();
+    let labels = content.pointer("/metadata/labels").cloned();
+    let mut labels = labels.unwrap_or_default();
     merge(&mut labels, &json!({"version": number.to_string()}));
     let name = format!("{RECORDS}{}.v{number}", label(last, "name"));
     let namespace = Named::of(last).namespace;

@@ -64,7 +64,7 @@ pub(super) fn leads(server: &ApiServer, process: &str) -> bool {
     let leases = server.objects_of("Lease");
     let mut holders = leases
         .iter()
-        .filter_map(|lease| lease.pointer("/spec/holderIdentity")?.as_str());
+        .map(|lease| text(lease, "/spec/holderIdentity"));
     holders.any(|holder| holder.split('_').next() == Some(process))
 }
 
@@ -108,12 +108,8 @@ fn hooks_run_once(world: &World) -> anyhow::Result<()> {
         let namespace = format!("Namespace /{}", job.namespace);
         let mut lost = world.lost.keys();
         let is_lost = lost.any(|(namespace, _)| *namespace == job.namespace);
-        let is_hurried = ["", &job.namespace]
-            .iter()
-            .any(|namespace| world.hurried.contains(*namespace));
-        let is_touched = [&title, &namespace]
-            .iter()
-            .any(|title| world.touched.contains(*title));
+        let is_hurried = world.hurried.contains("") || world.hurried.contains(&job.namespace);
+        let is_touched = world.touched.contains(&title) || world.touched.contains(&namespace);
         if !is_lost && !is_hurried && !is_touched {
             bail!("{title}, which is a hook, was created twice in one run");
         }
@@ -152,10 +148,8 @@ fn finalizers_stay(world: &World, objects: &[Value]) -> anyhow::Result<()> {
 /// is killed can be continued.
 fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()> {
     let mut releases = BTreeSet::new();
-    for object in objects
-        .iter()
-        .filter(|object| object.get("type") == Some(&json!(RECORD)))
-    {
+    let is_record = |object: &&Value| text(object, "/type") == RECORD;
+    for object in objects.iter().filter(is_record) {
         let name = text(object, "/metadata/labels/name").to_owned();
         releases.insert((Named::of(object).namespace, name));
     }

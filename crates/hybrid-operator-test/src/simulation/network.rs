@@ -32,14 +32,15 @@ const RACE: Duration = Duration::from_secs(2);
 /// A network. Clones share it.
 #[derive(Clone)]
 pub(super) struct Network {
+    random: Arc<Mutex<fastrand::Rng>>,
     state: Arc<Mutex<State>>,
     /// Number of requests so far.
     requests: watch::Sender<u64>,
     started: Instant,
 }
 
+#[derive(Default)]
 struct State {
-    random: fastrand::Rng,
     planned: Vec<Planned>,
     /// Until when nothing gets through, for all connections or for one.
     partitions: BTreeMap<Option<Arc<str>>, Instant>,
@@ -77,22 +78,8 @@ const LOGGED: usize = 400;
 impl Network {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            state: Arc::new(Mutex::new(State {
-                random: fastrand::Rng::with_seed(seed),
-                planned: Vec::new(),
-                partitions: BTreeMap::new(),
-                unreadable: BTreeMap::new(),
-                denied: BTreeMap::new(),
-                has_forbidden: false,
-                has_denied: false,
-                log: VecDeque::new(),
-                trace: None,
-                calls: 0,
-                hooks: HashSet::new(),
-                repeated_hooks: Vec::new(),
-                forbidden: Vec::new(),
-                emptied: Vec::new(),
-            })),
+            random: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))),
+            state: Arc::default(),
             requests: watch::Sender::new(0),
             started: Instant::now(),
         }
@@ -211,9 +198,8 @@ impl Network {
     /// Remembers the Job of a hook that a request has created.
     fn created(&self, job: &Value) {
         let metadata = job.get("metadata").unwrap_or(&Value::Null);
-        let is_hook = metadata
-            .get("annotations")
-            .is_some_and(|all| all.get("helm.sh/hook").is_some());
+        let annotations = metadata.get("annotations");
+        let is_hook = annotations.is_some_and(|all| all.get("helm.sh/hook").is_some());
         let mut state = self.state.lock();
         if is_hook && !state.hooks.insert(metadata.to_string()) {
             state.repeated_hooks.push(Named::of(job));
@@ -227,9 +213,8 @@ impl Network {
         if state.log.len() == LOGGED {
             state.log.pop_front();
         }
-        state
-            .log
-            .push_back(format!("{:>9.3} {text}", at.as_secs_f64()));
+        let line = format!("{:>9.3} {text}", at.as_secs_f64());
+        state.log.push_back(line);
     }
 
     /// Returns the end of the log.
@@ -329,9 +314,9 @@ impl Network {
 
     /// Draws how long a request or an answer is under way.
     fn latency(&self, process: &Arc<str>) -> Duration {
-        let mut state = self.state.lock();
-        let drawn = state.random.f64();
+        let drawn = self.random.lock().f64();
         let keys = [None, Some(Arc::clone(process))];
+        let state = self.state.lock();
         let partitions = keys.map(|key| state.partitions.get(&key).copied());
         drop(state);
         let until = partitions.into_iter().flatten().max();
@@ -401,11 +386,8 @@ impl Service<Request<Body>> for Transport {
             if !*transport.alive.borrow() {
                 return std::future::pending().await;
             }
-            let job = request
-                .uri()
-                .path()
-                .contains("/jobs")
-                .then(|| Recorded::of(&request));
+            let is_of_jobs = request.uri().path().contains("/jobs");
+            let job = is_of_jobs.then(|| Recorded::of(&request));
             let answer = transport.inner.clone().call(request).await;
             if let (Some(job), Ok(answer)) = (job.and_then(|job| job.body), &answer)
                 && answer.status() == StatusCode::CREATED

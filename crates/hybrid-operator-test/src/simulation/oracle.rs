@@ -73,10 +73,8 @@ impl Oracle {
         let is_something = chain.iter().any(|(_, object)| !object.is_null());
         if is_something && let Some((version, _)) = chain.last() {
             let without = self.without(*version)?;
-            fresh
-                .snapshot
-                .objects
-                .retain(|title, _| !without.snapshot.objects.contains_key(title));
+            let (objects, without_it) = (&mut fresh.snapshot.objects, &without.snapshot.objects);
+            objects.retain(|title, _| !without_it.contains_key(title));
             fresh.names.retain(|name| !without.names.contains(name));
         }
         let fresh = Arc::new(fresh);
@@ -113,18 +111,13 @@ impl Oracle {
                 if !is_deployed {
                     world.step(&step(0, Action::Deploy(*version))).await?;
                 }
-                if !world.rest(REST, LIMIT).await? {
-                    anyhow::bail!(
-                        "a fresh install does not come to rest within {LIMIT:?}: {chain:?}"
-                    );
-                }
+                let rests = world.rest(REST, LIMIT).await?;
+                let why = "a fresh install does not come to rest within";
+                anyhow::ensure!(rests, "{why} {LIMIT:?}: {chain:?}");
             }
             let objects = world.server.objects();
-            let names = objects
-                .iter()
-                .filter(|object| is_nameable(object))
-                .map(Named::of)
-                .collect();
+            let names = objects.iter().filter(|object| is_nameable(object));
+            let names = names.map(Named::of).collect();
             let snapshot = world.snapshot();
             world.end().await?;
             Ok(Fresh {
@@ -152,10 +145,8 @@ impl Oracle {
             .retain(|title, _| !world.others.contains_key(title));
         for object in objects.iter().filter(|object| self.is_custom(object)) {
             if object.pointer("/metadata/deletionTimestamp").is_some() {
-                let (path, why) = (
-                    "/metadata/deletionTimestamp",
-                    json!("is still being deleted"),
-                );
+                let path = "/metadata/deletionTimestamp";
+                let why = json!("is still being deleted");
                 found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
             let mut best: Option<((usize, usize), Vec<Difference>, Arc<Fresh>)> = None;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
-use super::snapshot::{RECORD, text, title, title_of};
+use super::snapshot::{RECORD, items, text, title, title_of};
 use super::world::{Scaled, World};
 
 /// Time within which the finalizers of a custom resource that was replaced are back.
@@ -80,12 +80,9 @@ impl World {
     pub(super) async fn reset(&mut self) -> anyhow::Result<()> {
         let customs = self.customs();
         for custom in self.server.objects() {
-            let conditions = custom.pointer("/status/conditions");
-            let conditions = conditions.and_then(Value::as_array);
             let message = |type_: &str| {
-                let mut conditions = conditions.into_iter().flatten();
-                let found =
-                    conditions.find(|condition| condition.get("type") == Some(&json!(type_)));
+                let mut conditions = items(&custom, "/status/conditions").iter();
+                let found = conditions.find(|condition| text(condition, "/type") == type_);
                 found.and_then(|found| found.get("message")?.as_str())
             };
             let named = Named::of(&custom);
@@ -97,10 +94,8 @@ impl World {
                 self.replace(&named, |live| {
                     let mut changed = live.clone();
                     let annotations = json!({RESET_AT: "now"});
-                    merge(
-                        &mut changed,
-                        &json!({"metadata": {"annotations": annotations}}),
-                    );
+                    let reset = json!({"metadata": {"annotations": annotations}});
+                    merge(&mut changed, &reset);
                     Some(changed)
                 })
                 .await?;
@@ -133,8 +128,7 @@ impl World {
             if metadata.get("deletionTimestamp").is_some() {
                 return None;
             }
-            let finalizers = metadata.get("finalizers").and_then(Value::as_array);
-            let mut finalizers = finalizers.cloned().unwrap_or_default();
+            let mut finalizers = items(metadata, "/finalizers").to_vec();
             finalizers.push(HOLD.into());
             let mut changed = live.clone();
             let metadata = changed.get_mut("metadata")?.as_object_mut()?;
@@ -166,8 +160,8 @@ impl World {
     }
 
     async fn recreate(&mut self, object: &Value) -> anyhow::Result<()> {
-        self.delete(&Named::of(object), Propagation::Background)
-            .await?;
+        let named = Named::of(object);
+        self.delete(&named, Propagation::Background).await?;
         let mut code = 0;
         for _ in 0..600 {
             code = self.create(object).await?;
@@ -198,9 +192,9 @@ impl World {
         };
         let body = json!({"spec": {"replicas": replicas}}).to_string();
         let path = format!("{path}/scale?fieldManager={manager}");
-        let (code, answer) = self
-            .call(Method::PATCH, &path, "application/merge-patch+json", &body)
-            .await?;
+        let media_type = "application/merge-patch+json";
+        let answered = self.call(Method::PATCH, &path, media_type, &body).await;
+        let (code, answer) = answered?;
         if code == 200
             && let Some(autoscaler) = autoscaler
         {
@@ -224,9 +218,9 @@ impl World {
         let Some(path) = self.path(&named) else {
             return Ok(404);
         };
-        let (code, answer) = self
-            .call(Method::POST, &path, "application/json", &object.to_string())
-            .await?;
+        let (body, media_type) = (object.to_string(), "application/json");
+        let answered = self.call(Method::POST, &path, media_type, &body).await;
+        let (code, answer) = answered?;
         if code == 422 || code == 400 {
             bail!("cannot create {}: {answer}", title(object));
         }
@@ -415,17 +409,13 @@ impl World {
 
 /// Returns whether an object has a finalizer of people.
 pub(super) fn is_held(object: &Value) -> bool {
-    let finalizers = object.pointer("/metadata/finalizers");
-    let mut finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
+    let mut finalizers = items(object, "/metadata/finalizers").iter();
     finalizers.any(|finalizer| finalizer == HOLD)
 }
 
 /// Returns whether a chart has set the number of replicas of an object; `None` if an autoscaler owns it.
 fn charted(object: &Value) -> Option<bool> {
-    let entries = object
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array);
-    let mut entries = entries.into_iter().flatten();
+    let mut entries = items(object, "/metadata/managedFields").iter();
     let owner = entries.find(|entry| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some());
     let subresource = owner.and_then(|owner| owner.get("subresource"));
     (subresource != Some(&json!("scale"))).then_some(owner.is_some())
@@ -435,12 +425,8 @@ fn charted(object: &Value) -> Option<bool> {
 pub(super) fn state_of(custom: &Value, spec: &Value) -> Value {
     let mut metadata = custom.get("metadata").cloned().unwrap_or_default();
     if let Some(metadata) = metadata.as_object_mut() {
-        metadata.retain(|field, _| {
-            matches!(
-                field.as_str(),
-                "name" | "namespace" | "annotations" | "labels"
-            )
-        });
+        let kept = ["name", "namespace", "annotations", "labels"];
+        metadata.retain(|field, _| kept.contains(&field.as_str()));
     }
     json!({
         "apiVersion": custom.get("apiVersion"), "kind": custom.get("kind"),
@@ -495,9 +481,8 @@ pub(super) fn holds(container: &Named, named: &Named) -> bool {
 
 /// Returns whether a field tells the items of a list apart.
 pub(super) fn is_key(path: &str) -> bool {
-    ["/name", "/port", "/protocol"]
-        .iter()
-        .any(|key| path.ends_with(key))
+    let mut keys = ["/name", "/port", "/protocol"].iter();
+    keys.any(|key| path.ends_with(key))
 }
 
 /// Collects the texts, numbers and other single values below a value, each with its path.

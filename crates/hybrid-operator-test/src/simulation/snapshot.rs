@@ -41,24 +41,19 @@ impl Snapshot {
             }
             if text(object, "/type") == RECORD {
                 let record = Record::of(object);
-                records
-                    .entry(record.title.clone())
-                    .or_default()
-                    .push(record);
+                let revisions = records.entry(record.title.clone()).or_default();
+                revisions.push(record);
                 continue;
             }
             let value = reduce(object, &uids, customs.contains(kind));
-            match object
-                .pointer("/metadata/generateName")
-                .and_then(Value::as_str)
-            {
-                Some(prefix) => {
-                    let mut named = Named::of(object);
-                    let kept = if is_kept(object) { "kept-" } else { "" };
-                    named.name = format!("{prefix}*{kept}");
-                    generated.entry(title_of(&named)).or_default().push(value);
-                }
-                None => drop(reduced.insert(title(object), value)),
+            let prefix = object.pointer("/metadata/generateName");
+            if let Some(prefix) = prefix.and_then(Value::as_str) {
+                let mut named = Named::of(object);
+                let kept = if is_kept(object) { "kept-" } else { "" };
+                named.name = format!("{prefix}*{kept}");
+                generated.entry(title_of(&named)).or_default().push(value);
+            } else {
+                reduced.insert(title(object), value);
             }
         }
         for (title, mut values) in generated {
@@ -75,10 +70,8 @@ impl Snapshot {
 
     /// Returns where another snapshot differs.
     pub(super) fn places_of_differences(&self, other: &Self) -> Places {
-        self.differences(other, &Places::new())
-            .into_iter()
-            .map(|one| (one.object, one.path))
-            .collect()
+        let differences = self.differences(other, &Places::new()).into_iter();
+        differences.map(|one| (one.object, one.path)).collect()
     }
 
     /// Returns how another snapshot differs, without the differences at some places.
@@ -142,9 +135,8 @@ impl Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let short = |value: &Option<Value>| {
-            let text = value
-                .as_ref()
-                .map_or("nothing".to_owned(), Value::to_string);
+            let value = value.as_ref();
+            let text = value.map_or("nothing".to_owned(), Value::to_string);
             let cut: String = text.chars().take(300).collect();
             if cut.len() < text.len() {
                 format!("{cut}…")
@@ -152,18 +144,9 @@ impl std::fmt::Display for Difference {
                 cut
             }
         };
-        let Self {
-            object,
-            path,
-            expected,
-            found,
-        } = self;
-        write!(
-            f,
-            "{object}{path}: expected {}, found {}",
-            short(expected),
-            short(found)
-        )
+        let (expected, found) = (short(&self.expected), short(&self.found));
+        let Self { object, path, .. } = self;
+        write!(f, "{object}{path}: expected {expected}, found {found}")
     }
 }
 
@@ -196,16 +179,20 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     text.unwrap_or_default()
 }
 
+/// Returns the items of the list at a JSON pointer, none if there is none.
+pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    let items = object.pointer(pointer).and_then(Value::as_array);
+    items.map_or(&[], Vec::as_slice)
+}
+
 /// Returns kind, namespace and name.
 pub(super) fn title(object: &Value) -> String {
     title_of(&Named::of(object))
 }
 
 pub(super) fn title_of(named: &Named) -> String {
-    let group = named
-        .api_version
-        .rsplit_once('/')
-        .map_or(String::new(), |(group, _)| format!(".{group}"));
+    let group = named.api_version.rsplit_once('/');
+    let group = group.map_or(String::new(), |(group, _)| format!(".{group}"));
     format!("{}{group} {}/{}", named.kind, named.namespace, named.name)
 }
 
@@ -213,26 +200,14 @@ pub(super) fn title_of(named: &Named) -> String {
 fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Value {
     let mut object = object.clone();
     let generation = object.pointer("/metadata/generation").cloned();
-    if let Some(metadata) = object
-        .pointer_mut("/metadata")
-        .and_then(Value::as_object_mut)
-    {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "generation",
-            "managedFields",
-            "name",
-        ] {
+    let metadata = object.pointer_mut("/metadata");
+    if let Some(metadata) = metadata.and_then(Value::as_object_mut) {
+        let dropped = "uid resourceVersion creationTimestamp generation managedFields name";
+        for field in dropped.split(' ') {
             metadata.remove(field);
         }
-        for owner in metadata
-            .get_mut("ownerReferences")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+        let owners = metadata.get_mut("ownerReferences");
+        for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(uid) = owner.get_mut("uid") {
                 let owned_by = uid.as_str().and_then(|uid| uids.get(uid)).cloned();
                 *uid = owned_by.unwrap_or_else(|| "nobody".to_owned()).into();
@@ -301,8 +276,8 @@ fn by_type(conditions: &Value, current: &impl Fn(&mut Value)) -> Value {
         for text in ["reason", "message"] {
             if let Some(text) = condition.get_mut(text) {
                 let said = without_numbers(text.as_str().unwrap_or_default());
+                let said = said.replace("UpgradeSuccessful", "InstallSuccessful");
                 *text = said
-                    .replace("UpgradeSuccessful", "InstallSuccessful")
                     .replace("successfully upgraded", "successfully installed")
                     .into();
             }
@@ -350,12 +325,9 @@ impl Record {
             let text = value.and_then(Value::as_str).unwrap_or_default();
             Value::from(text.lines().collect::<Vec<_>>())
         };
-        let hooks = release.get("hooks").and_then(Value::as_array);
-        let mut manifests: Vec<Value> = hooks
-            .into_iter()
-            .flatten()
-            .map(|hook| lines(hook.get("manifest")))
-            .collect();
+        let hooks = items(&release, "/hooks").iter();
+        let manifests = hooks.map(|hook| lines(hook.get("manifest")));
+        let mut manifests: Vec<Value> = manifests.collect();
         manifests.sort_by_key(Value::to_string);
         Self {
             title: format!("Release {namespace}/{}", label("name")),
@@ -380,10 +352,6 @@ fn latest(mut revisions: Vec<Record>) -> Value {
             *counts.entry(&record.status).or_default() += 1;
         }
     }
-    let counts: Map<String, Value> = counts
-        .into_iter()
-        .map(|(status, count)| (status.to_owned(), count.into()))
-        .collect();
     let deployed = revisions.iter().rfind(|record| record.status == "deployed");
     let record = deployed.or(revisions.last());
     json!({

@@ -121,11 +121,8 @@ impl World {
         replicas: usize,
         seed: u64,
     ) -> anyhow::Result<Self> {
-        let lag = if seed.is_multiple_of(2) {
-            LAG
-        } else {
-            Duration::ZERO
-        };
+        let is_late = seed.is_multiple_of(2);
+        let lag = if is_late { LAG } else { Duration::ZERO };
         let server = ApiServer::new(&Options {
             seed,
             lag: Duration::ZERO..=lag,
@@ -198,10 +195,8 @@ impl World {
 
     /// Starts a process of the program in a Pod of this name.
     fn start_in(&mut self, name: String) -> anyhow::Result<()> {
-        let directory = self.project.versions.get(self.version);
-        let directory = directory
-            .context("the project has no such version")?
-            .clone();
+        let directory = self.project.versions.get(self.version).cloned();
+        let directory = directory.context("the project has no such version")?;
         self.started += 1;
         let transport = self.network.connect(&self.server, &name, self.replicas > 1);
         let stop = CancellationToken::new();
@@ -327,12 +322,9 @@ impl World {
         self.touched.extend(match &step.action {
             Action::Delete(named, _) | Action::Spoil(named, _) => Some(title_of(named)),
             Action::Recreate(object) => Some(title(object)),
-            Action::Helm(
-                Named {
-                    namespace, name, ..
-                },
-                _,
-            ) => Some(format!("Release {namespace}/{name}")),
+            Action::Helm(custom, _) => {
+                Some(format!("Release {}/{}", custom.namespace, custom.name))
+            }
             _ => None,
         });
         match &step.action {
@@ -422,11 +414,10 @@ impl World {
             waited += pause;
             self.check().await?;
             let now = self.server.last_change();
-            since = if now == last {
-                since + pause
-            } else {
-                Duration::ZERO
-            };
+            since += pause;
+            if now != last {
+                since = Duration::ZERO;
+            }
             last = now;
         }
         Ok(true)
@@ -446,12 +437,8 @@ impl World {
     }
 
     pub(super) fn path(&self, named: &Named) -> Option<String> {
-        let Named {
-            api_version,
-            kind,
-            namespace,
-            name,
-        } = named;
+        let (api_version, kind) = (&named.api_version, &named.kind);
+        let (namespace, name) = (&named.namespace, &named.name);
         self.server.path(api_version, kind, namespace, name)
     }
 
@@ -473,11 +460,8 @@ impl World {
         self.network.trace_answer("people", &answer);
         let answer = answer?;
         let code = answer.status().as_u16();
-        let body = answer
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| anyhow!(error))?;
+        let body = answer.into_body().collect().await;
+        let body = body.map_err(|error| anyhow!(error))?;
         let body = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
         if code == 501 {
             bail!("the simulated API server does not model {path}: {body}");
@@ -491,9 +475,9 @@ impl World {
     }
 
     pub(super) fn customs(&self) -> BTreeSet<String> {
-        let kinds = self.project.resources.iter();
-        kinds
-            .filter_map(|custom| Some(custom.object.get("kind")?.as_str()?.to_owned()))
+        let customs = self.project.resources.iter();
+        customs
+            .map(|custom| Named::of(&custom.object).kind)
             .collect()
     }
 }

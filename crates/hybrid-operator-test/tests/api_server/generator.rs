@@ -5,7 +5,6 @@ mod ownership;
 mod permissions;
 
 use fastrand::Rng;
-use http::Method;
 use serde_json::{Value, json};
 
 use crate::sides::{JSON_PATCH, MERGE, METADATA, METADATA_LIST, Step};
@@ -39,40 +38,35 @@ struct Kind {
     name: &'static str,
 }
 
+impl Kind {
+    const fn new(api: &'static str, plural: &'static str, name: &'static str) -> Self {
+        Self { api, plural, name }
+    }
+}
+
 const KINDS: [Kind; 6] = [
-    Kind {
-        api: "/api/v1",
-        plural: "configmaps",
-        name: "ConfigMap",
-    },
-    Kind {
-        api: "/api/v1",
-        plural: "secrets",
-        name: "Secret",
-    },
-    Kind {
-        api: "/api/v1",
-        plural: "serviceaccounts",
-        name: "ServiceAccount",
-    },
-    Kind {
-        api: "/apis/rbac.authorization.k8s.io/v1",
-        plural: "roles",
-        name: "Role",
-    },
-    Kind {
-        api: "/apis/coordination.k8s.io/v1",
-        plural: "leases",
-        name: "Lease",
-    },
-    Kind {
-        api: "",
-        plural: "things",
-        name: "Thing",
-    },
+    Kind::new("/api/v1", "configmaps", "ConfigMap"),
+    Kind::new("/api/v1", "secrets", "Secret"),
+    Kind::new("/api/v1", "serviceaccounts", "ServiceAccount"),
+    Kind::new("/apis/rbac.authorization.k8s.io/v1", "roles", "Role"),
+    Kind::new("/apis/coordination.k8s.io/v1", "leases", "Lease"),
+    Kind::new("", "things", "Thing"),
 ];
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn request(step: Step) -> Vec<Event> {
+    vec![Event::Request(step)]
+}
+
+/// Returns a request after which the servers come to rest.
+fn settled(step: Step) -> Vec<Event> {
+    vec![Event::Request(step), Event::Rest]
+}
+
+fn request_that_may_rest(step: Step, rests: bool) -> Vec<Event> {
+    if rests { settled(step) } else { request(step) }
+}
 
 impl Generator {
     pub(crate) fn new(seed: u64, run: &str) -> Self {
@@ -96,9 +90,7 @@ impl Generator {
     pub(crate) fn collections(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for namespace in self.namespaces() {
-            for kind in &KINDS {
-                paths.push(self.collection(kind, &namespace));
-            }
+            paths.extend(KINDS.iter().map(|kind| self.collection(kind, &namespace)));
         }
         paths
     }
@@ -114,10 +106,10 @@ impl Generator {
         let passing = self.passing();
         paths.push(format!("/api/v1/namespaces/{passing}"));
         paths.push(format!("/api/v1/namespaces/{passing}/configmaps"));
-        for namespace in self.namespaces() {
-            let things = self.things("v2", &namespace);
-            paths.push(things);
-        }
+        paths.extend(
+            self.namespaces()
+                .map(|namespace| self.things("v2", &namespace)),
+        );
         paths.push(self.definition_path());
         paths
     }
@@ -147,23 +139,19 @@ impl Generator {
         let mut events = Vec::new();
         for name in self.namespaces() {
             let namespace = json!({"metadata": {"name": name, "labels": {"run": self.prefix}}});
-            events.push(Event::Request(Step::new(
-                Method::POST,
-                "/api/v1/namespaces",
-                Some(namespace),
-            )));
+            events.push(Event::Request(Step::post("/api/v1/namespaces", namespace)));
         }
-        events.push(Event::Request(Step::new(
-            Method::POST,
-            DEFINITIONS,
-            Some(self.definition()),
-        )));
+        events.push(Event::Request(Step::post(DEFINITIONS, self.definition())));
         events.push(Event::Rest);
         events
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.random.usize(..of.len())].clone()
+    }
+
+    fn pick_json(&mut self, of: &Value) -> Value {
+        self.pick(of.as_array().unwrap())
     }
 
     fn chance(&mut self, percent: u8) -> bool {
@@ -178,30 +166,21 @@ impl Generator {
         let name = self.pick(&["x", "y", "z"]);
         let path = format!("{collection}/{name}");
         let other = format!("{}/{name}", collection.replace("/v1/", "/v2/"));
-        let request = |step: Step| vec![Event::Request(step)];
-        let settled = |step: Step| vec![Event::Request(step), Event::Rest];
         match self.random.u8(..144) {
             140.. => self.permission(&namespace),
             100..140 => self.ownership(kind, &namespace, name),
             0..20 => {
                 let (object, rests) = self.object(kind, &namespace, name);
                 let query = self.query();
-                let step = Step::new(Method::POST, format!("{collection}{query}"), Some(object));
-                if rests { settled(step) } else { request(step) }
+                let step = Step::post(format!("{collection}{query}"), object);
+                request_that_may_rest(step, rests)
             }
-            20..28 => request(Step::new(Method::GET, path, None)),
+            20..28 => request(Step::get(path)),
             28..38 => self.list(&collection),
             38..50 => {
                 let (mut object, rests) = self.object(kind, &namespace, name);
-                let version = self.pick(&[
-                    "{{rv @}}",
-                    "{{rv @}}",
-                    "{{rv @}}",
-                    "{{old-rv @}}",
-                    "",
-                    "1",
-                    "x",
-                ]);
+                let rv = "{{rv @}}";
+                let version = self.pick(&[rv, rv, rv, "{{old-rv @}}", "", "1", "x"]);
                 if !version.is_empty() {
                     object["metadata"]["resourceVersion"] = json!(version.replace('@', &path));
                 }
@@ -210,8 +189,8 @@ impl Generator {
                     object["metadata"]["uid"] = json!(uid.replace('@', &path));
                 }
                 let query = self.query();
-                let step = Step::new(Method::PUT, format!("{path}{query}"), Some(object));
-                if rests { settled(step) } else { request(step) }
+                let step = Step::put(format!("{path}{query}"), object);
+                request_that_may_rest(step, rests)
             }
             50..66 => {
                 let (body, rests) = self.merge_patch(kind, &path);
@@ -222,7 +201,7 @@ impl Generator {
                     &path
                 };
                 let step = Step::patch(format!("{place}{query}"), MERGE, body);
-                if rests { settled(step) } else { request(step) }
+                request_that_may_rest(step, rests)
             }
             66..72 => {
                 let body = self.json_patch(kind, &path);
@@ -244,15 +223,11 @@ impl Generator {
                 let step = Step::patch(format!("{path}/scale"), MERGE, scale);
                 vec![
                     Event::Request(step),
-                    Event::Request(Step::new(Method::GET, format!("{path}/scale"), None)),
+                    Event::Request(Step::get(format!("{path}/scale"))),
                 ]
             }
             93..95 => {
-                let mut step = Step::new(
-                    Method::GET,
-                    if kind.api.is_empty() { other } else { path },
-                    None,
-                );
+                let mut step = Step::get(if kind.api.is_empty() { other } else { path });
                 if self.chance(50) {
                     step.accept = METADATA;
                 }
@@ -260,11 +235,7 @@ impl Generator {
             }
             95..97 => {
                 let selector = self.pick(&["?labelSelector=l=1", "?labelSelector=l!=1", ""]);
-                settled(Step::new(
-                    Method::DELETE,
-                    format!("{collection}{selector}"),
-                    None,
-                ))
+                settled(Step::delete(format!("{collection}{selector}")))
             }
             97 => self.namespace(),
             _ => self.odd(&namespace, &collection),
@@ -276,32 +247,18 @@ impl Generator {
         let name = self.passing();
         let path = format!("/api/v1/namespaces/{name}");
         let maps = format!("{path}/configmaps");
-        let create = Step::new(
-            Method::POST,
-            "/api/v1/namespaces",
-            Some(json!({"metadata": {"name": name}})),
-        );
+        let create = Step::post("/api/v1/namespaces", json!({"metadata": {"name": name}}));
         let map = json!({"metadata": {"name": "m"}});
         let held = json!({"metadata": {"name": "h", "finalizers": ["example.com/f"]}});
+        let free = json!({"metadata": {"finalizers": null}});
+        let labels = json!({"metadata": {"labels": {"n": "s"}}, "status": {"phase": "x"}});
         let steps = match self.random.u8(..6) {
             0 => vec![create],
-            1 => vec![
-                create,
-                Step::new(Method::POST, maps, Some(held)),
-                Step::new(Method::DELETE, path, None),
-            ],
-            2 => vec![create, Step::new(Method::POST, maps, Some(map))],
-            3 => vec![Step::new(Method::DELETE, path, None)],
-            4 => vec![Step::patch(
-                format!("{maps}/h"),
-                MERGE,
-                json!({"metadata": {"finalizers": null}}),
-            )],
-            _ => vec![Step::patch(
-                path,
-                MERGE,
-                json!({"metadata": {"labels": {"n": "s"}}, "status": {"phase": "x"}}),
-            )],
+            1 => vec![create, Step::post(maps, held), Step::delete(path)],
+            2 => vec![create, Step::post(maps, map)],
+            3 => vec![Step::delete(path)],
+            4 => vec![Step::patch(format!("{maps}/h"), MERGE, free)],
+            _ => vec![Step::patch(path, MERGE, labels)],
         };
         steps
             .into_iter()
@@ -311,12 +268,8 @@ impl Generator {
 
     /// Returns a patch of a status, which also tries to change other fields.
     fn status(&mut self) -> Value {
-        let status = self.pick(&[
-            json!({"phase": "A"}),
-            json!({"phase": "B", "n": 3}),
-            json!({"phase": 1}),
-            Value::Null,
-        ]);
+        let status =
+            self.pick_json(&json!([{"phase": "A"}, {"phase": "B", "n": 3}, {"phase": 1}, null]));
         json!({"status": status, "spec": {"size": 4}, "metadata": {"labels": {"s": "t"}}})
     }
 
@@ -350,7 +303,7 @@ impl Generator {
             "?resourceVersion=x",
             "?resourceVersionMatch=Exact",
         ]);
-        let mut step = Step::new(Method::GET, format!("{collection}{query}"), None);
+        let mut step = Step::get(format!("{collection}{query}"));
         if self.chance(20) {
             step.accept = METADATA_LIST;
         }
@@ -360,39 +313,32 @@ impl Generator {
     /// Returns requests that fail.
     fn odd(&mut self, namespace: &str, collection: &str) -> Vec<Event> {
         let step = match self.random.u8(..10) {
-            0 => Step::new(Method::POST, format!("{collection}/x"), Some(json!({}))),
-            1 => Step::new(Method::PUT, collection.to_owned(), Some(json!({}))),
-            2 => Step::new(
-                Method::GET,
-                format!("/api/v1/namespaces/{namespace}/nothings"),
-                None,
-            ),
-            3 => Step::new(
-                Method::GET,
-                format!("/apis/nothing.example.com/v1/namespaces/{namespace}/x"),
-                None,
-            ),
-            4 => Step::new(Method::GET, format!("{collection}/x/nothing"), None),
+            0 => Step::post(format!("{collection}/x"), json!({})),
+            1 => Step::put(collection.to_owned(), json!({})),
+            2 => Step::get(format!("/api/v1/namespaces/{namespace}/nothings")),
+            3 => Step::get(format!(
+                "/apis/nothing.example.com/v1/namespaces/{namespace}/x"
+            )),
+            4 => Step::get(format!("{collection}/x/nothing")),
             5 => {
                 let object = json!({"metadata": {"name": "q"}});
                 let path = format!("/api/v1/namespaces/{namespace}-none/configmaps");
-                Step::new(Method::POST, path, Some(object))
+                Step::post(path, object)
             }
             6 => {
                 let object = json!({"metadata": {"name": "q", "namespace": "default"}});
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-                Step::new(Method::POST, path, Some(object))
+                Step::post(path, object)
             }
             7 => {
                 let object = json!({"metadata": {"name": "other"}});
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps/x");
-                Step::new(Method::PUT, path, Some(object))
+                Step::put(path, object)
             }
-            8 => Step::new(
-                Method::GET,
-                format!("/api/v1/namespaces?labelSelector=run={}", self.prefix),
-                None,
-            ),
+            8 => Step::get(format!(
+                "/api/v1/namespaces?labelSelector=run={}",
+                self.prefix
+            )),
             _ => Step::patch(format!("{collection}/x"), "application/json", json!({})),
         };
         vec![Event::Request(step)]
@@ -409,20 +355,12 @@ impl Generator {
             }
         }
         if self.chance(20) {
-            metadata["annotations"] = self.pick(&[
-                json!({"a": "b"}),
-                json!({}),
-                json!({"A/b": "c"}),
-                json!({"a b": "c"}),
-            ]);
+            metadata["annotations"] =
+                self.pick_json(&json!([{"a": "b"}, {}, {"A/b": "c"}, {"a b": "c"}]));
         }
         if self.chance(12) {
-            metadata["finalizers"] = self.pick(&[
-                json!(["example.com/f"]),
-                json!([]),
-                json!(["f"]),
-                json!(["example.com/f", "example.com/g"]),
-            ]);
+            let (f, g) = ("example.com/f", "example.com/g");
+            metadata["finalizers"] = self.pick_json(&json!([[f], [], ["f"], [f, g]]));
         }
         // The real garbage collector knows a new kind after half a minute only.
         if self.chance(if kind.api.is_empty() { 1 } else { 10 }) {
@@ -466,98 +404,57 @@ impl Generator {
 
     /// Returns what objects of a kind have besides metadata.
     fn content(&mut self, kind: &Kind) -> Value {
-        match kind.plural {
-            "configmaps" => self.pick(&[
-                json!({}),
-                json!({"data": {"a": "1"}}),
-                json!({"data": {"a": "2", "b": ""}}),
-                json!({"data": {}}),
-                json!({"data": {"a b": "1"}}),
-                json!({"data": {"a": "1"}, "immutable": true}),
-                json!({"binaryData": {"c": "YQ=="}}),
+        let contents = match kind.plural {
+            "configmaps" => json!([
+                {}, {"data": {"a": "1"}}, {"data": {"a": "2", "b": ""}}, {"data": {}}, {"data": {"a b": "1"}},
+                {"data": {"a": "1"}, "immutable": true}, {"binaryData": {"c": "YQ=="}},
             ]),
-            "secrets" => self.pick(&[
-                json!({}),
-                json!({"data": {"a": "YQ=="}}),
-                json!({"stringData": {"a": "text"}}),
-                json!({"data": {"a": "???"}}),
-                json!({"data": {"a": "YQ=="}, "stringData": {"a": "b", "c": "d"}}),
-                json!({"type": "example.com/t", "data": {"a": "YQ=="}}),
-                json!({"type": "Opaque", "immutable": true, "data": {"i": "YQ=="}}),
+            "secrets" => json!([
+                {}, {"data": {"a": "YQ=="}}, {"stringData": {"a": "text"}}, {"data": {"a": "???"}},
+                {"data": {"a": "YQ=="}, "stringData": {"a": "b", "c": "d"}},
+                {"type": "example.com/t", "data": {"a": "YQ=="}},
+                {"type": "Opaque", "immutable": true, "data": {"i": "YQ=="}},
             ]),
-            "serviceaccounts" => self.pick(&[
-                json!({}),
-                json!({"automountServiceAccountToken": false}),
-                json!({"imagePullSecrets": [{"name": "s"}]}),
-                json!({"secrets": []}),
+            "serviceaccounts" => json!([
+                {}, {"automountServiceAccountToken": false}, {"imagePullSecrets": [{"name": "s"}]}, {"secrets": []},
             ]),
-            "roles" => self.pick(&[
-                json!({}),
-                json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
-                json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]}),
+            "roles" => json!([
+                {}, {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
+                {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]},
             ]),
-            "leases" => self.pick(&[
-                json!({}),
-                json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15}}),
-                json!({"spec": {"leaseDurationSeconds": 0}}),
-                json!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseTransitions": 1}}),
+            "leases" => json!([
+                {}, {"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15}},
+                {"spec": {"leaseDurationSeconds": 0}},
+                {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseTransitions": 1}},
             ]),
             _ => {
                 let spec = self.spec();
-                self.pick(&[json!({"spec": spec}), json!({"spec": spec, "status": {"phase": "P"}}), json!({})])
+                json!([{"spec": spec}, {"spec": spec, "status": {"phase": "P"}}, {}])
             }
-        }
+        };
+        self.pick_json(&contents)
     }
 
     fn spec(&mut self) -> Value {
         let mut spec = json!({"size": self.random.u8(1..5)});
+        let lists = json!([
+            [{}], [{"z": 1}, {"k": "v"}], [{"k": "v", "n": 2}], [{"k": "w"}], [{}, {}, {}], [{"k": null, "n": 1.5}],
+        ]);
         for (percent, field, values) in [
-            (
-                30,
-                "color",
-                vec![json!("blue"), json!("green"), Value::Null],
-            ),
-            (
-                20,
-                "name",
-                vec![json!("abc"), json!("ABC"), json!("abcde"), json!("")],
-            ),
-            (
-                20,
-                "list",
-                vec![
-                    json!([{}]),
-                    json!([{"z": 1}, {"k": "v"}]),
-                    json!([{"k": "v", "n": 2}]),
-                    json!([{"k": "w"}]),
-                    json!([{}, {}, {}]),
-                    json!([{"k": null, "n": 1.5}]),
-                ],
-            ),
-            (20, "free", vec![json!({"a": {"b": null}}), json!({})]),
-            (20, "port", vec![json!(80), json!("http"), json!(true)]),
-            (20, "map", vec![json!({"a": "b"}), json!({"a": 1})]),
-            (20, "null", vec![Value::Null, json!("n")]),
-            (
-                15,
-                "tags",
-                vec![
-                    json!(["a"]),
-                    json!(["a", "b"]),
-                    json!(["b", "b"]),
-                    json!([]),
-                ],
-            ),
-            (20, "flag", vec![json!(true), json!("true"), Value::Null]),
-            (10, "unknown", vec![json!(1), json!({"a": 1})]),
-            (
-                7,
-                "size",
-                vec![json!(0), json!(9), json!("1"), json!(1.5), Value::Null],
-            ),
+            (30, "color", json!(["blue", "green", null])),
+            (20, "name", json!(["abc", "ABC", "abcde", ""])),
+            (20, "list", lists),
+            (20, "free", json!([{"a": {"b": null}}, {}])),
+            (20, "port", json!([80, "http", true])),
+            (20, "map", json!([{"a": "b"}, {"a": 1}])),
+            (20, "null", json!([null, "n"])),
+            (15, "tags", json!([["a"], ["a", "b"], ["b", "b"], []])),
+            (20, "flag", json!([true, "true", null])),
+            (10, "unknown", json!([1, {"a": 1}])),
+            (7, "size", json!([0, 9, "1", 1.5, null])),
         ] {
             if self.chance(percent) {
-                spec[field] = self.pick(&values);
+                spec[field] = self.pick_json(&values);
             }
         }
         spec
@@ -565,6 +462,10 @@ impl Generator {
 
     fn merge_patch(&mut self, kind: &Kind, path: &str) -> (Value, bool) {
         let mut rests = false;
+        let (uid, old_version) = (
+            format!("{{{{uid {path}}}}}"),
+            format!("{{{{old-rv {path}}}}}"),
+        );
         let body = match self.random.u8(..12) {
             0 => json!({"metadata": {"labels": {"l": "2", "m": null}}}),
             1 => json!({"metadata": {"annotations": {"a": "c"}}}),
@@ -573,12 +474,8 @@ impl Generator {
                 rests = true;
                 json!({"metadata": {"finalizers": null}})
             }
-            4 => {
-                json!({"metadata": {"resourceVersion": format!("{{{{old-rv {path}}}}}"), "labels": {"l": "3"}}})
-            }
-            5 => {
-                json!({"metadata": {"uid": format!("{{{{uid {path}}}}}"), "annotations": {"u": "v"}}})
-            }
+            4 => json!({"metadata": {"resourceVersion": old_version, "labels": {"l": "3"}}}),
+            5 => json!({"metadata": {"uid": uid, "annotations": {"u": "v"}}}),
             6 => json!({"metadata": {"labels": null, "creationTimestamp": null, "generation": 77}}),
             7 => json!({"metadata": {"name": "renamed"}}),
             8 => json!({"metadata": {"ownerReferences": null, "resourceVersion": null}}),
@@ -593,17 +490,17 @@ impl Generator {
             "leases" => "/spec/holderIdentity",
             _ => "/data/a",
         };
-        self.pick(&[
-            json!([{"op": "add", "path": field, "value": "blue"}]),
-            json!([{"op": "replace", "path": field, "value": "red"}]),
-            json!([{"op": "remove", "path": field}]),
-            json!([{"op": "test", "path": "/metadata/uid", "value": format!("{{{{uid {path}}}}}")},
-                   {"op": "add", "path": "/metadata/annotations", "value": {"j": "p"}}]),
-            json!([{"op": "test", "path": "/metadata/uid", "value": "x"}]),
-            json!([{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/j"}]),
-            json!([{"op": "nothing", "path": field}]),
-            json!([{"op": "copy", "from": "/metadata/name", "path": "/metadata/labels"}]),
-        ])
+        self.pick_json(&json!([
+            [{"op": "add", "path": field, "value": "blue"}],
+            [{"op": "replace", "path": field, "value": "red"}],
+            [{"op": "remove", "path": field}],
+            [{"op": "test", "path": "/metadata/uid", "value": format!("{{{{uid {path}}}}}")},
+                {"op": "add", "path": "/metadata/annotations", "value": {"j": "p"}}],
+            [{"op": "test", "path": "/metadata/uid", "value": "x"}],
+            [{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/j"}],
+            [{"op": "nothing", "path": field}],
+            [{"op": "copy", "from": "/metadata/name", "path": "/metadata/labels"}],
+        ]))
     }
 
     fn deletion(&mut self, path: &str) -> Step {
@@ -627,6 +524,9 @@ impl Generator {
             options["orphanDependents"] = json!(self.random.bool());
         }
         let body = (!options.as_object().unwrap().is_empty()).then_some(options);
-        Step::new(Method::DELETE, path, body)
+        Step {
+            body,
+            ..Step::delete(path)
+        }
     }
 }

@@ -18,7 +18,6 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use http::Method;
 use hybrid_operator_test::api_server::{ApiServer, Options, Pace};
 use hybrid_operator_test::shared_or_skip;
 
@@ -78,8 +77,18 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Runs a seed on both servers. Returns the number of requests, and that of users' requests which are permitted, or the
-/// first difference.
+/// first difference and the requests before.
 async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), String> {
+    let mut history = String::new();
+    let compared = compare_requests(seed, client, &mut history).await;
+    compared.map_err(|why| format!("{why}\n{history}"))
+}
+
+async fn compare_requests(
+    seed: u64,
+    client: kube::Client,
+    history: &mut String,
+) -> Result<(usize, usize), String> {
     // Namespaces of a former run with the same seed may still exist.
     let run = format!("{:x}", std::process::id());
     let mut generator = Generator::new(seed, &run);
@@ -91,7 +100,6 @@ async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), Stri
     });
     let mut ours = Side::new(server.client("default"));
     let mut real = Side::new(client);
-    let mut history = String::new();
     let (mut sent, mut granted) = (0, 0);
     let mut versions = Versions::new();
     let mut events: std::collections::VecDeque<Event> = generator.first().into();
@@ -112,24 +120,17 @@ async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), Stri
                 }
                 let (expected, found) = (real.send(&step).await, ours.send(&step).await);
                 if expected != found {
-                    return Err(format!(
-                        "{step}\n{}\n{history}",
-                        difference(&expected, &found)
-                    ));
+                    return Err(format!("{step}\n{}", difference(&expected, &found)));
                 }
             }
             Event::Permitted(step) => {
                 sent += 1;
                 let _ = writeln!(history, "  {step}");
-                let is_permitted = permitted(&mut ours, &mut real, &step)
-                    .await
-                    .map_err(|why| format!("{step}\n{why}\n{history}"))?;
-                granted += usize::from(is_permitted);
+                let is_permitted = permitted(&mut ours, &mut real, &step).await;
+                granted += usize::from(is_permitted.map_err(|why| format!("{step}\n{why}"))?);
             }
             Event::Rest => {
-                rest(&server, &generator, &mut ours, &mut real)
-                    .await
-                    .map_err(|why| format!("{why}\n{history}"))?;
+                rest(&server, &generator, &mut ours, &mut real).await?;
                 for path in generator.collections() {
                     // A changed definition begins anew.
                     if !versions.contains_key(&path)
@@ -142,25 +143,17 @@ async fn compare(seed: u64, client: kube::Client) -> Result<(usize, usize), Stri
             }
             Event::Served(probe, edition) => {
                 if ours.edition(&probe).await == Some(edition.into()) {
-                    served(&real, &probe, edition)
-                        .await
-                        .map_err(|why| format!("{why}\n{history}"))?;
+                    served(&real, &probe, edition).await?;
                 }
             }
         }
     }
-    compare_watches(&versions, &mut ours, &mut real)
-        .await
-        .map_err(|why| format!("{why}\n{history}"))?;
+    compare_watches(&versions, &mut ours, &mut real).await?;
     for namespace in generator.namespaces() {
-        let step = Step::new(
-            Method::DELETE,
-            format!("/api/v1/namespaces/{namespace}"),
-            None,
-        );
+        let step = Step::delete(format!("/api/v1/namespaces/{namespace}"));
         real.send(&step).await;
     }
-    let step = Step::new(Method::DELETE, generator.definition_path(), None);
+    let step = Step::delete(generator.definition_path());
     real.send(&step).await;
     let unmodelled = server.unmodelled();
     if !unmodelled.is_empty() {
@@ -177,36 +170,38 @@ async fn rest(
     real: &mut Side,
 ) -> Result<(), String> {
     while server.step() {}
-    let deadline = Instant::now() + REST;
     let paths = generator.state();
     let found = ours.read(&paths).await;
-    loop {
-        let memory = real.memory();
-        let expected = real.read(&paths).await;
-        if expected == found {
-            return Ok(());
-        }
-        real.restore(memory);
-        if Instant::now() > deadline {
-            return Err(format!("at rest\n{}", difference(&expected, &found)));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let read = async |real: &mut Side| real.read(&paths).await;
+    let agreed = agree(real, &found, read, REST).await;
+    agreed.map_err(|difference| format!("at rest\n{difference}"))
 }
 
 /// Waits until the real server answers the request of a user as ours does. Returns whether the user may make it.
 async fn permitted(ours: &mut Side, real: &mut Side, step: &Step) -> Result<bool, String> {
-    let deadline = Instant::now() + PERMITTED;
     let found = ours.send(step).await;
+    let send = async |real: &mut Side| real.send(step).await;
+    agree(real, &found, send, PERMITTED).await?;
+    Ok(found.code != 403)
+}
+
+/// Waits until the real server shows what ours has shown.
+async fn agree<T: PartialEq + std::fmt::Debug>(
+    real: &mut Side,
+    found: &T,
+    ask: impl AsyncFn(&mut Side) -> T,
+    within: Duration,
+) -> Result<(), String> {
+    let deadline = Instant::now() + within;
     loop {
         let memory = real.memory();
-        let expected = real.send(step).await;
-        if expected == found {
-            return Ok(found.code != 403);
+        let expected = ask(real).await;
+        if expected == *found {
+            return Ok(());
         }
         real.restore(memory);
         if Instant::now() > deadline {
-            return Err(difference(&expected, &found));
+            return Err(difference(&expected, found));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -235,14 +230,9 @@ async fn compare_watches(
     let uri = |path: &str, version: &str| {
         format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}")
     };
-    let theirs: Vec<String> = versions
-        .iter()
-        .map(|(path, (their, _))| uri(path, their))
-        .collect();
-    let own: Vec<String> = versions
-        .iter()
-        .map(|(path, (_, own))| uri(path, own))
-        .collect();
+    let uris = versions.iter();
+    let uris = uris.map(|(path, (their, own))| (uri(path, their), uri(path, own)));
+    let (theirs, own): (Vec<String>, Vec<String>) = uris.unzip();
     let expected = real.watch(&theirs).await;
     let found = ours.watch(&own).await;
     for ((expected, found), path) in expected.iter().zip(&found).zip(versions.keys()) {
@@ -258,22 +248,25 @@ async fn compare_watches(
 /// Returns the lines that differ, with their context.
 fn difference(expected: &impl std::fmt::Debug, found: &impl std::fmt::Debug) -> String {
     let (expected, found) = (format!("{expected:#?}"), format!("{found:#?}"));
-    let (expected, found): (Vec<&str>, Vec<&str>) =
-        (expected.lines().collect(), found.lines().collect());
+    let (expected, found) = (lines(&expected), lines(&found));
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let start = expected.iter().zip(&found).take_while(same).count();
     let rest = expected.len().min(found.len()) - start;
     let reversed = expected.iter().rev().zip(found.iter().rev());
     let end = reversed.take_while(same).count().min(rest);
     let mut text = String::new();
-    for line in &expected[start.saturating_sub(6)..start] {
-        let _ = writeln!(text, "   {line}");
-    }
-    for line in &expected[start..expected.len() - end] {
-        let _ = writeln!(text, " - {line}");
-    }
-    for line in &found[start..found.len() - end] {
-        let _ = writeln!(text, " + {line}");
+    for (mark, lines) in [
+        (" ", &expected[start.saturating_sub(6)..start]),
+        ("-", &expected[start..expected.len() - end]),
+        ("+", &found[start..found.len() - end]),
+    ] {
+        for line in lines {
+            let _ = writeln!(text, " {mark} {line}");
+        }
     }
     text
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
 }

@@ -7,7 +7,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A request, with placeholders for what the servers choose:
 ///
@@ -36,7 +36,7 @@ pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl Step {
-    pub(crate) fn new(method: Method, uri: impl Into<String>, body: Option<Value>) -> Self {
+    fn new(method: Method, uri: impl Into<String>, body: Option<Value>) -> Self {
         Self {
             method,
             uri: uri.into(),
@@ -45,6 +45,22 @@ impl Step {
             body,
             user: None,
         }
+    }
+
+    pub(crate) fn get(uri: impl Into<String>) -> Self {
+        Self::new(Method::GET, uri, None)
+    }
+
+    pub(crate) fn post(uri: impl Into<String>, body: Value) -> Self {
+        Self::new(Method::POST, uri, Some(body))
+    }
+
+    pub(crate) fn put(uri: impl Into<String>, body: Value) -> Self {
+        Self::new(Method::PUT, uri, Some(body))
+    }
+
+    pub(crate) fn delete(uri: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, uri, None)
     }
 
     /// Returns whether this is a write of the object at a path.
@@ -76,7 +92,7 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// An answer without what differs between servers.
+/// An answer; those that are compared are without what differs between servers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -108,7 +124,7 @@ impl Side {
     }
 
     /// Sends a request and returns the answer as the server gave it.
-    async fn raw(&self, step: &Step) -> (u16, Value, Vec<String>) {
+    async fn raw(&self, step: &Step) -> Answer {
         let response = self.response(step).await;
         let code = response.status().as_u16();
         let warnings = response.headers().get_all("warning").iter();
@@ -118,7 +134,11 @@ impl Side {
         warnings.sort();
         let text = text(response).await;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (code, body, warnings)
+        Answer {
+            code,
+            body,
+            warnings,
+        }
     }
 
     async fn response(&self, step: &Step) -> Response<Body> {
@@ -154,14 +174,9 @@ impl Side {
 
     /// Sends a request and returns the answer without what differs.
     pub(crate) async fn send(&mut self, step: &Step) -> Answer {
-        let (code, body, warnings) = self.raw(step).await;
-        self.learn_from(step, code, &body);
-        let body = self.normal(body);
-        Answer {
-            code,
-            body,
-            warnings,
-        }
+        let answer = self.raw(step).await;
+        self.learn_from(step, answer.code, &answer.body);
+        self.normal_answer(answer)
     }
 
     pub(crate) fn memory(&self) -> Memory {
@@ -175,20 +190,20 @@ impl Side {
 
     /// Reads from paths at the same time, and returns the answers without what differs.
     pub(crate) async fn read(&mut self, uris: &[String]) -> Vec<Answer> {
-        let answers = self.read_raw(uris).await;
-        answers
-            .into_iter()
-            .map(|(code, body, warnings)| Answer {
-                code,
-                body: self.normal(body),
-                warnings,
-            })
-            .collect()
+        let answers = self.read_raw(uris).await.into_iter();
+        answers.map(|answer| self.normal_answer(answer)).collect()
     }
 
-    async fn read_raw(&self, uris: &[String]) -> Vec<(u16, Value, Vec<String>)> {
+    fn normal_answer(&mut self, answer: Answer) -> Answer {
+        Answer {
+            body: self.normal(answer.body),
+            ..answer
+        }
+    }
+
+    async fn read_raw(&self, uris: &[String]) -> Vec<Answer> {
         let requests = uris.iter().map(async |uri| {
-            let step = Step::new(Method::GET, uri.clone(), None);
+            let step = Step::get(uri.clone());
             self.raw(&step).await
         });
         join_all(requests).await
@@ -196,11 +211,8 @@ impl Side {
 
     /// Returns the events of watches, by object.
     pub(crate) async fn watch(&mut self, uris: &[String]) -> Vec<BTreeMap<String, Vec<Value>>> {
-        let answers = self.read_raw(uris).await;
-        answers
-            .into_iter()
-            .map(|(_, body, _)| self.events(&body))
-            .collect()
+        let answers = self.read_raw(uris).await.into_iter();
+        answers.map(|answer| self.events(&answer.body)).collect()
     }
 
     fn events(&mut self, body: &Value) -> BTreeMap<String, Vec<Value>> {
@@ -225,14 +237,13 @@ impl Side {
 
     /// Returns the resource version of a list; `None` if there is no such path.
     pub(crate) async fn version(&self, uri: &str) -> Option<String> {
-        let (_, body, _) = self.raw(&Step::new(Method::GET, uri, None)).await;
+        let body = self.raw(&Step::get(uri)).await.body;
         Some(body["metadata"]["resourceVersion"].as_str()?.to_owned())
     }
 
     /// Returns the edition of the definition that the answer to a request shows.
     pub(crate) async fn edition(&self, step: &Step) -> Option<u64> {
-        let (_, body, _) = self.raw(step).await;
-        body["spec"]["edition"].as_u64()
+        self.raw(step).await.body["spec"]["edition"].as_u64()
     }
 
     fn learn_from(&mut self, step: &Step, code: u16, body: &Value) {
@@ -260,22 +271,16 @@ impl Side {
         while let Some((before, after)) = rest.split_once("{{") {
             let (placeholder, after) = after.split_once("}}").unwrap();
             let (what, path) = placeholder.split_once(' ').unwrap();
-            let seen = self
-                .memory
-                .seen
-                .get(path)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let none = (
-                "00000000-0000-0000-0000-000000000000".to_owned(),
-                "1".to_owned(),
-            );
+            let mut seen = self.memory.seen.get(path).into_iter().flatten();
             let pair = if what.starts_with("old-") {
-                seen.first()
+                seen.next()
             } else {
-                seen.last()
+                seen.next_back()
             };
-            let (uid, version) = pair.unwrap_or(&none);
+            let (uid, version) = match pair {
+                Some((uid, version)) => (uid.as_str(), version.as_str()),
+                None => ("00000000-0000-0000-0000-000000000000", "1"),
+            };
             resolved.push_str(before);
             resolved.push_str(if what.ends_with("uid") { uid } else { version });
             rest = after;
@@ -324,30 +329,19 @@ impl Side {
                         fields.insert(field.to_owned(), json!("TIME"));
                     }
                 }
-                if fields
-                    .get("continue")
-                    .and_then(Value::as_str)
-                    .is_some_and(|token| !token.is_empty())
-                {
+                if !text_of(fields, "continue").is_empty() {
                     fields.insert("continue".to_owned(), json!("TOKEN"));
                 }
                 // Their controllers may write in more steps than one.
-                let kind = fields
-                    .get("kind")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                if matches!(kind, "CustomResourceDefinition" | "Namespace")
+                let has_controller = ["CustomResourceDefinition", "Namespace"];
+                if has_controller.contains(&text_of(fields, "kind"))
                     && let Some(metadata) =
                         fields.get_mut("metadata").and_then(Value::as_object_mut)
                 {
                     metadata.remove("resourceVersion");
                 }
                 if let Some(Value::String(version)) = fields.get("resourceVersion").cloned() {
-                    let uid = fields
-                        .get("uid")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned();
+                    let uid = text_of(fields, "uid").to_owned();
                     let versions = self.memory.versions.entry(uid.clone()).or_default();
                     let index = versions.iter().position(|known| *known == version);
                     let index = index.unwrap_or_else(|| {
@@ -444,6 +438,10 @@ impl Side {
         }
         words
     }
+}
+
+fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
+    fields.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 async fn text(response: Response<Body>) -> String {

@@ -21,7 +21,7 @@ use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
 use kube::Client;
 use mimalloc::MiMalloc;
-use serde_json::{Value, json};
+use serde_json::json;
 use tower::BoxError;
 
 #[global_allocator]
@@ -59,40 +59,29 @@ async fn operator(process: Process) -> Result<(), BoxError> {
 
 /// The values of the charts that vary.
 fn fields() -> Vec<Field> {
-    vec![
-        Field::new("text", [Value::Null, json!("b"), json!("c")]),
-        Field::new("replicas", [Value::Null, json!(3)]),
-        Field::new("autoscaler", [Value::Null, json!("v2"), json!("both")]),
-        Field::new("account", [Value::Null, json!("hook"), json!("none")]),
-        Field::new("roleNamespace", [Value::Null, json!("x"), json!("y")]),
-        Field::new("space", [Value::Null, json!(true)]),
-        Field::new(
+    let fields = [
+        ("text", json!([null, "b", "c"])),
+        ("replicas", json!([null, 3])),
+        ("autoscaler", json!([null, "v2", "both"])),
+        ("account", json!([null, "hook", "none"])),
+        ("roleNamespace", json!([null, "x", "y"])),
+        ("space", json!([null, true])),
+        (
             "definition",
-            [
-                Value::Null,
-                json!("alone"),
-                json!("v1"),
-                json!("v2"),
-                json!("v3"),
-                json!("generated"),
-            ],
+            json!([null, "alone", "v1", "v2", "v3", "generated"]),
         ),
-        Field::new("generated", [Value::Null, json!("plain"), json!("kept")]),
-        Field::new(
+        ("generated", json!([null, "plain", "kept"])),
+        (
             "task",
-            [
-                Value::Null,
-                json!("always"),
-                json!("once"),
-                json!("after"),
-                json!("delete"),
-                json!("test"),
-            ],
+            json!([null, "always", "once", "after", "delete", "test"]),
         ),
-        Field::new("kept", [Value::Null, json!(true)]),
-        Field::new("list", [Value::Null, json!(true)]),
-        Field::new("valid", [Value::Null, json!(false), json!("fails")]),
-    ]
+        ("kept", json!([null, true])),
+        ("list", json!([null, true])),
+        ("valid", json!([null, false, "fails"])),
+    ];
+    fields
+        .map(|(name, values)| Field::new(name, values.as_array().unwrap().clone()))
+        .to_vec()
 }
 
 /// Returns the definition of a kind.
@@ -232,11 +221,8 @@ fn search(simulation: &Simulation, variable: &str, below: u64) {
 #[test]
 fn changes_end_like_a_fresh_install() {
     let changes = SIMULATION.changes();
-    let every = if std::env::var_os("CHANGES").is_some() {
-        1
-    } else {
-        10
-    };
+    let runs_all = std::env::var_os("CHANGES").is_some();
+    let every = if runs_all { 1 } else { 10 };
     let begin = Instant::now();
     let mut count = 0;
     let mut findings = Vec::new();

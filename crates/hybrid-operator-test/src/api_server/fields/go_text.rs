@@ -11,18 +11,22 @@ pub(super) fn json(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => json_string(text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(json).collect();
-            format!("[{}]", items.join(","))
-        }
+        Value::Array(items) => format!("[{}]", joined(items, ",", json)),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| format!("{}:{}", json_string(name), json(value)))
-                .collect();
-            format!("{{{}}}", fields.join(","))
+            let field =
+                |(name, value): (&String, &Value)| format!("{}:{}", json_string(name), json(value));
+            format!("{{{}}}", joined(fields, ",", field))
         }
     }
+}
+
+pub(super) fn joined<T>(
+    parts: impl IntoIterator<Item = T>,
+    between: &str,
+    text: impl Fn(T) -> String,
+) -> String {
+    let texts: Vec<String> = parts.into_iter().map(text).collect();
+    texts.join(between)
 }
 
 /// Returns a string of JSON as Go's encoder writes it.
@@ -53,16 +57,10 @@ pub(super) fn readable(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => quoted(text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(readable).collect();
-            format!("[{}]", items.join(","))
-        }
+        Value::Array(items) => format!("[{}]", joined(items, ",", readable)),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}={}", readable(value)))
-                .collect();
-            fields.concat()
+            let field = |(name, value): (&String, &Value)| format!("{name}={}", readable(value));
+            joined(fields, "", field)
         }
     }
 }
@@ -102,16 +100,10 @@ pub(super) fn plain(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(plain).collect();
-            format!("[{}]", items.join(" "))
-        }
+        Value::Array(items) => format!("[{}]", joined(items, " ", plain)),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", plain(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
+            let field = |(name, value): (&String, &Value)| format!("{name}:{}", plain(value));
+            format!("map[{}]", joined(fields, " ", field))
         }
     }
 }
@@ -123,16 +115,14 @@ pub(super) fn source(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => self::number(number),
         Value::String(text) => quoted(text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(source).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
+        Value::Array(items) => format!("[]interface {{}}{{{}}}", joined(items, ", ", source)),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields
-                .iter()
-                .map(|(name, value)| format!("{}:{}", quoted(name), source(value)))
-                .collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+            let field =
+                |(name, value): (&String, &Value)| format!("{}:{}", quoted(name), source(value));
+            format!(
+                "map[string]interface {{}}{{{}}}",
+                joined(fields, ", ", field)
+            )
         }
     }
 }

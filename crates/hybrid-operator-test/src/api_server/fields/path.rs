@@ -43,13 +43,10 @@ impl PathElement {
         match self {
             Self::Field(name) => format!("f:{name}"),
             Self::Key(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, value)| {
-                        format!("{}:{}", go_text::json_string(name), go_text::json(value))
-                    })
-                    .collect::<Vec<_>>();
-                format!("k:{{{}}}", fields.join(","))
+                let fields = go_text::joined(fields.iter(), ",", |(name, value)| {
+                    format!("{}:{}", go_text::json_string(name), go_text::json(value))
+                });
+                format!("k:{{{fields}}}")
             }
             Self::Value(value) => format!("v:{}", go_text::json(value)),
             Self::Index(index) => format!("i:{index}"),
@@ -115,11 +112,10 @@ impl fmt::Display for PathElement {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, value)| format!("{name}={}", go_text::readable(value)))
-                    .collect::<Vec<_>>();
-                write!(f, "[{}]", fields.join(","))
+                let fields = go_text::joined(fields.iter(), ",", |(name, value)| {
+                    format!("{name}={}", go_text::readable(value))
+                });
+                write!(f, "[{fields}]")
             }
             Self::Value(value) => write!(f, "[={}]", go_text::readable(value)),
             Self::Index(index) => write!(f, "[{index}]"),
@@ -134,9 +130,8 @@ pub(super) fn text(path: &[PathElement]) -> String {
 
 fn compare_keys(one: &[(String, Value)], two: &[(String, Value)]) -> Ordering {
     for ((name, value), (other_name, other_value)) in one.iter().zip(two) {
-        let order = name
-            .cmp(other_name)
-            .then_with(|| compare(value, other_value));
+        let order = name.cmp(other_name);
+        let order = order.then_with(|| compare(value, other_value));
         if order != Ordering::Equal {
             return order;
         }
@@ -169,18 +164,16 @@ pub(super) fn compare(one: &Value, two: &Value) -> Ordering {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => {
             let mut orders = a.iter().zip(b).map(|(a, b)| compare(a, b));
-            orders
-                .find(|order| *order != Ordering::Equal)
-                .unwrap_or_else(|| a.len().cmp(&b.len()))
+            let order = orders.find(|order| order.is_ne());
+            order.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let mut orders = a
-                .iter()
-                .zip(b)
-                .map(|(a, b)| a.0.cmp(b.0).then_with(|| compare(a.1, b.1)));
-            orders
-                .find(|order| *order != Ordering::Equal)
-                .unwrap_or_else(|| a.len().cmp(&b.len()))
+            let compare = |(a, b): ((&String, &Value), (&String, &Value))| {
+                a.0.cmp(b.0).then_with(|| compare(a.1, b.1))
+            };
+            let mut orders = a.iter().zip(b).map(compare);
+            let order = orders.find(|order| order.is_ne());
+            order.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         _ => rank(one).cmp(&rank(two)),
     }

@@ -10,7 +10,7 @@ use crate::api_server::object::at;
 type Paths = &'static [&'static [&'static str]];
 
 /// Fields of a kind that writes reset to their stored values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Reset {
     main: Paths,
     status: Option<Paths>,
@@ -21,29 +21,23 @@ pub(super) struct Reset {
 }
 
 const STATUS: Paths = &[&["status"]];
-const SPEC: Paths = &[&["spec"]];
+
+/// Kinds of which a write of the status resets the specification alone.
+const WITH_SPEC: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress \
+    Job Namespace Node PersistentVolume PersistentVolumeClaim PodDisruptionBudget ReplicaSet \
+    ReplicationController ResourceQuota Service StatefulSet";
 
 impl Reset {
     /// Returns those of custom resources.
     pub(super) fn of_definition(has_status: bool) -> Self {
-        if has_status {
-            Self {
-                main: STATUS,
-                status: Some(&[&["metadata"], &["spec"]]),
-                other: None,
-                only_status: true,
-            }
-        } else {
-            Self::none()
+        if !has_status {
+            return Self::default();
         }
-    }
-
-    fn none() -> Self {
         Self {
-            main: &[],
-            status: None,
+            main: STATUS,
+            status: Some(&[&["metadata"], &["spec"]]),
             other: None,
-            only_status: false,
+            only_status: true,
         }
     }
 
@@ -57,29 +51,14 @@ impl Reset {
             ],
             "Deployment" => &[&["spec"], &["metadata", "labels"]],
             "APIService" => &[&["spec"], &["metadata"]],
-            "CronJob"
-            | "CustomResourceDefinition"
-            | "DaemonSet"
-            | "HorizontalPodAutoscaler"
-            | "Ingress"
-            | "Job"
-            | "Namespace"
-            | "Node"
-            | "PersistentVolume"
-            | "PersistentVolumeClaim"
-            | "PodDisruptionBudget"
-            | "ReplicaSet"
-            | "ReplicationController"
-            | "ResourceQuota"
-            | "Service"
-            | "StatefulSet" => SPEC,
             "Scale" => {
                 return Self {
                     other: Some(("scale", &[])),
-                    ..Self::none()
+                    ..Self::default()
                 };
             }
-            _ => return Self::none(),
+            _ if WITH_SPEC.split(' ').any(|known| known == kind) => &[&["spec"]],
+            _ => return Self::default(),
         };
         Self {
             main: STATUS,
@@ -109,11 +88,8 @@ impl Reset {
             (Some("status"), Some(live)) if self.only_status => {
                 let written = std::mem::replace(new, live.clone());
                 set(new, &["status"], written.get("status"));
-                set(
-                    new,
-                    &["metadata", "managedFields"],
-                    metadata(&written, "managedFields"),
-                );
+                let entries = metadata(&written, "managedFields");
+                set(new, &["metadata", "managedFields"], entries);
             }
             _ => restore_all(live, new, self.paths(subresource).unwrap_or_default()),
         }

@@ -14,6 +14,15 @@ async fn send(client: &Client, method: &str, uri: &str, body: Value) -> (u16, Va
     (code, body)
 }
 
+async fn get(client: &Client, uri: &str) -> Value {
+    send(client, "GET", uri, Value::Null).await.1
+}
+
+fn assert_conflict((code, status): (u16, Value), words: &str) {
+    let message = status["message"].as_str().unwrap();
+    assert!(code == 409 && message.contains(words), "{message}");
+}
+
 async fn apply(client: &Client, uri: &str, query: &str, object: Value) -> (u16, Value) {
     send(client, "APPLY", &format!("{uri}?{query}"), object).await
 }
@@ -26,14 +35,10 @@ fn map(data: &Value) -> Value {
 fn managers(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten().map(|entry| {
-        let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let texts = ["manager", "operation", "subresource"];
+        let texts = texts.map(|field| entry[field].as_str().unwrap_or_default());
         let fields = entry["fieldsV1"].to_string().replace('"', "");
-        let subresource = text("subresource");
-        format!(
-            "{} {} {subresource}: {fields}",
-            text("manager"),
-            text("operation")
-        )
+        format!("{}: {fields}", texts.join(" "))
     });
     entries.collect()
 }
@@ -59,13 +64,8 @@ async fn an_apply_takes_fields_of_others_only_by_force() {
     );
     let (code, forced) = apply(&client, MAP, "fieldManager=helm&force=true", wanted.clone()).await;
     assert_eq!(code, 200);
-    assert_eq!(
-        managers(&forced),
-        [
-            "helm Apply : {f:data:{f:a:{},f:b:{}}}",
-            "hand Update : {f:data:{}}"
-        ]
-    );
+    let helm = "helm Apply : {f:data:{f:a:{},f:b:{}}}";
+    assert_eq!(managers(&forced), [helm, "hand Update : {f:data:{}}"]);
     // What is applied again changes nothing, also later, and what is no longer applied goes.
     sleep(SOON).await;
     let (_, again) = apply(&client, MAP, "fieldManager=helm&force=true", wanted).await;
@@ -77,12 +77,8 @@ async fn an_apply_takes_fields_of_others_only_by_force() {
     let reset = json!({"metadata": {"managedFields": [{}]}});
     let (_, reset) = send(&client, "PATCH", MAP, reset).await;
     assert_eq!(managers(&reset), [""; 0]);
-    let (code, status) = apply(&client, MAP, "fieldManager=m", map(&json!({"b": "3"}))).await;
-    let message = status["message"].as_str().unwrap();
-    assert!(
-        code == 409 && message.contains("before-first-apply"),
-        "{message}"
-    );
+    let refused = apply(&client, MAP, "fieldManager=m", map(&json!({"b": "3"}))).await;
+    assert_conflict(refused, "before-first-apply");
     assert_eq!(server.unmodelled(), [""; 0]);
 }
 
@@ -95,10 +91,7 @@ async fn an_apply_with_a_version_creates_and_never_replaces() {
     assert_eq!(apply(&client, MAP, query, new.clone()).await.0, 201);
     new["data"]["a"] = json!("2");
     assert_eq!(apply(&client, MAP, query, new.clone()).await.0, 409);
-    assert_eq!(
-        send(&client, "GET", MAP, Value::Null).await.1["data"]["a"],
-        "1"
-    );
+    assert_eq!(get(&client, MAP).await["data"]["a"], "1");
     // An object with a uid must be there.
     send(&client, "DELETE", MAP, json!({})).await;
     new["metadata"]["uid"] = json!("gone");
@@ -119,25 +112,18 @@ async fn a_scale_takes_the_replicas_from_their_owner() {
     let scale = json!({"spec": {"replicas": 3}});
     let (code, scaled) = send(&client, "PATCH", &format!("{DEPLOYMENT}/scale"), scale).await;
     assert_eq!((code, &scaled["spec"]["replicas"]), (200, &json!(3)));
-    let (_, object) = send(&client, "GET", DEPLOYMENT, Value::Null).await;
+    let object = get(&client, DEPLOYMENT).await;
     let owners = managers(&object);
     assert!(!owners[0].contains("f:replicas"), "{owners:?}");
     assert!(owners.contains(&"hand Update scale: {f:spec:{f:replicas:{}}}".to_owned()));
-    let (code, status) = apply(&client, DEPLOYMENT, "fieldManager=helm", deployment).await;
-    let message = status["message"].as_str().unwrap();
-    assert!(
-        code == 409 && message.contains("subresource \"scale\""),
-        "{message}"
-    );
+    let refused = apply(&client, DEPLOYMENT, "fieldManager=helm", deployment).await;
+    assert_conflict(refused, "subresource \"scale\"");
 }
 
 fn definition(versions: &Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "things", "kind": "Thing"}, "versions": versions},
-    })
+    let mut definition = super::definition("Namespaced");
+    definition["spec"]["versions"] = versions.clone();
+    definition
 }
 
 /// Returns a version of a definition whose objects have these fields.
@@ -162,12 +148,12 @@ async fn objects_of_a_changed_definition_lose_fields_and_get_defaults() {
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing",
         "metadata": {"name": "t"}, "spec": {"a": "1", "b": "2"}});
     assert_eq!(send(&client, "POST", THINGS, thing).await.0, 201);
-    let (_, list) = send(&client, "GET", THINGS, Value::Null).await;
+    let list = get(&client, THINGS).await;
     let since = version(&list).to_owned();
     let open = format!("{THINGS}?watch=true&resourceVersion={since}");
     let watch = tokio::spawn({
         let (client, open) = (client.clone(), open.clone());
-        async move { send(&client, "GET", &open, Value::Null).await }
+        async move { get(&client, &open).await }
     });
     sleep(SOON).await;
     assert!(!watch.is_finished());
@@ -177,9 +163,9 @@ async fn objects_of_a_changed_definition_lose_fields_and_get_defaults() {
     let change = json!({"spec": {"versions": versions}});
     assert_eq!(send(&client, "PATCH", DEFINITION, change).await.0, 200);
     watch.await.unwrap();
-    let (_, read) = send(&client, "GET", THING, Value::Null).await;
+    let read = get(&client, THING).await;
     assert_eq!(read["spec"], json!({"b": "2", "c": "3"}));
-    let (_, event) = send(&client, "GET", &open, Value::Null).await;
+    let event = get(&client, &open).await;
     assert_eq!(event["object"]["code"], 410);
     // The object is stored in the new version with the next write, also if that changes nothing.
     let (_, written) = send(&client, "PATCH", THING, json!({})).await;
@@ -209,18 +195,12 @@ async fn fields_are_owned_in_the_version_in_which_they_were_written() {
     assert_eq!(code, 201);
     let other = THING.replace("/v1/", "/v2/");
     let changed = thing("v2", json!({"a": "2"}));
-    let (code, status) = apply(&client, &other, "fieldManager=m", changed).await;
-    let message = status["message"].as_str().unwrap();
-    assert!(
-        code == 409 && message.contains("conflict with \"helm\": .spec.a"),
-        "{message}"
-    );
+    let refused = apply(&client, &other, "fieldManager=m", changed).await;
+    assert_conflict(refused, "conflict with \"helm\": .spec.a");
     // An object whose fields the version of an owner does not have cannot be compared there: its owners are lost.
     let (_, owned) = apply(&client, &other, query, thing("v2", json!({"a": "1"}))).await;
-    assert_eq!(
-        owned["metadata"]["managedFields"][0]["apiVersion"],
-        "example.com/v2"
-    );
+    let entry = &owned["metadata"]["managedFields"][0];
+    assert_eq!(entry["apiVersion"], "example.com/v2");
     let (_, lost) = send(&client, "PATCH", THING, json!({"spec": {"b": "1"}})).await;
     assert_eq!(managers(&lost), [""; 0]);
 }

@@ -9,8 +9,7 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 async fn define(client: &Client, definition: Value) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let (params, definition) = (PostParams::default(), parsed(definition));
-    definitions.create(&params, &definition).await.unwrap();
+    post(&definitions, definition).await.unwrap();
     sleep(SOON).await;
 }
 
@@ -72,59 +71,43 @@ async fn finalizers_of_leases_need_no_domain_and_prefixes_of_names_lose_two_char
     let map = json!({"metadata": {"generateName": "G-"}});
     let (code, body, _) = send(&client, "POST", MAPS, map).await;
     assert_eq!(code, 422);
-    let fields: Vec<&Value> = body["details"]["causes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|cause| &cause["field"])
-        .collect();
-    assert_eq!(fields, ["metadata.name"]);
+    let causes = body["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), 1);
+    assert_eq!(causes[0]["field"], "metadata.name");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_json_patch_replaces_missing_fields_of_objects_that_are_there() {
     let client = ApiServer::new(&Options::default()).client("default");
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
-    let map = parsed(json!({"metadata": {"name": "x"}, "data": {"a": "b"}}));
-    maps.create(&PostParams::default(), &map).await.unwrap();
-    let replace = |path: &str| -> Patch<()> {
-        Patch::Json(parsed(
-            json!([{"op": "replace", "path": path, "value": "c"}]),
-        ))
-    };
-    let params = PatchParams::default();
-    assert!(
-        maps.patch("x", &params, &replace("/data/none"))
-            .await
-            .is_ok()
-    );
-    assert!(maps.patch("x", &params, &replace("/none/a")).await.is_err());
+    let map = json!({"metadata": {"name": "x"}, "data": {"a": "b"}});
+    post(&maps, map).await.unwrap();
+    for (path, is_there) in [("/data/none", true), ("/none/a", false)] {
+        let replace = parsed(json!([{"op": "replace", "path": path, "value": "c"}]));
+        let (params, replace) = (PatchParams::default(), Patch::<()>::Json(replace));
+        let patched = maps.patch("x", &params, &replace).await;
+        assert_eq!(patched.is_ok(), is_there, "{path}");
+    }
 }
 
 /// The garbage collector and the controller of namespaces use the preferred version of a kind.
 #[tokio::test(start_paused = true)]
 async fn controllers_drop_fields_that_the_preferred_version_does_not_have() {
     let client = ApiServer::new(&Options::default()).client("default");
-    let mut definition = serde_json::to_value(definition("Namespaced")).unwrap();
+    let mut definition = definition("Namespaced");
     let newer = json!({"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}});
-    definition["spec"]["versions"]
-        .as_array_mut()
-        .unwrap()
-        .push(newer);
+    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    versions.push(newer);
     define(&client, definition).await;
-    let mut metadata = json!({"ownerReferences": [{
-        "apiVersion": "v1", "kind": "ConfigMap", "name": "none",
-        "uid": "11111111-0000-0000-0000-000000000000"}]});
-    metadata["name"] = json!("x");
-    metadata["finalizers"] = json!(["example.com/f"]);
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "none",
+        "uid": "11111111-0000-0000-0000-000000000000"});
+    let metadata =
+        json!({"name": "x", "finalizers": ["example.com/f"], "ownerReferences": [owner]});
     let thing = json!({
         "apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"size": 3},
     });
     let things = things(client);
-    let created = things
-        .create(&PostParams::default(), &parsed(thing))
-        .await
-        .unwrap();
+    let created = post(&things, thing).await.unwrap();
     assert_eq!(created.data["spec"]["size"], 3);
     sleep(SOON).await;
     let left = things.get("x").await.unwrap();
@@ -135,7 +118,7 @@ async fn controllers_drop_fields_that_the_preferred_version_does_not_have() {
 #[tokio::test(start_paused = true)]
 async fn requests_to_custom_resources_fail_in_their_own_way() {
     let client = ApiServer::new(&Options::default()).client("default");
-    let mut definition = serde_json::to_value(definition("Namespaced")).unwrap();
+    let mut definition = definition("Namespaced");
     let version = &mut definition["spec"]["versions"][0];
     version["subresources"] = json!({"status": {}});
     version["schema"]["openAPIV3Schema"]["properties"] = json!({
@@ -154,10 +137,8 @@ async fn requests_to_custom_resources_fail_in_their_own_way() {
     let held = thing(json!({}), json!(["f"]));
     let (code, _, warnings) = send(&client, "POST", things, held).await;
     assert_eq!(code, 201);
-    assert!(
-        warnings.contains("prefer a domain-qualified finalizer name"),
-        "{warnings}"
-    );
+    let warning = "prefer a domain-qualified finalizer name";
+    assert!(warnings.contains(warning), "{warnings}");
     // A text reports only the first rule that it breaks.
     let unnamed = thing(json!({"name": ""}), Value::Null);
     let (code, body, _) = send(&client, "POST", things, unnamed).await;
@@ -171,28 +152,17 @@ async fn requests_to_custom_resources_fail_in_their_own_way() {
     assert_eq!(cause["field"], "status.phase");
     let words = "Invalid value: \"integer\": phase in body must be of type string: \"integer\"";
     assert_eq!(cause["message"], words);
-    for (method, uri, body, expected) in [
-        ("PUT", "", json!({}), (400, "name must be provided")),
-        ("POST", "/x", json!({}), (400, "the object provided is")),
-        (
-            "GET",
-            "/x/none",
-            Value::Null,
-            (404, "things.example.com \"x\""),
-        ),
-        (
-            "GET",
-            "?fieldSelector=a=b",
-            Value::Null,
-            (400, "field label not"),
-        ),
+    let (none, empty) = (Value::Null, json!({}));
+    for (method, uri, body, expected, words) in [
+        ("PUT", "", &empty, 400, "name must be provided"),
+        ("POST", "/x", &empty, 400, "the object provided is"),
+        ("GET", "/x/none", &none, 404, "things.example.com \"x\""),
+        ("GET", "?fieldSelector=a=b", &none, 400, "field label not"),
     ] {
         let uri = format!("{things}{uri}");
-        let (code, answer, _) = send(&client, method, &uri, body).await;
+        let (code, answer, _) = send(&client, method, &uri, body.clone()).await;
         let message = answer["message"].as_str().unwrap();
-        assert!(
-            code == expected.0 && message.starts_with(expected.1),
-            "{uri}: {answer}"
-        );
+        assert_eq!(code, expected, "{uri}: {answer}");
+        assert!(message.starts_with(words), "{uri}: {answer}");
     }
 }

@@ -1,6 +1,5 @@
 //! Definitions that come, change and go.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{DEFINITIONS, Event, Generator};
@@ -72,11 +71,9 @@ impl Generator {
             }
         }
         if self.chance(30) {
-            first["subresources"] = self.pick(&[
-                json!({}),
-                json!({"status": {}}),
-                json!({"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.n"}}),
-            ]);
+            let scale =
+                json!({"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.n"});
+            first["subresources"] = self.pick_json(&json!([{}, {"status": {}}, {"scale": scale}]));
         }
         if self.chance(40) {
             // Both have the same fields.
@@ -129,34 +126,29 @@ impl Generator {
         if self.chance(25) {
             // What is held would hold the definition.
             for namespace in self.namespaces() {
-                for (version, name) in ["v1", "v2"]
-                    .into_iter()
-                    .flat_map(|version| ["x", "y", "z"].map(|name| (version, name)))
-                {
-                    let path = format!("{}/{name}", self.things(version, &namespace));
-                    let free = json!({"metadata": {"finalizers": null}});
-                    events.push(Event::Request(Step::patch(path, MERGE, free)));
+                for version in ["v1", "v2"] {
+                    for name in ["x", "y", "z"] {
+                        let path = format!("{}/{name}", self.things(version, &namespace));
+                        let free = json!({"metadata": {"finalizers": null}});
+                        events.push(Event::Request(Step::patch(path, MERGE, free)));
+                    }
                 }
             }
-            events.push(Event::Request(Step::new(Method::DELETE, path, None)));
+            events.push(Event::Request(Step::delete(path)));
             events.push(Event::Rest);
             let namespace = self.namespaces()[0].clone();
             let things = self.things("v1", &namespace);
-            events.push(Event::Request(Step::new(Method::GET, things, None)));
+            events.push(Event::Request(Step::get(things)));
             let definition = self.definition();
-            events.push(Event::Request(Step::new(
-                Method::POST,
-                DEFINITIONS,
-                Some(definition),
-            )));
+            events.push(Event::Request(Step::post(DEFINITIONS, definition)));
             events.push(Event::Rest);
             return events;
         }
         let (mut definition, first) = self.edited();
         definition["metadata"]["resourceVersion"] = json!(format!("{{{{rv {path}}}}}"));
-        events.push(Event::Request(Step::new(Method::GET, &path, None)));
+        events.push(Event::Request(Step::get(&path)));
         events.push(Event::Request(if self.chance(50) {
-            Step::new(Method::PUT, path, Some(definition))
+            Step::put(path, definition)
         } else {
             let spec = json!({"spec": definition["spec"]});
             Step::patch(path, MERGE, spec)
@@ -167,7 +159,7 @@ impl Generator {
             "apiVersion": format!("{}/{version}", self.group()), "kind": "Thing",
             "metadata": {"name": "probe"}, "spec": {"size": 1},
         });
-        let probe = Step::new(Method::POST, format!("{things}?dryRun=All"), Some(thing));
+        let probe = Step::post(format!("{things}?dryRun=All"), thing);
         events.push(Event::Served(probe, self.edition));
         events.push(Event::Rest);
         events

@@ -1,9 +1,8 @@
 //! Writes that show who owns which field: server-side apply, scales, and entries of managers.
 
-use http::Method;
 use serde_json::{Value, json};
 
-use super::{Event, Generator, KINDS, Kind};
+use super::{Event, Generator, KINDS, Kind, request, request_that_may_rest};
 use crate::sides::{APPLY, JSON_PATCH, MERGE, Step};
 
 impl Generator {
@@ -11,7 +10,6 @@ impl Generator {
     pub(super) fn ownership(&mut self, kind: &Kind, namespace: &str, name: &str) -> Vec<Event> {
         let path = format!("{}/{name}", self.collection(kind, namespace));
         let other = path.replace("/v1/", "/v2/");
-        let request = |step: Step| vec![Event::Request(step)];
         match self.random.u8(..40) {
             0..22 => {
                 let place = if kind.api.is_empty() && self.chance(20) {
@@ -20,11 +18,7 @@ impl Generator {
                     &path
                 };
                 let (step, rests) = self.apply(kind, namespace, name, place);
-                let mut events = vec![Event::Request(step)];
-                if rests {
-                    events.push(Event::Rest);
-                }
-                events
+                request_that_may_rest(step, rests)
             }
             22..26 => {
                 let body = json!({"metadata": {"managedFields": self.entries(kind)}});
@@ -33,15 +27,8 @@ impl Generator {
             }
             26..31 => {
                 let scale = format!("{}/x/scale", self.things("v1", namespace));
-                let step = self.scale(&scale);
-                vec![
-                    Event::Request(step),
-                    Event::Request(Step::new(
-                        Method::GET,
-                        scale.trim_end_matches("/scale"),
-                        None,
-                    )),
-                ]
+                let read = Step::get(scale.trim_end_matches("/scale"));
+                vec![Event::Request(self.scale(&scale)), Event::Request(read)]
             }
             31..35 => {
                 let thing = format!("{}/{name}", self.things("v1", namespace));
@@ -53,11 +40,8 @@ impl Generator {
                     self.applied(&format!("{thing}/status"), object)
                 } else {
                     let manager = self.pick(&["m1", "m2"]);
-                    Step::patch(
-                        format!("{thing}/status?fieldManager={manager}"),
-                        MERGE,
-                        status,
-                    )
+                    let uri = format!("{thing}/status?fieldManager={manager}");
+                    Step::patch(uri, MERGE, status)
                 };
                 request(step)
             }
@@ -78,7 +62,7 @@ impl Generator {
             object["metadata"]["uid"] = json!(format!("{{{{uid {path}}}}}"));
         }
         if self.chance(3) {
-            object["metadata"]["managedFields"] = self.pick(&[json!([]), Value::Null]);
+            object["metadata"]["managedFields"] = self.pick_json(&json!([[], null]));
         }
         if self.chance(3) {
             let (field, value) = self.pick(&[
@@ -109,33 +93,25 @@ impl Generator {
         let manager = self.pick(&["m1", "m1", "m2", "m3"]);
         let force = self.pick(&["", "&force=true", "&force=false", "&force=true"]);
         let more = self.pick(&["", "", "", "", "", "&dryRun=All", "&fieldValidation=Strict"]);
-        Step::patch(
-            format!("{path}?fieldManager={manager}{force}{more}"),
-            APPLY,
-            object,
-        )
+        let uri = format!("{path}?fieldManager={manager}{force}{more}");
+        Step::patch(uri, APPLY, object)
     }
 
     /// Returns entries of managers that a client writes itself.
     fn entries(&mut self, kind: &Kind) -> Value {
         let mut object = json!({});
         let version = self.pick(&["v1", "v1", "v2", "v9"]);
-        self.set_type(
-            kind,
-            if kind.api.is_empty() { version } else { "v1" },
-            &mut object,
-        );
+        let version = if kind.api.is_empty() { version } else { "v1" };
+        self.set_type(kind, version, &mut object);
         let entry = json!({
             "manager": self.pick(&["m1", "m2", "compare"]),
             "operation": self.pick(&["Apply", "Update"]),
             "apiVersion": object["apiVersion"], "fieldsType": "FieldsV1",
             "time": "2026-01-01T00:00:00Z",
-            "fieldsV1": self.pick(&[
-                json!({"f:data": {".": {}, "f:a": {}}}),
-                json!({"f:spec": {"f:size": {}, "f:list": {}}}),
-                json!({"f:metadata": {"f:labels": {"f:l": {}}}}),
-                json!({}),
-            ]),
+            "fieldsV1": self.pick_json(&json!([
+                {"f:data": {".": {}, "f:a": {}}}, {"f:spec": {"f:size": {}, "f:list": {}}},
+                {"f:metadata": {"f:labels": {"f:l": {}}}}, {},
+            ])),
         });
         let mut wrong = entry.clone();
         let (field, value) = self.pick(&[
@@ -148,19 +124,12 @@ impl Generator {
             ("manager", json!(1)),
         ]);
         wrong[field] = value;
-        self.pick(&[
-            json!([]),
-            json!([{}]),
-            Value::Null,
-            json!([entry]),
-            json!([entry]),
-            json!([wrong]),
-        ])
+        self.pick_json(&json!([[], [{}], null, [entry], [entry], [wrong]]))
     }
 
     /// Returns a write of a scale.
     fn scale(&mut self, path: &str) -> Step {
-        let replicas = self.pick(&[json!(0), json!(2), json!(3), json!(4), json!(7)]);
+        let replicas = self.pick(&[0, 2, 3, 4, 7]);
         let name = path.rsplit('/').nth(1).unwrap();
         let mut scale = json!({
             "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name},
@@ -176,13 +145,13 @@ impl Generator {
                     let version = version.replace('@', path.trim_end_matches("/scale"));
                     scale["metadata"]["resourceVersion"] = json!(version);
                 }
-                Step::new(Method::PUT, query, Some(scale))
+                Step::put(query, scale)
             }
-            2 => Step::patch(
-                query,
-                JSON_PATCH,
-                json!([{"op": "replace", "path": "/spec/replicas", "value": replicas}]),
-            ),
+            2 => {
+                let replace =
+                    json!([{"op": "replace", "path": "/spec/replicas", "value": replicas}]);
+                Step::patch(query, JSON_PATCH, replace)
+            }
             _ => Step::patch(query, MERGE, json!({"spec": {"replicas": replicas}})),
         }
     }

@@ -1,6 +1,5 @@
 //! Roles, their bindings, and requests of the users that these name.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{Event, Generator, KINDS, Kind};
@@ -20,9 +19,9 @@ impl Generator {
         let role =
             json!({"metadata": {"name": "r"}, "rules": [self.rule(), self.rule(), self.rule()]});
         let steps = [
-            Step::new(Method::PUT, format!("{rbac}/roles/r"), Some(role)),
-            Step::new(Method::DELETE, format!("{bindings}/{name}"), None),
-            Step::new(Method::POST, bindings, Some(self.binding(name))),
+            Step::put(format!("{rbac}/roles/r"), role),
+            Step::delete(format!("{bindings}/{name}")),
+            Step::post(bindings, self.binding(name)),
         ];
         let mut events: Vec<Event> = steps.into_iter().map(Event::Request).collect();
         for _ in 0..ACCESSES {
@@ -48,30 +47,31 @@ impl Generator {
     fn rule(&mut self) -> Value {
         let group = self.group();
         let all = json!(["*"]);
-        let groups = [json!([""]), json!([group, ""]), all.clone(), all.clone()];
-        let resources = [
-            json!(["configmaps", "secrets"]),
-            json!(["things", "leases"]),
-            json!(["things/status"]),
-            json!(["*/scale"]),
-            json!(["things/*"]),
-            all.clone(),
-            all.clone(),
-            all.clone(),
-        ];
-        let verbs = [
-            json!(["get", "list"]),
-            json!(["create", "update"]),
-            json!(["patch"]),
-            json!(["patch", "delete"]),
-            all.clone(),
+        let groups = json!([[""], [group, ""], all, all]);
+        let resources = json!([
+            ["configmaps", "secrets"],
+            ["things", "leases"],
+            ["things/status"],
+            ["*/scale"],
+            ["things/*"],
             all,
-        ];
+            all,
+            all,
+        ]);
+        let verbs = json!([
+            ["get", "list"],
+            ["create", "update"],
+            ["patch"],
+            ["patch", "delete"],
+            all,
+            all,
+        ]);
         let mut rule = json!({
-            "apiGroups": self.pick(&groups), "resources": self.pick(&resources), "verbs": self.pick(&verbs),
+            "apiGroups": self.pick_json(&groups), "resources": self.pick_json(&resources),
+            "verbs": self.pick_json(&verbs),
         });
         if self.chance(20) {
-            rule["resourceNames"] = self.pick(&[json!(["x"]), json!(["y", "z"])]);
+            rule["resourceNames"] = self.pick_json(&json!([["x"], ["y", "z"]]));
         }
         rule
     }
@@ -111,19 +111,15 @@ impl Generator {
         let things = format!("{}/{name}", self.things("v1", namespace));
         let label = |path: &str| Step::patch(format!("{path}?dryRun=All"), MERGE, labels.clone());
         match self.random.u8(..10) {
-            0 => Step::new(Method::GET, path, None),
-            1 => Step::new(Method::GET, collection, None),
+            0 => Step::get(path),
+            1 => Step::get(collection),
             2 => {
                 let selected = format!("{collection}?fieldSelector=metadata.name={name}");
-                Step::new(Method::GET, selected, None)
+                Step::get(selected)
             }
-            3 => Step::new(
-                Method::POST,
-                format!("{collection}?dryRun=All"),
-                Some(object),
-            ),
-            4 => Step::new(Method::PUT, format!("{path}?dryRun=All"), Some(object)),
-            5 => Step::new(Method::DELETE, format!("{path}?dryRun=All"), None),
+            3 => Step::post(format!("{collection}?dryRun=All"), object),
+            4 => Step::put(format!("{path}?dryRun=All"), object),
+            5 => Step::delete(format!("{path}?dryRun=All")),
             6 => label(&path),
             7 => label(&format!("{things}/status")),
             8 => label(&format!("{things}/scale")),

@@ -63,9 +63,9 @@ impl Comparison<'_> {
         let steps = if is_crowded { STEPS_OF_CROWD } else { STEPS };
         for step in 0..steps {
             let api_version = *random.pick(sample.api_versions);
-            let all = path(api_version, self.namespace, sample.plural);
+            let all = path(api_version, self.namespace, &sample.plural());
             let one = format!("{all}/{name}");
-            let found = send(self.client, Method::GET, &one, JSON, None).await;
+            let found = self.get(&one).await;
             let live = found.is_success().then_some(found.body);
             let mut write = generate(random, sample, live.as_ref(), is_crowded);
             write.api_version = api_version;
@@ -77,27 +77,19 @@ impl Comparison<'_> {
                 write.body["metadata"]["resourceVersion"] =
                     live["metadata"]["resourceVersion"].clone();
             }
-            let mut uri = if write.method == Method::POST {
-                all.clone()
+            let place = if write.method == Method::POST {
+                &all
             } else {
-                one.clone()
+                &one
             };
-            if let Some(subresource) = write.subresource {
-                uri = format!("{uri}/{subresource}");
-            }
-            uri = format!("{uri}?fieldManager={}", write.manager);
+            let place = of_subresource(place, write.subresource);
+            let mut uri = format!("{place}?fieldManager={}", write.manager);
             if write.content_type == APPLY {
                 uri = format!("{uri}&force={}", write.force);
             }
             let started = now();
-            let answer = send(
-                self.client,
-                write.method.clone(),
-                &uri,
-                write.content_type,
-                Some(&write.body),
-            )
-            .await;
+            let (method, body) = (write.method.clone(), Some(&write.body));
+            let answer = send(self.client, method, &uri, write.content_type, body).await;
             self.requests += 1;
             let compared = self.compare(sample, type_, live.as_ref(), &write, &answer, &started);
             if let Err(difference) = compared.await {
@@ -119,19 +111,17 @@ impl Comparison<'_> {
         }
         // Nothing keeps the namespace.
         let without = json!({"metadata": {"finalizers": null}});
-        let all = path(sample.api_versions[0], self.namespace, sample.plural);
-        send(
-            self.client,
-            Method::PATCH,
-            &format!("{all}/{name}"),
-            MERGE,
-            Some(&without),
-        )
-        .await;
+        let all = path(sample.api_versions[0], self.namespace, &sample.plural());
+        let one = format!("{all}/{name}");
+        send(self.client, Method::PATCH, &one, MERGE, Some(&without)).await;
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        send(self.client, Method::GET, path, JSON, None).await
     }
 
     async fn has_changed(&self, path: &str, live: Option<&Value>) -> bool {
-        let found = send(self.client, Method::GET, path, JSON, None).await;
+        let found = self.get(path).await;
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
         live.map(version) != found.is_success().then(|| version(&found.body))
     }
@@ -221,14 +211,9 @@ impl Comparison<'_> {
         ours["metadata"]["resourceVersion"] = version;
         ours["metadata"]["managedFields"] = server["metadata"]["managedFields"].clone();
         let name = server["metadata"]["name"].as_str().unwrap_or_default();
-        let mut uri = format!(
-            "{}/{name}",
-            path(write.api_version, self.namespace, sample.plural)
-        );
-        if let Some(subresource) = write.subresource {
-            uri = format!("{uri}/{subresource}");
-        }
-        uri = format!("{uri}?dryRun=All");
+        let all = path(write.api_version, self.namespace, &sample.plural());
+        let place = of_subresource(&format!("{all}/{name}"), write.subresource);
+        let uri = format!("{place}?dryRun=All");
         let answer = send(self.client, Method::PUT, &uri, JSON, Some(&ours)).await;
         if answer.code == 409 {
             self.count("overtaken by a controller");
@@ -252,6 +237,13 @@ impl Comparison<'_> {
     }
 }
 
+fn of_subresource(path: &str, subresource: Option<&str>) -> String {
+    subresource.map_or_else(
+        || path.to_owned(),
+        |subresource| format!("{path}/{subresource}"),
+    )
+}
+
 /// Returns the time as `managedFields` has it. The server runs on this machine.
 fn now() -> String {
     let now = k8s_openapi::jiff::Timestamp::now();
@@ -270,9 +262,9 @@ fn settled(live: Option<&Value>, server: &Value, ours: &Value) -> Value {
 }
 
 fn same_entries(ours: &Value, server: &Value) -> Result<(), String> {
-    let entries = |object: &Value| match &object["metadata"]["managedFields"] {
-        Value::Array(entries) => entries.clone(),
-        _ => Vec::new(),
+    let entries = |object: &Value| {
+        let entries = object["metadata"]["managedFields"].as_array();
+        entries.cloned().unwrap_or_default()
     };
     let (ours, server) = (entries(ours), entries(server));
     if ours == server {
@@ -366,25 +358,20 @@ fn generate(random: &mut Random, sample: &Sample, live: Option<&Value>, is_crowd
         body: (sample.generate)(random, live.is_none()),
     };
     if random.chance(3) {
+        let twice = json!([{"port": 80}, {"port": 80, "protocol": "TCP"}]);
         let wrongs = [
             ("unknown", json!(1)),
-            ("metadata", json!("text")),
+            ("metadata", json!({"labels": "text"})),
             ("spec", json!("text")),
             ("data", json!({"k1": 5})),
             (
                 "spec",
                 json!({"items": [{"value": "a"}], "set": ["a", "a"]}),
             ),
-            (
-                "spec",
-                json!({"items": [{"name": "a", "ports": [{"port": 80}, {"port": 80, "protocol": "TCP"}]}]}),
-            ),
+            ("spec", json!({"items": [{"name": "a", "ports": twice}]})),
         ];
-        let wrong = random.pick(&wrongs);
-        write.body[wrong.0] = wrong.1.clone();
-        if wrong.0 == "metadata" {
-            write.body["metadata"] = json!({"labels": "text"});
-        }
+        let (field, wrong) = random.pick(&wrongs);
+        write.body[*field] = wrong.clone();
     }
     let Some(live) = live else {
         if random.chance(40) {
@@ -397,36 +384,30 @@ fn generate(random: &mut Random, sample: &Sample, live: Option<&Value>, is_crowd
     };
     let status = sample.status.filter(|_| random.chance(25));
     let drawn = random.0.u32(..10) + if is_crowded { 4 } else { 0 };
-    match drawn {
-        0..6 => {}
-        6..8 => {
-            write.content_type = MERGE;
-            write.manager = format!("updater{}", random.0.u32(..14));
-        }
-        _ => {
-            write.method = Method::PUT;
-            write.content_type = JSON;
-            write.manager = format!("updater{}", random.0.u32(..14));
-            let mut body = live.clone();
+    if drawn >= 6 {
+        write.content_type = MERGE;
+        write.manager = format!("updater{}", random.0.u32(..14));
+    }
+    if drawn >= 8 {
+        write.method = Method::PUT;
+        write.content_type = JSON;
+        let mut body = live.clone();
+        drop_nulls(&mut write.body);
+        if let Some(status) = status {
+            write.body = json!({"status": status(random)});
             drop_nulls(&mut write.body);
-            if let Some(status) = status {
-                write.body = json!({"status": status(random)});
-                drop_nulls(&mut write.body);
-            }
-            overlay(&mut body, &write.body, random);
-            match random.0.u32(..20) {
-                0..8 => {
-                    body["metadata"]
-                        .as_object_mut()
-                        .unwrap()
-                        .remove("managedFields");
-                }
-                8 => body["metadata"]["managedFields"] = json!([{}]),
-                9 => body["metadata"]["managedFields"] = json!([]),
-                _ => {}
-            }
-            write.body = body;
         }
+        overlay(&mut body, &write.body, random);
+        match random.0.u32(..20) {
+            0..8 => {
+                let metadata = body["metadata"].as_object_mut().unwrap();
+                metadata.remove("managedFields");
+            }
+            8 => body["metadata"]["managedFields"] = json!([{}]),
+            9 => body["metadata"]["managedFields"] = json!([]),
+            _ => {}
+        }
+        write.body = body;
     }
     if let Some(status) = status {
         write.subresource = Some("status");
@@ -473,10 +454,8 @@ async fn define_widgets(client: &Client) {
     assert!(answer.is_success() || answer.code == 409, "{}", answer.body);
     let deadline = Instant::now() + Duration::from_secs(30);
     let widgets = path("fields.example.com/v2", "default", "widgets");
-    while !send(client, Method::GET, &widgets, JSON, None)
-        .await
-        .is_success()
-    {
+    let served = async || send(client, Method::GET, &widgets, JSON, None).await;
+    while !served().await.is_success() {
         assert!(Instant::now() < deadline, "the definition is not served");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -64,6 +64,18 @@ fn widget_with(mut fields: Value) -> Value {
     fields
 }
 
+/// Returns a widget as the manager `hand` has created it.
+fn created_widget(fields: Value) -> Value {
+    update(None, widget_with(fields), &widget(), &widgets("hand")).unwrap()
+}
+
+fn of_status(manager: &str) -> Writer<'_> {
+    Writer {
+        subresource: Some("status"),
+        ..widgets(manager)
+    }
+}
+
 fn applied_widget(spec: impl Into<Value>) -> Value {
     let spec: Value = spec.into();
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec})
@@ -150,10 +162,8 @@ fn fields_of_an_update_are_not_removed_when_an_applier_leaves_them() {
     edited["spec"]["text"] = json!("b");
     let object = update(Some(&object), edited, &widget(), &widgets("hand")).unwrap();
     // The editor took the field.
-    assert_eq!(
-        owned(&object)[0].1,
-        json!({"f:spec": {"f:map": {"f:k1": {}}}})
-    );
+    let map = json!({"f:spec": {"f:map": {"f:k1": {}}}});
+    assert_eq!(owned(&object)[0].1, map);
     assert_eq!(owned(&object)[1].1, json!({"f:spec": {"f:text": {}}}));
     let object = apply_widget(Some(&object), json!({"map": {"k1": "x"}}), "one").unwrap();
     assert_eq!(object["spec"], json!({"text": "b", "map": {"k1": "x"}}));
@@ -162,29 +172,21 @@ fn fields_of_an_update_are_not_removed_when_an_applier_leaves_them() {
 #[test]
 fn conflicts_name_the_fields_and_their_managers() {
     let spec = json!({"text": "a", "items": [{"name": "x", "value": "1"}]});
-    let live = widget_with(json!({"spec": spec}));
-    let object = update(None, live, &widget(), &widgets("hand")).unwrap();
+    let object = created_widget(json!({"spec": spec}));
     let applied = applied_widget(json!({"text": "b", "items": [{"name": "x", "value": "2"}]}));
     let error = apply(Some(&object), &applied, &widget(), &widgets("one"), false).unwrap_err();
     let message = "Apply failed with 2 conflicts: conflicts with \"hand\" using example.com/v1:\n\
-        - .spec.text\n- .spec.items[name=\"x\"].value";
+        - .spec.text\n- .spec.items[name=\"x\"].value"
+        .to_owned();
     let cause = |field: &str| Cause {
         field: field.to_owned(),
         message: "conflict with \"hand\" using example.com/v1".to_owned(),
     };
     let causes = vec![cause(".spec.text"), cause(".spec.items[name=\"x\"].value")];
-    assert_eq!(
-        error,
-        ApplyError::Conflict {
-            message: message.to_owned(),
-            causes
-        }
-    );
+    assert_eq!(error, ApplyError::Conflict { message, causes });
     let status = self::status(&error);
-    assert_eq!(
-        (&status["code"], &status["reason"]),
-        (&json!(409), &json!("Conflict"))
-    );
+    assert_eq!(status["code"], 409);
+    assert_eq!(status["reason"], "Conflict");
     assert_eq!(
         status["details"]["causes"][0],
         json!({"reason": "FieldManagerConflict", "field": ".spec.text",
@@ -199,8 +201,7 @@ fn conflicts_name_the_fields_and_their_managers() {
 
 #[test]
 fn equal_values_are_owned_by_several_and_have_no_time_without_a_change() {
-    let live = widget_with(json!({"spec": {"text": "a"}}));
-    let object = update(None, live, &widget(), &widgets("hand")).unwrap();
+    let object = created_widget(json!({"spec": {"text": "a"}}));
     let object = apply_widget(Some(&object), json!({"text": "a"}), "one").unwrap();
     let entries = &object["metadata"]["managedFields"];
     assert_eq!(entries[0]["manager"], "one");
@@ -253,35 +254,22 @@ fn an_applied_object_of_another_type_is_refused_with_500() {
         let prefix = "failed to create typed patch object (/w; example.com/v1, Kind=Widget): ";
         error.to_string().strip_prefix(prefix).unwrap().to_owned()
     };
-    assert_eq!(
-        refused(json!({"typo": 1})),
-        ".spec.typo: field not declared in schema"
-    );
-    assert_eq!(
-        refused(json!({"text": 5})),
-        ".spec.text: expected string, got &value.valueUnstructured{Value:5}"
-    );
-    assert_eq!(
-        refused(json!({"map": "x"})),
-        ".spec.map: expected map, got &{x}"
-    );
-    assert_eq!(
-        refused(json!({"items": {"a": [1]}})),
-        ".spec.items: expected list, got &{map[a:[1]]}"
-    );
-    assert_eq!(
-        refused(json!({"set": ["x"]})),
-        ".spec.set[=\"x\"]: expected numeric (int or float), got string"
-    );
-    assert_eq!(
-        refused(json!({"set": [1, 1], "items": [{"name": "a"}, {"name": "a"}]})),
-        "errors:\n  .spec.items: duplicate entries for key [name=\"a\"]\n  .spec.set: duplicate entries for key [=1]"
-    );
-    assert_eq!(
-        refused(json!({"items": [{"value": "a"}]})),
-        ".spec.items: element 0: associative list with keys has an element that omits all key fields [\"name\"] \
-            (and doesn't have default values for any key fields)"
-    );
+    for case in r#"
+        {"typo": 1} => .spec.typo: field not declared in schema
+        {"text": 5} => .spec.text: expected string, got &value.valueUnstructured{Value:5}
+        {"map": "x"} => .spec.map: expected map, got &{x}
+        {"items": {"a": [1]}} => .spec.items: expected list, got &{map[a:[1]]}
+        {"set": ["x"]} => .spec.set[="x"]: expected numeric (int or float), got string
+        {"set": [1, 1], "items": [{"name": "a"}, {"name": "a"}]} => errors:\n  .spec.items: duplicate entries for key [name="a"]\n  .spec.set: duplicate entries for key [=1]
+        {"items": [{"value": "a"}]} => .spec.items: element 0: associative list with keys has an element that omits all key fields ["name"] (and doesn't have default values for any key fields)
+        "#
+        .trim()
+        .lines()
+    {
+        let (spec, expected) = case.split_once(" => ").unwrap();
+        let found = refused(serde_json::from_str(spec).unwrap());
+        assert_eq!(found, expected.replace("\\n", "\n"), "{spec}");
+    }
 }
 
 #[test]
@@ -295,10 +283,8 @@ fn an_applied_object_that_is_none_is_a_bad_request() {
     applied["metadata"]["managedFields"] = json!([]);
     assert_eq!(refused(&applied), "metadata.managedFields must be nil");
     applied["kind"] = json!("Other");
-    assert_eq!(
-        refused(&applied),
-        "invalid object type: example.com/v1, Kind=Other"
-    );
+    let message = "invalid object type: example.com/v1, Kind=Other";
+    assert_eq!(refused(&applied), message);
 }
 
 #[test]
@@ -321,16 +307,13 @@ fn the_oldest_updates_beyond_ten_are_merged() {
     assert_eq!(managers.len(), 10);
     let fields = json!({"f:spec": {".": {}, "f:map": {"f:k0": {}, "f:k1": {}, ".": {}}}});
     assert_eq!(managers[0], ("ancient-changes".to_owned(), fields));
-    assert_eq!(
-        object["metadata"]["managedFields"][0]["time"],
-        "2026-01-02T03:05:01Z"
-    );
+    let time = &object["metadata"]["managedFields"][0]["time"];
+    assert_eq!(time, "2026-01-02T03:05:01Z");
 }
 
 #[test]
 fn a_request_may_set_the_entries() {
-    let live = widget_with(json!({"spec": {"text": "a"}}));
-    let live = update(None, live, &widget(), &widgets("hand")).unwrap();
+    let live = created_widget(json!({"spec": {"text": "a"}}));
     let put = |type_: &TypeRef, entries: Value| {
         let mut new = live.clone();
         new["metadata"]["managedFields"] = entries;
@@ -352,28 +335,21 @@ fn a_request_may_set_the_entries() {
 
 #[test]
 fn writes_of_the_status_change_and_own_nothing_else() {
-    let live = widget_with(json!({"spec": {"text": "a"}, "status": {"phase": "x"}}));
-    let live = update(None, live, &widget(), &widgets("hand")).unwrap();
+    let live = created_widget(json!({"spec": {"text": "a"}, "status": {"phase": "x"}}));
     assert_eq!(live.get("status"), None);
-    let status = Writer {
-        subresource: Some("status"),
-        ..widgets("controller")
-    };
     let mut new = live.clone();
     new["spec"]["text"] = json!("b");
     new["metadata"]["labels"] = json!({"a": "b"});
     new["status"] = json!({"phase": "y"});
-    let object = update(Some(&live), new, &widget(), &status).unwrap();
+    let object = update(Some(&live), new, &widget(), &of_status("controller")).unwrap();
     assert_eq!(object["spec"], live["spec"]);
     assert_eq!(object["metadata"].get("labels"), None);
     assert_eq!(object["status"], json!({"phase": "y"}));
     let entry = &object["metadata"]["managedFields"][0];
     assert_eq!(entry["manager"], "controller");
     assert_eq!(entry["subresource"], "status");
-    assert_eq!(
-        entry["fieldsV1"],
-        json!({"f:status": {".": {}, "f:phase": {}}})
-    );
+    let fields = json!({"f:status": {".": {}, "f:phase": {}}});
+    assert_eq!(entry["fieldsV1"], fields);
     // And the other way round.
     let mut new = object.clone();
     new["status"] = json!({"phase": "z"});
@@ -381,11 +357,7 @@ fn writes_of_the_status_change_and_own_nothing_else() {
     assert_eq!(object["status"], json!({"phase": "y"}));
     let applied = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},
         "status": {"phase": "z"}});
-    let writer = Writer {
-        subresource: Some("status"),
-        ..widgets("one")
-    };
-    let error = apply(Some(&object), &applied, &widget(), &writer, false).unwrap_err();
+    let error = apply(Some(&object), &applied, &widget(), &of_status("one"), false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "Apply failed with 1 conflict: conflict with \"controller\" with subresource \"status\" using \
@@ -398,9 +370,8 @@ fn writes_of_the_status_change_and_own_nothing_else() {
 fn a_write_that_mentions_the_status_takes_it_from_managers_in_other_versions() {
     let live = widget_with(json!({"spec": {"text": "a"}, "status": {"phase": "x"}}));
     let status = Writer {
-        subresource: Some("status"),
         api_version: "example.com/v2",
-        ..widgets("controller")
+        ..of_status("controller")
     };
     let mut of_version = live.clone();
     of_version["apiVersion"] = json!("example.com/v2");
@@ -423,11 +394,11 @@ fn a_write_that_mentions_the_status_takes_it_from_managers_in_other_versions() {
 #[test]
 fn an_object_with_one_key_twice_loses_its_managers_when_it_is_written_in_another_version() {
     let twice = json!([{"name": "a"}, {"name": "a", "value": "1"}]);
-    let live = widget_with(json!({"spec": {"items": twice}}));
-    let live = update(None, live, &widget(), &widgets("hand")).unwrap();
+    let live = created_widget(json!({"spec": {"items": twice}}));
+    let items = json!({".": {}, "k:{\"name\":\"a\"}": {}});
     assert_eq!(
         owned(&live)[0].1,
-        json!({"f:spec": {".": {}, "f:items": {".": {}, "k:{\"name\":\"a\"}": {}}}})
+        json!({"f:spec": {".": {}, "f:items": items}})
     );
     let mut new = live.clone();
     new["spec"]["text"] = json!("a");

@@ -41,193 +41,113 @@ fn binding() -> Value {
         "subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "b"}]})
 }
 
-/// Returns objects of the cluster without their names, each with its API version, kind and plural.
-fn of_cluster() -> Vec<(&'static str, Value)> {
-    let webhooks = || {
-        json!([{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-            "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}])
-    };
-    vec![
-        (
-            "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration mutatingwebhookconfigurations",
-            json!({"webhooks": webhooks()}),
-        ),
-        (
-            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration validatingwebhookconfigurations",
-            json!({"webhooks": webhooks()}),
-        ),
-        (
-            "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy validatingadmissionpolicies",
-            json!({"spec": {"validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}}}),
-        ),
-        (
-            "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings",
-            json!({"spec": {"policyName": "a", "validationActions": ["Deny", "Audit"]}}),
-        ),
-        (
-            "apiextensions.k8s.io/v1 CustomResourceDefinition customresourcedefinitions",
-            json!({"spec": {"group": "kinds.example.com", "scope": "Namespaced",
-                "names": {"plural": "things", "kind": "Thing"},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
-        ),
-        (
-            "apiregistration.k8s.io/v1 APIService apiservices",
-            json!({"spec": {"group": "kinds.example.com", "version": "v1", "groupPriorityMinimum": 1000,
-                "versionPriority": 15, "insecureSkipTLSVerify": true,
-                "service": {"name": "a", "namespace": "b"}}}),
-        ),
-        (
-            "networking.k8s.io/v1 IngressClass ingressclasses",
-            json!({"spec": {"controller": "a.b/c"}}),
-        ),
-        (
-            "rbac.authorization.k8s.io/v1 ClusterRole clusterroles",
-            json!({"rules": rules()}),
-        ),
-        (
-            "rbac.authorization.k8s.io/v1 ClusterRoleBinding clusterrolebindings",
-            binding(),
-        ),
-        (
-            "scheduling.k8s.io/v1 PriorityClass priorityclasses",
-            json!({"value": 5}),
-        ),
-        (
-            "storage.k8s.io/v1 StorageClass storageclasses",
-            json!({"provisioner": "a.b/c", "parameters": {"a": "b"}}),
-        ),
-        ("v1 Namespace namespaces", json!({})),
-        ("v1 Node nodes", json!({"spec": {"podCIDR": "10.0.0.0/24"}})),
-        (
-            "v1 PersistentVolume persistentvolumes",
-            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-                "hostPath": {"path": "/a"}}}),
-        ),
-    ]
+/// Returns objects of the cluster without their names, by API version and by kind and plural.
+fn of_cluster() -> Value {
+    let resources = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
+    let webhooks = json!([{"name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/"}, "rules": resources}]);
+    json!({
+        "admissionregistration.k8s.io/v1": {
+            "MutatingWebhookConfiguration mutatingwebhookconfigurations": {"webhooks": webhooks},
+            "ValidatingWebhookConfiguration validatingwebhookconfigurations": {"webhooks": webhooks},
+            "ValidatingAdmissionPolicy validatingadmissionpolicies": {"spec": {
+                "validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": resources}}},
+            "ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings": {"spec": {
+                "policyName": "a", "validationActions": ["Deny", "Audit"]}},
+        },
+        "apiextensions.k8s.io/v1": {"CustomResourceDefinition customresourcedefinitions": {"spec": {
+            "group": "kinds.example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]}}},
+        "apiregistration.k8s.io/v1": {"APIService apiservices": {"spec": {
+            "group": "kinds.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "insecureSkipTLSVerify": true, "service": {"name": "a", "namespace": "b"}}}},
+        "networking.k8s.io/v1": {"IngressClass ingressclasses": {"spec": {"controller": "a.b/c"}}},
+        "rbac.authorization.k8s.io/v1": {
+            "ClusterRole clusterroles": {"rules": rules()},
+            "ClusterRoleBinding clusterrolebindings": binding(),
+        },
+        "scheduling.k8s.io/v1": {"PriorityClass priorityclasses": {"value": 5}},
+        "storage.k8s.io/v1": {"StorageClass storageclasses": {"provisioner": "a.b/c", "parameters": {"a": "b"}}},
+        "v1": {
+            "Namespace namespaces": {},
+            "Node nodes": {"spec": {"podCIDR": "10.0.0.0/24"}},
+            "PersistentVolume persistentvolumes": {"spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}},
+        },
+    })
 }
 
 /// Returns the same of a namespace.
-#[allow(clippy::too_many_lines, reason = "it is a table")]
-fn of_namespace() -> Vec<(&'static str, Value)> {
-    let selector = || json!({"matchLabels": {"app": "x"}});
+fn of_namespace() -> Value {
+    let selector = json!({"matchLabels": {"app": "x"}});
     let claim =
-        || json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    vec![
-        (
-            "apps/v1 ControllerRevision controllerrevisions",
-            json!({"revision": 1, "data": {"a": {"b": [1]}}}),
-        ),
-        (
-            "apps/v1 DaemonSet daemonsets",
-            json!({"spec": {"selector": selector(), "template": template()}}),
-        ),
-        (
-            "apps/v1 Deployment deployments",
-            json!({"spec": {"selector": selector(), "template": template()}}),
-        ),
-        (
-            "apps/v1 ReplicaSet replicasets",
-            json!({"spec": {"selector": selector(), "template": template()}}),
-        ),
-        (
-            "apps/v1 StatefulSet statefulsets",
-            json!({"spec": {"selector": selector(), "template": template(), "serviceName": "a",
-                "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": claim()}]}}),
-        ),
-        (
-            "autoscaling/v2 HorizontalPodAutoscaler horizontalpodautoscalers",
-            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
-                "metrics": [{"type": "Resource", "resource": {"name": "cpu",
-                    "target": {"type": "Utilization", "averageUtilization": 50}}}]}}),
-        ),
-        (
-            "batch/v1 CronJob cronjobs",
-            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_template()}}}}),
-        ),
-        (
-            "batch/v1 Job jobs",
-            json!({"spec": {"template": job_template()}}),
-        ),
-        (
-            "coordination.k8s.io/v1 Lease leases",
-            json!({"spec": {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}}),
-        ),
-        (
-            "discovery.k8s.io/v1 EndpointSlice endpointslices",
-            json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}],
-                "ports": [{"name": "a", "port": 80}]}),
-        ),
-        (
-            "events.k8s.io/v1 Event events",
-            json!({"eventTime": "2026-01-01T00:00:00.000000Z", "reason": "a", "action": "b", "type": "Normal",
-                "regarding": {"kind": "Pod", "name": "a"}, "reportingController": "a.b/c",
-                "reportingInstance": "d"}),
-        ),
-        (
-            "networking.k8s.io/v1 Ingress ingresses",
-            json!({"spec": {"rules": [{"host": "a.b", "http": {"paths": [{"path": "/", "pathType": "Prefix",
-                "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]}}),
-        ),
-        (
-            "networking.k8s.io/v1 NetworkPolicy networkpolicies",
-            json!({"spec": {"podSelector": selector(), "ingress": [{"from": [{"podSelector": {}}]}]}}),
-        ),
-        (
-            "policy/v1 PodDisruptionBudget poddisruptionbudgets",
-            json!({"spec": {"minAvailable": 1, "selector": selector()}}),
-        ),
-        (
-            "rbac.authorization.k8s.io/v1 Role roles",
-            json!({"rules": rules()}),
-        ),
-        (
-            "rbac.authorization.k8s.io/v1 RoleBinding rolebindings",
-            binding(),
-        ),
-        ("v1 ConfigMap configmaps", json!({"data": {"a": "b"}})),
-        (
-            "v1 Endpoints endpoints",
-            json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}),
-        ),
-        (
-            "v1 Event events",
-            json!({"involvedObject": {"kind": "Pod", "name": "a"}, "reason": "b", "source": {"component": "c"},
-                "firstTimestamp": "2026-01-01T00:00:00Z", "count": 1}),
-        ),
-        (
-            "v1 LimitRange limitranges",
-            json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}),
-        ),
-        (
-            "v1 PersistentVolumeClaim persistentvolumeclaims",
-            json!({"spec": claim()}),
-        ),
-        ("v1 Pod pods", json!({"spec": pod()})),
-        (
-            "v1 PodTemplate podtemplates",
-            json!({"template": template()}),
-        ),
-        (
-            "v1 ReplicationController replicationcontrollers",
-            json!({"spec": {"selector": {"app": "x"}, "template": template()}}),
-        ),
-        (
-            "v1 ResourceQuota resourcequotas",
-            json!({"spec": {"hard": {"pods": "1"}}}),
-        ),
-        ("v1 Secret secrets", json!({"data": {"a": "Yg=="}})),
-        (
-            "v1 Service services",
-            json!({"spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}}),
-        ),
-        (
-            "v1 ServiceAccount serviceaccounts",
-            json!({"imagePullSecrets": [{"name": "a"}]}),
-        ),
-    ]
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let workload = json!({"selector": selector, "template": template()});
+    json!({
+        "apps/v1": {
+            "ControllerRevision controllerrevisions": {"revision": 1, "data": {"a": {"b": [1]}}},
+            "DaemonSet daemonsets": {"spec": workload},
+            "Deployment deployments": {"spec": workload},
+            "ReplicaSet replicasets": {"spec": workload},
+            "StatefulSet statefulsets": {"spec": {"selector": selector, "template": template(), "serviceName": "a",
+                "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": claim}]}},
+        },
+        "autoscaling/v2": {"HorizontalPodAutoscaler horizontalpodautoscalers": {"spec": {
+            "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}}},
+        "batch/v1": {
+            "CronJob cronjobs": {"spec": {
+                "schedule": "* * * * *", "jobTemplate": {"spec": {"template": job_template()}}}},
+            "Job jobs": {"spec": {"template": job_template()}},
+        },
+        "coordination.k8s.io/v1": {"Lease leases": {"spec": {
+            "holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}}},
+        "discovery.k8s.io/v1": {"EndpointSlice endpointslices": {
+            "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}], "ports": [{"name": "a", "port": 80}]}},
+        "events.k8s.io/v1": {"Event events": {
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "a", "action": "b", "type": "Normal",
+            "regarding": {"kind": "Pod", "name": "a"}, "reportingController": "a.b/c", "reportingInstance": "d"}},
+        "networking.k8s.io/v1": {
+            "Ingress ingresses": {"spec": {"rules": [{"host": "a.b", "http": {"paths": [{
+                "path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]}},
+            "NetworkPolicy networkpolicies": {"spec": {
+                "podSelector": selector, "ingress": [{"from": [{"podSelector": {}}]}]}},
+        },
+        "policy/v1": {"PodDisruptionBudget poddisruptionbudgets": {"spec": {"minAvailable": 1, "selector": selector}}},
+        "rbac.authorization.k8s.io/v1": {"Role roles": {"rules": rules()}, "RoleBinding rolebindings": binding()},
+        "v1": {
+            "ConfigMap configmaps": {"data": {"a": "b"}},
+            "Endpoints endpoints": {"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]},
+            "Event events": {"involvedObject": {"kind": "Pod", "name": "a"}, "reason": "b",
+                "source": {"component": "c"}, "firstTimestamp": "2026-01-01T00:00:00Z", "count": 1},
+            "LimitRange limitranges": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
+            "PersistentVolumeClaim persistentvolumeclaims": {"spec": claim},
+            "Pod pods": {"spec": pod()},
+            "PodTemplate podtemplates": {"template": template()},
+            "ReplicationController replicationcontrollers": {"spec": {"selector": {"app": "x"}, "template": template()}},
+            "ResourceQuota resourcequotas": {"spec": {"hard": {"pods": "1"}}},
+            "Secret secrets": {"data": {"a": "Yg=="}},
+            "Service services": {"spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]}},
+            "ServiceAccount serviceaccounts": {"imagePullSecrets": [{"name": "a"}]},
+        },
+    })
+}
+
+/// Returns the objects of such a table, each with its API version, kind and plural.
+fn samples(table: &Value) -> impl Iterator<Item = (&str, &str, &str, Value)> {
+    let versions = table.as_object().unwrap().iter();
+    versions.flat_map(|(api_version, kinds)| {
+        kinds
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(move |(names, object)| {
+                let (kind, plural) = names.split_once(' ').unwrap();
+                (api_version.as_str(), kind, plural, object.clone())
+            })
+    })
 }
 
 /// Returns what the server sets after it noted the owners of the fields, by JSON pointers.
@@ -288,18 +208,15 @@ async fn created_objects_of_built_in_kinds_have_the_entries_of_the_api_server() 
     let client = plane.client().await?;
     let mut tried = BTreeSet::new();
     let mut findings = Vec::new();
-    let of_namespace = of_namespace().into_iter().map(|sample| (sample, true));
-    let of_cluster = of_cluster().into_iter().map(|sample| (sample, false));
-    for ((type_, mut object), has_namespace) in of_namespace.chain(of_cluster) {
-        let (type_, plural) = type_.rsplit_once(' ').unwrap();
-        let (api_version, kind) = type_.split_once(' ').unwrap();
-        tried.insert(type_.to_owned());
-        let name = if kind == "CustomResourceDefinition" {
-            "things.kinds.example.com"
-        } else if kind == "APIService" {
-            "v1.kinds.example.com"
-        } else {
-            "sample"
+    let (of_namespace, of_cluster) = (of_namespace(), of_cluster());
+    let of_namespace = samples(&of_namespace).map(|sample| (sample, true));
+    let of_cluster = samples(&of_cluster).map(|sample| (sample, false));
+    for ((api_version, kind, plural, mut object), has_namespace) in of_namespace.chain(of_cluster) {
+        tried.insert(format!("{api_version} {kind}"));
+        let name = match kind {
+            "CustomResourceDefinition" => "things.kinds.example.com",
+            "APIService" => "v1.kinds.example.com",
+            _ => "sample",
         };
         object["apiVersion"] = json!(api_version);
         object["kind"] = json!(kind);

@@ -8,56 +8,50 @@ pub(super) struct Sample {
     pub(super) weight: usize,
     pub(super) api_versions: &'static [&'static str],
     pub(super) kind: &'static str,
-    pub(super) plural: &'static str,
     /// Returns the body of an object, without its name. It can be created if the second argument is true.
     pub(super) generate: fn(&mut Random, bool) -> Value,
     /// Returns a status, if the kind has one.
-    pub(super) status: Option<fn(&mut Random) -> Value>,
+    pub(super) status: Option<Generate>,
+}
+
+impl Sample {
+    const fn new(
+        weight: usize,
+        api_versions: &'static [&'static str],
+        kind: &'static str,
+        generate: fn(&mut Random, bool) -> Value,
+    ) -> Self {
+        Self {
+            weight,
+            api_versions,
+            kind,
+            generate,
+            status: None,
+        }
+    }
+
+    const fn with_status(self, status: Generate) -> Self {
+        Self {
+            status: Some(status),
+            ..self
+        }
+    }
+
+    pub(super) fn plural(&self) -> String {
+        format!("{}s", self.kind.to_lowercase())
+    }
 }
 
 /// The kinds that are drawn.
 pub(super) const SAMPLES: &[Sample] = &[
-    Sample {
-        weight: 2,
-        api_versions: &["v1"],
-        kind: "ConfigMap",
-        plural: "configmaps",
-        generate: config_map,
-        status: None,
-    },
-    Sample {
-        weight: 2,
-        api_versions: &["v1"],
-        kind: "Service",
-        plural: "services",
-        generate: service,
-        status: Some(service_status),
-    },
-    Sample {
-        weight: 2,
-        api_versions: &["apps/v1"],
-        kind: "Deployment",
-        plural: "deployments",
-        generate: deployment,
-        status: Some(deployment_status),
-    },
-    Sample {
-        weight: 3,
-        api_versions: &["v1"],
-        kind: "PodTemplate",
-        plural: "podtemplates",
-        generate: pod_template,
-        status: None,
-    },
-    Sample {
-        weight: 5,
-        api_versions: &["fields.example.com/v1", "fields.example.com/v2"],
-        kind: "Widget",
-        plural: "widgets",
-        generate: widget,
-        status: Some(widget_status),
-    },
+    Sample::new(2, &["v1"], "ConfigMap", config_map),
+    Sample::new(2, &["v1"], "Service", service).with_status(service_status),
+    Sample::new(2, &["apps/v1"], "Deployment", deployment).with_status(deployment_status),
+    Sample::new(3, &["v1"], "PodTemplate", pod_template),
+    Sample::new(5, WIDGETS, "Widget", widget).with_status(widget_status),
 ];
+
+const WIDGETS: &[&str] = &["fields.example.com/v1", "fields.example.com/v2"];
 
 type Generate = fn(&mut Random) -> Value;
 
@@ -71,6 +65,10 @@ impl Random {
 
     pub(super) fn pick<'a, T>(&mut self, values: &'a [T]) -> &'a T {
         &values[self.0.usize(..values.len())]
+    }
+
+    fn pick_json(&mut self, values: &Value) -> Value {
+        self.pick(values.as_array().unwrap()).clone()
     }
 
     fn word(&mut self) -> Value {
@@ -143,12 +141,12 @@ fn service_port(random: &mut Random) -> Value {
         40,
         &[
             ("targetPort", |random| {
-                random.pick(&[json!(80), json!("http")]).clone()
+                random.pick_json(&json!([80, "http"]))
             }),
             ("appProtocol", Random::word),
         ],
     );
-    port["port"] = random.pick(&[json!(80), json!(443), json!(8080)]).clone();
+    port["port"] = json!(random.pick(&[80, 443, 8080]));
     if random.chance(60) {
         port["protocol"] = json!(random.pick(&["TCP", "UDP"]));
     }
@@ -218,7 +216,7 @@ fn resources(random: &mut Random) -> Value {
         &[
             (
                 "limits",
-                |random| json!({"cpu": random.pick(&[json!("1"), json!("1000m"), json!(1)])}),
+                |random| json!({"cpu": random.pick_json(&json!(["1", "1000m", 1]))}),
             ),
             (
                 "requests",
@@ -311,13 +309,11 @@ fn deployment(random: &mut Random, whole: bool) -> Value {
             ("paused", |random| json!(random.chance(50))),
             ("minReadySeconds", |random| json!(random.pick(&[0, 5]))),
             ("strategy", |random| {
-                random
-                    .pick(&[
-                        json!({"type": "Recreate", "rollingUpdate": null}),
-                        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "10%"}}),
-                        json!({"rollingUpdate": {"maxSurge": 1}}),
-                    ])
-                    .clone()
+                random.pick_json(&json!([
+                    {"type": "Recreate", "rollingUpdate": null},
+                    {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "10%"}},
+                    {"rollingUpdate": {"maxSurge": 1}},
+                ]))
             }),
         ],
     );
@@ -344,6 +340,13 @@ fn widget_item(random: &mut Random) -> Value {
         ],
     );
     item["name"] = random.word();
+    item
+}
+
+fn widget_place(random: &mut Random) -> Value {
+    let mut item = random.some(70, &[("note", Random::word)]);
+    item["key"] = random.word();
+    item["zone"] = json!(random.pick(&["z1", "z2"]));
     item
 }
 
@@ -397,13 +400,9 @@ fn widget(random: &mut Random, _: bool) -> Value {
         30,
         &[
             ("text", Random::word),
-            ("number", |random| {
-                random.pick(&[json!(1), json!(2), json!(1.5)]).clone()
-            }),
+            ("number", |random| random.pick_json(&json!([1, 2, 1.5]))),
             ("flag", |random| json!(random.chance(50))),
-            ("intOrString", |random| {
-                random.pick(&[json!(1), json!("1")]).clone()
-            }),
+            ("intOrString", |random| random.pick_json(&json!([1, "1"]))),
             ("atomicMap", Random::map),
             ("map", Random::map),
             ("object", Random::some_object),
@@ -413,34 +412,15 @@ fn widget(random: &mut Random, _: bool) -> Value {
             ("set", Random::set),
             ("numbers", Random::numbers),
             ("items", |random| random.list(widget_item, "name")),
-            ("optionalKeys", |random| {
-                random.list(
-                    |random| {
-                        let mut item = random.some(70, &[("note", Random::word)]);
-                        item["key"] = random.word();
-                        item["zone"] = json!(random.pick(&["z1", "z2"]));
-                        item
-                    },
-                    "key",
-                )
-            }),
+            ("optionalKeys", |random| random.list(widget_place, "key")),
             ("free", |random| {
-                random
-                    .pick(&[
-                        json!({"a": 1, "b": {"c": [1, {"d": 2}]}}),
-                        json!({"a": 2, "b": {"c": [1], "e": {}}}),
-                        json!({"b": {"f": "x"}}),
-                        json!({}),
-                    ])
-                    .clone()
+                random.pick_json(&json!([
+                    {"a": 1, "b": {"c": [1, {"d": 2}]}}, {"a": 2, "b": {"c": [1], "e": {}}},
+                    {"b": {"f": "x"}}, {},
+                ]))
             }),
             ("freeWithFields", |random| {
-                random
-                    .pick(&[
-                        json!({"known": "a", "other": {"x": 1}}),
-                        json!({"other": {"y": []}}),
-                    ])
-                    .clone()
+                random.pick_json(&json!([{"known": "a", "other": {"x": 1}}, {"other": {"y": []}}]))
             }),
             ("embedded", |random| {
                 json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -455,12 +435,8 @@ fn widget(random: &mut Random, _: bool) -> Value {
     );
     let mut widget = json!({"metadata": random.metadata(), "spec": spec});
     if random.chance(20) {
-        let finalizers = [
-            json!(["example.com/a"]),
-            json!(["example.com/b", "example.com/a"]),
-            json!([]),
-        ];
-        widget["metadata"]["finalizers"] = random.pick(&finalizers).clone();
+        let (a, b) = ("example.com/a", "example.com/b");
+        widget["metadata"]["finalizers"] = random.pick_json(&json!([[a], [b, a], []]));
     }
     if random.chance(25) {
         widget["status"] = widget_status(random);
@@ -492,20 +468,16 @@ fn deployment_status(random: &mut Random) -> Value {
     )
 }
 
+fn widget_condition(random: &mut Random) -> Value {
+    json!({"type": random.pick(&["Ready", "Stalled"]), "status": random.pick(&["True", "False"])})
+}
+
 fn widget_status(random: &mut Random) -> Value {
     random.some(
         60,
         &[
             ("phase", Random::word),
-            ("conditions", |random| {
-                random.list(
-                    |random| {
-                        json!({"type": random.pick(&["Ready", "Stalled"]),
-                            "status": random.pick(&["True", "False"])})
-                    },
-                    "type",
-                )
-            }),
+            ("conditions", |random| random.list(widget_condition, "type")),
         ],
     )
 }

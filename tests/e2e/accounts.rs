@@ -67,8 +67,7 @@ async fn exists(world: &World, map: &str) -> bool {
 
 #[tokio::test]
 async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_account() {
-    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let mut world = or_skip!(project.start("placeholder").await);
+    let mut world = or_skip!(World::of("placeholder", ACCOUNT, &[("map.yaml", CHART)]).await);
     deployed_as(&world, "deployer").await;
     // The account alone counts: without its permissions nothing is deleted.
     world.remove("RoleBinding", "deployer").await;
@@ -92,8 +91,7 @@ async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_accou
 
 #[tokio::test]
 async fn a_release_whose_account_no_record_proves_stays() {
-    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let world = or_skip!(project.start("unproven").await);
+    let world = or_skip!(World::of("unproven", ACCOUNT, &[("map.yaml", CHART)]).await);
     deployed_as(&world, "deployer").await;
     allow_maps(&world, "mighty").await;
     let label = "helm.sdk.operatorframework.io/account";
@@ -137,8 +135,7 @@ metadata: {name: '{{ .Release.Namespace }}-{{ .Release.Name }}'}
 rules: []
 ";
     let templates = [("map.yaml", CHART), ("role.yaml", role)];
-    let project = Project::new(ACCOUNT, &templates);
-    let world = or_skip!(project.start("last").await);
+    let world = or_skip!(World::of("last", ACCOUNT, &templates).await);
     let namespace = world.namespace.name();
     let (group, plural) = ("rbac.authorization.k8s.io", "clusterroles");
     let rules = json!({"rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["*"]}]});

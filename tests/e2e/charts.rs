@@ -245,8 +245,7 @@ stringData: {token: {{ .Values.token }}}
 
 #[tokio::test]
 async fn secret_content_does_not_appear_in_status_events_or_logs() {
-    let project = Project::new("", &[("secret.yaml", SECRET)]);
-    let world = or_skip!(project.start("secret").await);
+    let world = or_skip!(World::of("secret", "", &[("secret.yaml", SECRET)]).await);
     let ready = world.deploy("one", json!({"token": "hunter2"})).await;
     let status: &Value = &ready.data["status"];
     assert!(!status.to_string().contains("hunter2"), "{status}");

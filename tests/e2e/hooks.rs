@@ -179,8 +179,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
 
 #[tokio::test]
 async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind() {
-    let project = Project::new("", &[("admission.yaml", ADMISSION)]);
-    let world = or_skip!(project.start("admission").await);
+    let world = or_skip!(World::of("admission", "", &[("admission.yaml", ADMISSION)]).await);
     let name = format!("{}-one-admission", world.namespace.name());
     for revision in 1..=2 {
         world
@@ -212,8 +211,7 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
 #[tokio::test]
 async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("ttl").await);
+    let world = or_skip!(World::of("ttl", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     // The chart has no delete policy that removes it; its TTL does.
@@ -250,8 +248,7 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
 async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     let hook = job("migrate", "pre-install", ONCE, "", "running");
     let options = "install: {remediation: {retries: 0}}";
-    let project = Project::new(options, &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("deleted").await);
+    let world = or_skip!(World::of("deleted", options, &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
     world.remove("Job", "one-migrate").await;
@@ -275,8 +272,7 @@ fn plain_job(name: &str) -> String {
 async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete() {
     let options = "install: {wait: true, waitForJobs: true}, upgrade: {wait: true}";
     let template = plain_job("{{ .Values.job }}");
-    let project = Project::new(options, &[("job.yaml", &template)]);
-    let world = or_skip!(project.start("awaited").await);
+    let world = or_skip!(World::of("awaited", options, &[("job.yaml", &template)]).await);
     world.widget("one", json!({"job": "first"})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-first", "Running").await;
@@ -314,8 +310,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
 #[tokio::test]
 async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("twice").await);
+    let world = or_skip!(World::of("twice", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-check").await, 2);
@@ -324,8 +319,7 @@ async fn hook_for_two_install_events_runs_twice() {
 #[tokio::test]
 async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("cleanup").await);
+    let world = or_skip!(World::of("cleanup", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
@@ -337,8 +331,7 @@ async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
 #[tokio::test]
 async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("again").await);
+    let world = or_skip!(World::of("again", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let widgets = world.api("Widget");
@@ -549,8 +542,7 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
         ("check.yaml", job("check", "test", ONCE, "", "")),
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
-    let project = Project::new("", &templates);
-    let world = or_skip!(project.start("rewritten").await);
+    let world = or_skip!(World::of("rewritten", "", &templates).await);
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
     let helm = |args: &[&str]| world.helm(&program, args);

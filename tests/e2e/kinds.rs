@@ -55,8 +55,7 @@ data: {value: {is: {not: text}}}
 
 #[tokio::test]
 async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
-    let project = Project::new("", &[("wide.yaml", WIDE)]);
-    let world = or_skip!(project.start("wide").await);
+    let world = or_skip!(World::of("wide", "", &[("wide.yaml", WIDE)]).await);
     let name = format!("{}-wide", world.namespace.name());
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let namespaces = cluster_api(&world.namespace, "Namespace");
@@ -153,8 +152,7 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
 #[tokio::test]
 async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     let group = group("leaving");
-    let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let world = or_skip!(project.start("leaving").await);
+    let world = or_skip!(World::of("leaving", "", &[("namespace.yaml", NAMESPACE)]).await);
     define_kind(world.plane, &group, "Thing").await;
     world.deploy("one", json!({})).await;
     undefine(&world.namespace, &format!("things.{group}")).await;
@@ -265,8 +263,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
 async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
     let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
     let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
-    let project = Project::new("", &[("a.yaml", &first), ("b.yaml", &last)]);
-    let world = or_skip!(project.start("twice").await);
+    let world = or_skip!(World::of("twice", "", &[("a.yaml", &first), ("b.yaml", &last)]).await);
     for n in 1..=2 {
         world.widget("one", json!({"n": n})).await;
         let value = format!("last {n}");
@@ -318,8 +315,7 @@ metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
 
 #[tokio::test]
 async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_the_foreground() {
-    let project = Project::new("", &[("kept.yaml", KEPT)]);
-    let world = or_skip!(project.start("kept").await);
+    let world = or_skip!(World::of("kept", "", &[("kept.yaml", KEPT)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
@@ -382,8 +378,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
         ("kept-off", "\"off\""),
     ] {
         let options = format!("driftDetection: {{mode: {mode}}}");
-        let project = Project::new(&options, &[("kept.yaml", UNANNOTATED)]);
-        let world = or_skip!(project.start(prefix).await);
+        let world = or_skip!(World::of(prefix, &options, &[("kept.yaml", UNANNOTATED)]).await);
         world.deploy("one", json!({})).await;
         let maps = world.api("ConfigMap");
         let generated = async || {

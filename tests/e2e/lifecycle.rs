@@ -4,7 +4,7 @@
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, apply, condition, delete, eventually, exists};
+use crate::world::{Project, World, apply, condition, delete, eventually, exists};
 
 /// A `ConfigMap` that the API server rejects if `bad` is set.
 const MAP: &str = "\
@@ -53,8 +53,7 @@ async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
         ("map.yaml", MAP.to_owned()),
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
-    let project = Project::new("", &templates);
-    let world = or_skip!(project.start("hooks").await);
+    let world = or_skip!(World::of("hooks", "", &templates).await);
     world.deploy("one", json!({})).await;
     let time = |job: &kube::api::DynamicObject, field: &str| {
         job.data
@@ -101,8 +100,7 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
     let stuck = format!("{{{{ if .Values.pod }}}}\n{stuck}{{{{ end }}}}\n");
     let templates = [("hook.yaml", stuck.as_str()), ("map.yaml", MAP)];
     let options = "maxConcurrentReconciles: 1, install: {timeout: 3s}";
-    let project = Project::new(options, &templates);
-    let world = or_skip!(project.start("stuck").await);
+    let world = or_skip!(World::of("stuck", options, &templates).await);
     world.widget("hangs", json!({"pod": "pending"})).await;
     world
         .until("Widget", "hangs", "waiting", |cr| {
@@ -127,8 +125,7 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
 
 #[tokio::test]
 async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("bad").await);
+    let world = or_skip!(World::of("bad", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"value": "good"})).await;
     world
         .widget("one", json!({"value": "worse", "bad": true}))
@@ -162,8 +159,7 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
 
 #[tokio::test]
 async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("never").await);
+    let world = or_skip!(World::of("never", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"bad": true})).await;
     let next = |cr: &Value| {
         let reported = condition(cr, "Irreconcilable");
@@ -259,8 +255,7 @@ async fn rejected_test_hook_fails_the_test_and_the_release_stays_deployed() {
     for policy in ["", ", helm.sh/hook-delete-policy: hook-failed"] {
         let test = invalid("check", policy);
         let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
-        let project = Project::new("test: {}", &templates);
-        let world = or_skip!(project.start("refused").await);
+        let world = or_skip!(World::of("refused", "test: {}", &templates).await);
         world.widget("one", json!({})).await;
         let failed = |cr: &Value| {
             condition(cr, "TestSuccess").is_some_and(|tests| {

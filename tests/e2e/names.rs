@@ -117,8 +117,7 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
 
 #[tokio::test]
 async fn uninstall_waits_and_is_described_as_its_annotations_say() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("last").await);
+    let world = or_skip!(World::of("last", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", 1).await;
     world.annotate("one", "uninstall-wait", json!("true")).await;
@@ -264,8 +263,7 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
 #[tokio::test]
 async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("unseen").await);
+    let world = or_skip!(World::of("unseen", options, &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"value": "1"})).await;
     merge(
         &world.api("ConfigMap"),

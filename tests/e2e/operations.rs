@@ -372,8 +372,7 @@ metadata:
 
 #[tokio::test]
 async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
-    let project = Project::new("", &[("all.yaml", KEPT)]);
-    let world = or_skip!(project.start("left").await);
+    let world = or_skip!(World::of("left", "", &[("all.yaml", KEPT)]).await);
     let notes = async |reason: &str| {
         let events = world
             .api("Event")

@@ -19,8 +19,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 #[tokio::test]
 async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("from").await);
+    let world = or_skip!(World::of("from", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({})).await;
     let missing = world.is("one", "Irreconcilable").await;
     assert_eq!(missing["reason"], "ErrorGettingValues");
@@ -52,8 +51,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}}
 ";
-    let project = Project::new(options, &[("map.yaml", map)]);
-    let mut world = or_skip!(project.start("optional").await);
+    let mut world = or_skip!(World::of("optional", options, &[("map.yaml", map)]).await);
     let secrets = world.api("Secret");
     let secret = |value: &str| json!({"stringData": {"value": value}});
     let expect = |value: &str, other: &str| json!({"value": value, "other": other});
@@ -79,8 +77,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
 #[tokio::test]
 async fn patches_change_rendered_objects_and_are_recorded() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("patch").await);
+    let world = or_skip!(World::of("patch", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "v"})).await;
     let map = world
         .data("one-map", json!({"value": "v", "more": "x"}))
@@ -94,8 +91,7 @@ async fn patches_change_rendered_objects_and_are_recorded() {
 #[tokio::test]
 async fn custom_resource_waits_for_its_dependencies() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("depends").await);
+    let world = or_skip!(World::of("depends", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({})).await;
     world
         .until("Widget", "one", "waiting", |cr| {
@@ -122,8 +118,7 @@ async fn custom_resource_waits_for_its_dependencies() {
 #[tokio::test]
 async fn release_name_comes_from_its_template_and_does_not_change() {
     let options = "releaseName: 'app-{{ .Spec.suffix }}'";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("name").await);
+    let world = or_skip!(World::of("name", options, &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"suffix": "x"})).await;
     assert_eq!(world.history("app-x").await, ["deployed"]);
     world.widget("one", json!({"suffix": "y"})).await;
@@ -304,8 +299,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
 #[tokio::test]
 async fn empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
-    let project = Project::new("", &[("map.yaml", template.as_str())]);
-    let world = or_skip!(project.start("empty").await);
+    let world = or_skip!(World::of("empty", "", &[("map.yaml", template.as_str())]).await);
     world.deploy("one", json!({"on": true, "value": "v"})).await;
     world
         .widget("one", json!({"on": false, "value": "v"}))
@@ -321,8 +315,7 @@ async fn empty_render_removes_nothing_unless_allowed() {
 #[tokio::test]
 async fn service_account_limits_what_a_release_may_do() {
     let options = "serviceAccountName: 'deployer'";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("account").await);
+    let world = or_skip!(World::of("account", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "v"})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "patch", "configmaps", "one-map");
@@ -351,8 +344,7 @@ data:
   both: {{ .Values.both | toJson }}
   paths: {{ omit .Values \"note\" \"list\" \"both\" \"global\" | keys | sortAlpha | toJson | quote }}
 ";
-    let project = Project::new(options, &[("map.yaml", map)]);
-    let world = or_skip!(project.start("hostile-text").await);
+    let world = or_skip!(World::of("hostile-text", options, &[("map.yaml", map)]).await);
     for (at, note) in [
         "a,b",
         "x,fixed=ours",

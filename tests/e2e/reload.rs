@@ -447,12 +447,7 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let namespace = TestNamespace::create(plane, "standby").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
-    let operator = replica("first").await.unwrap();
-    let world = World {
-        plane,
-        namespace: TestNamespace::create(plane, "unused").await.unwrap(),
-        operator,
-    };
+    let first = replica("first").await.unwrap();
     let (widgets, maps) = (api(&namespace, "Widget"), api(&namespace, "ConfigMap"));
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
     let is = async |chart: &str| {
@@ -466,7 +461,7 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     let reloaded = async || metric(&second, SUCCESS).await == 1;
     eventually("a reload", reloaded).await;
     assert!(!second.log().contains("planned"), "{}", second.log());
-    world.operator.stop(LIMIT).await.unwrap();
+    first.stop(LIMIT).await.unwrap();
     project.write(TEMPLATE, &map("v3"));
     is("v3").await;
     let statuses = ["superseded", "superseded", "deployed"];

@@ -507,8 +507,7 @@ kind: Secret
 metadata: {name: two}
 data: {a: '!', b: 'bm90!'}
 ";
-    let project = Project::new("", &[("secrets.yaml", SECRETS)]);
-    let world = or_skip!(project.start("undecodable").await);
+    let world = or_skip!(World::of("undecodable", "", &[("secrets.yaml", SECRETS)]).await);
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert!(message.contains("illegal base64 data"), "{message}");

@@ -9,9 +9,9 @@ use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, api, api_of, apply, condition, control_plane,
-    create, define, definition_of, delete, eventually, gone_by, is_true, merge, remove, until,
-    until_by,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, condition,
+    control_plane, create, define, definition_of, delete, eventually, gone_by, is_true, merge,
+    remove, until, until_by,
 };
 
 const MAP: &str = "\
@@ -36,8 +36,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 
 #[tokio::test]
 async fn foreign_object_with_the_same_name_is_not_changed() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("foreign").await);
+    let world = or_skip!(World::of("foreign", "", &[("map.yaml", MAP)]).await);
     let foreign = json!({"data": {"value": "theirs", "more": "x"}});
     apply(&world.api("ConfigMap"), "map", &foreign).await;
     world.widget("one", json!({})).await;
@@ -55,8 +54,7 @@ async fn foreign_object_with_the_same_name_is_not_changed() {
 
 #[tokio::test]
 async fn custom_resources_do_not_take_an_object_from_each_other() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("race").await);
+    let world = or_skip!(World::of("race", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     world.widget("two", json!({})).await;
     world.is("two", "ReleaseFailed").await;
@@ -88,8 +86,7 @@ async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
 
 #[tokio::test]
 async fn claim_annotated_with_keep_survives_the_release() {
-    let project = Project::new("", &[("claim.yaml", CLAIM)]);
-    let world = or_skip!(project.start("keep").await);
+    let world = or_skip!(World::of("keep", "", &[("claim.yaml", CLAIM)]).await);
     world.widget("one", json!({})).await;
     let claims = world.api("PersistentVolumeClaim");
     world
@@ -112,8 +109,7 @@ async fn claim_annotated_with_keep_survives_the_release() {
 
 #[tokio::test]
 async fn removed_labels_are_restored_without_losing_objects() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("strip").await);
+    let world = or_skip!(World::of("strip", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let before = maps.get("map").await.unwrap();
@@ -129,8 +125,7 @@ async fn removed_labels_are_restored_without_losing_objects() {
 
 #[tokio::test]
 async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("corrupt").await);
+    let world = or_skip!(World::of("corrupt", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"x": 1})).await;
     world.widget("one", json!({"x": 2})).await;
     world
@@ -147,8 +142,7 @@ async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
 
 #[tokio::test]
 async fn recreated_custom_resource_gets_a_new_release() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("anew").await);
+    let world = or_skip!(World::of("anew", "", &[("map.yaml", MAP)]).await);
     let first = world.deploy("one", json!({})).await;
     let widgets = world.api("Widget");
     delete(&widgets, "one").await;
@@ -167,8 +161,7 @@ async fn recreated_custom_resource_gets_a_new_release() {
 
 #[tokio::test]
 async fn namespace_in_use_by_others_outlives_its_release() {
-    let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let world = or_skip!(project.start("inner").await);
+    let world = or_skip!(World::of("inner", "", &[("namespace.yaml", NAMESPACE)]).await);
     world.deploy("one", json!({})).await;
     let name = format!("{}-made", world.namespace.name());
     let client = world.namespace.client();
@@ -324,8 +317,7 @@ async fn recreated_crd_is_watched_again() {
 
 #[tokio::test]
 async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("denied").await);
+    let world = or_skip!(World::of("denied", "", &[("map.yaml", MAP)]).await);
     let name = format!("{}-no-maps", world.namespace.name());
     let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
     let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
@@ -367,8 +359,7 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
 
 #[tokio::test]
 async fn repeated_conflict_over_a_field_ends_and_names_the_other_manager() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("fight").await);
+    let world = or_skip!(World::of("fight", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     for _ in 0..5 {

@@ -182,8 +182,7 @@ async fn restart(world: &mut World, project: &Project) {
 
 #[tokio::test]
 async fn a_repair_applies_nothing_from_a_forged_record() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-repair").await);
+    let world = or_skip!(World::of("forge-repair", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("one", json!({"value": "v"})).await;
     let add = |record: &mut Release| record.manifest.push_str(&forger.objects());
@@ -238,8 +237,7 @@ async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
 
 #[tokio::test]
 async fn a_rollback_restores_no_forged_record() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-rollback").await);
+    let world = or_skip!(World::of("forge-rollback", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     let add = |record: &mut Release| {
         record.manifest.push_str(&forger.objects());
@@ -321,8 +319,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
 
 #[tokio::test]
 async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-uninstall").await);
+    let world = or_skip!(World::of("forge-uninstall", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("one", json!({"value": "v"})).await;
     let foreign = json!({"data": {"of": "somebody"}});
@@ -344,8 +341,7 @@ async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
 
 #[tokio::test]
 async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-adopt").await);
+    let world = or_skip!(World::of("forge-adopt", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("real", json!({"value": "v"})).await;
     // As a Go operator or Helm would have left it: of another name, and without our labels.
@@ -485,8 +481,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     let options = "serviceAccountName: '{{ .Object.spec.account }}', \
         valuesFrom: [{kind: Secret, name: secret, key: of, targetPath: value}], \
         dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: db}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("accounts").await);
+    let world = or_skip!(World::of("accounts", options, &[("map.yaml", MAP)]).await);
     secret_in(&world.namespace).await;
     let gadget = json!({"spec": {}});
     apply(&world.api("Gadget"), "db", &gadget).await;
@@ -750,8 +745,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ tpl .Values.text . | quote }}}
 ";
-    let project = Project::new("", &[("all.yaml", chart)]);
-    let world = or_skip!(project.start("hostile").await);
+    let world = or_skip!(World::of("hostile", "", &[("all.yaml", chart)]).await);
     let mut deep = json!("x");
     for _ in 0..100 {
         deep = json!({"a": deep});

@@ -73,8 +73,7 @@ async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_forme
 
 #[tokio::test(flavor = "multi_thread")]
 async fn good_custom_resource_after_a_bad_one_of_its_name_is_deployed_at_once() {
-    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let world = or_skip!(project.start("good-after-bad").await);
+    let world = or_skip!(World::of("good-after-bad", "", &[("objects.yaml", OBJECTS)]).await);
     let widgets = world.api("Widget");
     for _ in 0..3 {
         replace(&widgets, "one", json!({"bad": true})).await;
@@ -192,8 +191,7 @@ kind: ClusterRole
 metadata: {name: \"{{ .Release.Namespace }}\"}
 rules: []
 ";
-    let project = Project::new("reconcilePeriod: 0s", &[("role.yaml", ROLE)]);
-    let world = or_skip!(project.start("unheld").await);
+    let world = or_skip!(World::of("unheld", "reconcilePeriod: 0s", &[("role.yaml", ROLE)]).await);
     world.widget("one", json!({})).await;
     let widgets = world.api("Widget");
     for paused in [Value::Null, json!("true")] {
@@ -442,8 +440,7 @@ spec:
         {{- end }}
 ";
     let templates = [("twice.yaml", TWICE), ("objects.yaml", OBJECTS)];
-    let project = Project::new("reconcilePeriod: 0s", &templates);
-    let world = or_skip!(project.start("remarks").await);
+    let world = or_skip!(World::of("remarks", "reconcilePeriod: 0s", &templates).await);
     world.widget("one", json!({})).await;
     world.has_history("one", &["deployed"]).await;
     world

@@ -101,8 +101,7 @@ async fn set_ready(world: &World, status: &str) {
 async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_once() {
     // No resync would show it either.
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
-    let project = Project::new(options, &[("gadget.yaml", GADGET)]);
-    let world = or_skip!(project.start("unwatched").await);
+    let world = or_skip!(World::of("unwatched", options, &[("gadget.yaml", GADGET)]).await);
     world.deploy("one", json!({})).await;
     for status in ["False", "True"] {
         set_ready(&world, status).await;
@@ -161,8 +160,7 @@ kind: Secret` }}
 
 #[tokio::test]
 async fn condition_names_template_document_and_line_of_a_bad_object() {
-    let project = Project::new("", &[("objects.yaml", BROKEN)]);
-    let world = or_skip!(project.start("place").await);
+    let world = or_skip!(World::of("place", "", &[("objects.yaml", BROKEN)]).await);
     for (second, wanted) in [
         (
             Value::Null,

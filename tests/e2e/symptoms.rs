@@ -8,9 +8,9 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, api_of, apply, cluster_api, condition, control_plane,
-    create, define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
-    remove, until,
+    InProcessOperator, LIMIT, Project, World, api, api_of, apply, cluster_api, condition,
+    control_plane, create, define, definition_of, delete, deploy, eventually, gone_by, is_ready,
+    is_true, merge, remove, until,
 };
 
 const MAP: &str = "\
@@ -29,8 +29,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ $source.data.key }}}
 ";
     for (options, later) in [("", "first"), ("dryRunOption: server", "second")] {
-        let project = Project::new(options, &[("map.yaml", copy)]);
-        let world = or_skip!(project.start("lookup").await);
+        let world = or_skip!(World::of("lookup", options, &[("map.yaml", copy)]).await);
         let maps = world.api("ConfigMap");
         apply(&maps, "source", &json!({"data": {"key": "first"}})).await;
         world.widget("one", json!({})).await;
@@ -131,8 +130,7 @@ async fn only_objects_of_releases_are_listed_and_watched() {
 #[tokio::test]
 async fn deployed_does_not_mean_ready() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
-    let project = Project::new("", &[("web.yaml", web)]);
-    let world = or_skip!(project.start("unready").await);
+    let world = or_skip!(World::of("unready", "", &[("web.yaml", web)]).await);
     world
         .widget("one", json!({"node": {"no-node": "has-this"}}))
         .await;
@@ -232,8 +230,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
 #[tokio::test]
 async fn cluster_scoped_objects_are_repaired_and_removed() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
-    let project = Project::new("", &[("role.yaml", role)]);
-    let world = or_skip!(project.start("clusterwide").await);
+    let world = or_skip!(World::of("clusterwide", "", &[("role.yaml", role)]).await);
     world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let name = format!("{}-one", world.namespace.name());
@@ -287,8 +284,7 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
 #[tokio::test]
 async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
     let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
-    let project = Project::new("", &[("map.yaml", strict.as_str())]);
-    let world = or_skip!(project.start("broken").await);
+    let world = or_skip!(World::of("broken", "", &[("map.yaml", strict.as_str())]).await);
     world.deploy("one", json!({"value": "v"})).await;
     world.widget("one", json!({"broken": true})).await;
     world.is("one", "ReleaseFailed").await;
@@ -302,8 +298,7 @@ async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
 
 #[tokio::test]
 async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("quota").await);
+    let world = or_skip!(World::of("quota", "", &[("map.yaml", MAP)]).await);
     let quotas = world.api("ResourceQuota");
     // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
@@ -340,8 +335,7 @@ async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() 
 #[tokio::test]
 async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
-    let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
-    let world = or_skip!(project.start("ending").await);
+    let world = or_skip!(World::of("ending", "", &[("map.yaml", MAP), ("role.yaml", role)]).await);
     world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let role = format!("{}-one", world.namespace.name());

@@ -39,8 +39,7 @@ async fn cause(world: &World, name: &str, reason: &str) -> String {
 
 #[tokio::test]
 async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
-    let project = Project::new("", &[("web.yaml", WEB)]);
-    let world = or_skip!(project.start("causes").await);
+    let world = or_skip!(World::of("causes", "", &[("web.yaml", WEB)]).await);
     let quotas: Api<ResourceQuota> =
         Api::namespaced(world.namespace.client(), world.namespace.name());
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "1"}}});

@@ -33,12 +33,28 @@ pub(crate) struct World {
     pub(crate) plane: &'static ControlPlane,
     pub(crate) namespace: TestNamespace,
     pub(crate) operator: RunningOperator,
+    _project: Option<Project>,
 }
 
 impl World {
     /// Starts the operator in a new namespace. Returns `None` if no control plane is available.
     pub(crate) async fn start(prefix: &str) -> Option<Self> {
         Self::with(prefix, |plane, name| operator(plane, name, &[])).await
+    }
+
+    /// Starts the operator of a new [`Project`] in a new namespace. Returns `None` if no control
+    /// plane is available.
+    pub(crate) async fn of(
+        prefix: &str,
+        options: &str,
+        templates: &[(&str, &str)],
+    ) -> Option<Self> {
+        let project = Project::new(options, templates);
+        let world = project.start(prefix).await?;
+        Some(Self {
+            _project: Some(project),
+            ..world
+        })
     }
 
     /// Starts what `operator` returns for a new namespace. Returns `None` if no control plane is
@@ -64,6 +80,7 @@ impl World {
             plane,
             namespace,
             operator,
+            _project: None,
         }
     }
 

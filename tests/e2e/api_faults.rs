@@ -15,7 +15,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, control_plane, deploy, eventually, is_ready, until,
+    InProcessOperator, Project, api, apply, deploy, eventually, is_ready, new_namespace, until,
 };
 
 const MAP: &str = "\
@@ -49,11 +49,10 @@ fn start_with_deadlines(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_converges_when_the_faults_end() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("faults").await);
     let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
     let duration = Duration::from_secs(seconds.unwrap_or(20));
     let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "faults").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     // The deadlines are short enough to expire many times during this test.
@@ -131,9 +130,8 @@ async fn everything_converges_when_the_faults_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_watch_is_detected() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("silent").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "silent").await.unwrap();
     let faults = Faults::new();
     faults.inject_with(|request| (request.verb == "watch").then_some(Fault::Silence));
     let client = plane.client_with(&faults).await.unwrap();

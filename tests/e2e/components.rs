@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{self, Chart, Component};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
 use crate::world::{
-    Project, api, apply, control_plane, delete, eventually, gone, history, merge, remove, until,
+    Project, api, apply, delete, eventually, gone, history, merge, new_namespace, remove, until,
 };
 
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
@@ -116,10 +115,9 @@ fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalled() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("components").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT), ("hook.yaml", HOOK)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "components").await.unwrap();
     let seen = Arc::<Seen>::default();
     let start = async || {
         let controller = controller(&chart, &seen);
@@ -182,10 +180,9 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_by_new_values() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("values").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "values").await.unwrap();
     let seen = Arc::<Seen>::default();
     let controller = controller(&chart, &seen);
     let name = namespace.name();
@@ -224,10 +221,9 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("parts-crash").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "parts-crash").await.unwrap();
     let widgets = api(&namespace, "Widget");
     for deleting in [false, true] {
         for nth in 1.. {

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, deploy, gone, injected, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, deploy, gone, injected,
+    new_namespace, until,
 };
 
 const MAP: &str = "\
@@ -47,9 +48,8 @@ async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("vanishing").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "vanishing").await.unwrap();
     let faults = Faults::new();
     faults.at(1, Fault::Status(404), |request| {
         request.resource == "widgets"
@@ -114,9 +114,8 @@ async fn allow_accounts(namespace: &TestNamespace) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_that_no_longer_renders_does_not_block_deletion() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("broken").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "broken").await.unwrap();
     let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
     deploy(&widgets, "one", json!({})).await;
@@ -138,9 +137,8 @@ async fn forbidden_dependency_does_not_block_deletion() {
 
 /// Deletes a custom resource that depends on one of this kind. Listing Gadgets is forbidden.
 async fn check_deletion_despite_a_dependency(kind: &str) {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("dependency").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "dependency").await.unwrap();
     let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
     deploy(&widgets, "one", json!({})).await;

@@ -1,9 +1,8 @@
 //! A chart that takes long to render holds up nothing else, even on one CPU.
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
-use crate::world::{Project, World, control_plane, eventually};
+use crate::world::{Project, World, eventually, new_namespace};
 
 /// Far more work than fits into the time limit of a render.
 const CHART: &str = "\
@@ -17,9 +16,8 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("expensive").await);
     let project = Project::new("", &[("map.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "expensive").await.unwrap();
     let lease = format!("--leader-election-namespace={}", namespace.name());
     let operator = project
         .operator(plane, namespace.name())

@@ -17,7 +17,7 @@ use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone,
-    is_true, merge, ready_at, remove, until,
+    is_true, merge, new_namespace, ready_at, remove, until,
 };
 
 const MAP: &str = "\
@@ -62,9 +62,8 @@ impl FailingHook {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extension_hook_error_is_reported_and_retried() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("extended").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let (before, after) = (FailingHook::failing(), FailingHook::failing());
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
@@ -146,9 +145,8 @@ async fn of_cluster(context: ReleaseContext, mut values: Values) -> Result<Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_own_annotation() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("in-code").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "in-code").await.unwrap();
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let recorded = Arc::clone(&events);
     let controller = HelmController::builder(
@@ -303,9 +301,8 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("forged-map").await);
     let project = Project::new("", &[("map.yaml", VALUE)]);
-    let namespace = TestNamespace::create(plane, "forged-map").await.unwrap();
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
     let controller = HelmController::builder(gvk, chart).storage(Storage::ConfigMaps);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane, delete,
-    eventually, gone, gone_by, is_true, merge, ready_at, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, delete, eventually,
+    gone, gone_by, is_true, merge, new_namespace, ready_at, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -222,10 +222,9 @@ async fn hook_job_with_zero_ttl_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("unattended").await);
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
     let client = async || plane.client().await.unwrap();
     let operator = InProcessOperator::start(&project, client().await, namespace.name());
     let widgets = api(&namespace, "Widget");

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::native::get;
-use crate::world::{LIMIT, api, apply, control_plane, merge, until};
+use crate::world::{LIMIT, api, apply, control_plane, merge, new_namespace, until};
 
 fn options(flags: &[&str], env: &[(&str, &str)]) -> Options {
     let all = [
@@ -174,9 +174,8 @@ fn copying() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, one) = or_skip!(new_namespace("selected").await);
     let client = plane.client().await.unwrap();
-    let one = TestNamespace::create(plane, "selected").await.unwrap();
     let two = TestNamespace::create(plane, "selected").await.unwrap();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let label = async |namespace: &TestNamespace, value: Value| {
@@ -214,9 +213,8 @@ async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_for_life_leads_until_its_pod_is_gone() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("for-life").await);
     let client = plane.client().await.unwrap();
-    let namespace = TestNamespace::create(plane, "for-life").await.unwrap();
     let pods = api(&namespace, "Pod");
     let start = async |pod: &str| {
         let body = json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
-    eventually_by, is_true, merge, program, remove, resource, root, until, until_by,
+    eventually_by, is_true, merge, new_namespace, program, remove, resource, root, until, until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -157,8 +157,7 @@ async fn counted(
     project: &Project,
     flag: Duration,
 ) -> Option<(InProcessOperator, TestNamespace, Arc<AtomicUsize>)> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, "period").await.unwrap();
+    let (plane, namespace) = new_namespace("period").await?;
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
     let operator = InProcessOperator::with(
@@ -207,8 +206,7 @@ async fn reconcile_period_comes_from_the_annotation_the_entry_or_the_flag() {
 /// Reconciles three Widgets and returns how many at once at most. Each takes until two are in progress,
 /// or some requests long.
 async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, "atonce").await.unwrap();
+    let (plane, namespace) = new_namespace("atonce").await?;
     let (current, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let seen = Arc::clone(&most);
     let project = Project::new(options, &[("map.yaml", MAP)]);
@@ -308,8 +306,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
 
 #[tokio::test]
 async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "scoped").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("scoped").await);
     let name = namespace.name();
     let project = Project::new("", &[("map.yaml", MAP)]);
     let entry = "- {group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {matchLabels: {of: NAME}}}\n";
@@ -404,8 +401,7 @@ async fn changed_files_are_looked_for_unless_that_is_turned_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sync_period_reconciles_native_resources_that_nothing_changes() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "sync").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("sync").await);
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
     let controller = native::controller::<ConfigMap>("maps").reconcile(move |_, _| {

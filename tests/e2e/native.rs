@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator_test::TestNamespace;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::examples::NativeOperator;
 use crate::world::{
-    LIMIT, World, api, apply, condition, control_plane, delete, eventually, exists, gone, merge,
+    LIMIT, World, api, apply, condition, delete, eventually, exists, gone, merge, new_namespace,
     until,
 };
 
@@ -160,8 +159,7 @@ pub(crate) async fn get(address: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_misbehave_affect_their_own_object_alone() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "misbehaving").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("misbehaving").await);
     let widgets = api(&namespace, "Widget");
     for mode in ["panic", "block", "never", "now", "terminal"] {
         apply(&widgets, mode, &json!({"spec": {"mode": mode}})).await;
@@ -191,8 +189,7 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "finalizer").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("finalizer").await);
     let widgets = api(&namespace, "Widget");
     let start = async |calls: &Arc<AtomicUsize>| {
         let calls = Arc::clone(calls);
@@ -246,8 +243,7 @@ fn owning_and_watching() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_owned_and_watched_has_one_watch() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "owned-watched").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("owned-watched").await);
     let foreign = json!({"data": {}});
     apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;
     let name = namespace.name();

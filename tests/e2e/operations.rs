@@ -1,7 +1,6 @@
 //! What those who run an operator rely on: its log, its metrics over TLS, events with a narrow role,
 //! and messages about what it lacks.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, api, apply, condition, control_plane, delete, eventually, eventually_by,
-    is_true, operator, until_by,
+    is_true, new_namespace, operator, until_by,
 };
 
 const HOOKED: &str = "\
@@ -50,8 +49,7 @@ fn lines(operator: &RunningOperator, message: &str) -> Vec<Value> {
 #[tokio::test]
 async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
     let project = Project::new("test: {}", &[("all.yaml", HOOKED)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "log").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("log").await);
     let program = crate::world::program();
     let world = hybrid_operator_test::process::Operator::new(program)
         .args(["run", "--zap-log-level=10", "--watches-file"])
@@ -151,8 +149,7 @@ pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16
 
 #[tokio::test]
 async fn metrics_over_tls_are_for_those_who_may_get_them() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "metrics").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("metrics").await);
     let flags = ["--metrics-secure", "--metrics-require-rbac"];
     let running = operator(plane, namespace.name(), &flags)
         .start()
@@ -267,8 +264,7 @@ async fn metrics_describe_queues_workers_and_custom_resources() {
 
 #[tokio::test]
 async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "nowhere").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("nowhere").await);
     let running = operator(plane, namespace.name(), &["--leader-elect"])
         .spawn()
         .unwrap();
@@ -281,11 +277,10 @@ async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
 
 #[tokio::test]
 async fn a_missing_definition_is_named_with_the_way_to_install_it() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("absent").await);
     let project = Project::new("", &[]);
     let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
     project.write("watches.yaml", entry);
-    let namespace = TestNamespace::create(plane, "absent").await.unwrap();
     let running = project.run(plane, &namespace).await;
     let told = async || {
         let log = running.log();
@@ -298,9 +293,8 @@ async fn a_missing_definition_is_named_with_the_way_to_install_it() {
 
 #[tokio::test]
 async fn core_events_are_sent_where_the_role_allows_only_those() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("core-events").await);
     let project = Project::new("", &[("all.yaml", HOOKED)]);
-    let namespace = TestNamespace::create(plane, "core-events").await.unwrap();
     let rules = json!([
         {"apiGroups": ["test.example.com"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]},

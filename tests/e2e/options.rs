@@ -1,11 +1,10 @@
 //! Observable effects of the options of `watches.yaml`.
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, control_plane, define, definition_of,
-    delete, merge, until_by,
+    LIMIT, Project, World, apply, cluster_api, condition, define, definition_of, delete, merge,
+    new_namespace, until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -162,8 +161,7 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
 async fn crds_are_applied_before_their_objects_and_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "crds").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("crds").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     project.write("chart/crds/things.yaml", &definition);
@@ -200,8 +198,7 @@ async fn crds_are_applied_before_their_objects_and_upgraded() {
 /// which the API server does not serve while the first one exists.
 #[tokio::test]
 async fn unserved_crd_is_reported_and_watched() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "taken").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("taken").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     let first = definition.replace("things", "otherthings");

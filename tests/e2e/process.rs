@@ -3,7 +3,6 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -13,14 +12,13 @@ use tokio::time::timeout;
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, control_plane, eventually, is_true, operator, program,
+    LIMIT, Project, World, api, apply, eventually, is_true, new_namespace, operator, program,
     ready_at, until, until_by,
 };
 
 #[tokio::test]
 async fn second_replica_takes_over_when_the_leader_exits() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "leader").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("leader").await);
     let replica = |pod: &str| {
         operator(
             plane,
@@ -71,9 +69,8 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn frozen_leader_does_not_write_after_losing_its_lease() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("frozen").await);
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "frozen").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let widgets = api(&namespace, "Widget");
     let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
@@ -139,9 +136,8 @@ async fn conflicts(client: &kube::Client) -> u64 {
 
 #[tokio::test]
 async fn status_written_late_by_a_former_leader_is_rejected() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("late").await);
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "late").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod);
     let dir = tempfile::tempdir().unwrap();
     let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;

@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::RunArgs;
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api, apply, control_plane, definition_of, delete, eventually,
-    eventually_by, merge, operator, until,
+    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, eventually, eventually_by,
+    merge, new_namespace, operator, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -443,9 +442,8 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
 
 #[tokio::test]
 async fn replica_that_stands_by_reloads_and_changes_nothing() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("standby").await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let namespace = TestNamespace::create(plane, "standby").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let first = replica("first").await.unwrap();
     let (widgets, maps) = (api(&namespace, "Widget"), api(&namespace, "ConfigMap"));
@@ -471,9 +469,8 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extensions_in_code_stay_with_a_reloaded_chart() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("extended").await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let args = <RunArgs as clap::Parser>::parse_from([
         "run",
         "--metrics-bind-address=0",

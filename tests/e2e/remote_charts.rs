@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart};
+use hybrid_operator_test::{HttpServer, Operator, Registry, helm, packaged_chart};
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use p256::pkcs8::{EncodePublicKey as _, LineEnding};
@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, output, until,
-    until_by,
+    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, new_namespace,
+    output, until, until_by,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -386,7 +386,7 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     let users = folder.path().join("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
     let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("credentials").await);
     let host = registry.address();
     let login = [
         "registry",
@@ -401,7 +401,6 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     run_helm(&helm, folder.path(), &login);
     push(&helm, &registry, folder.path(), "1.0.0");
 
-    let namespace = TestNamespace::create(plane, "credentials").await.unwrap();
     let secret = format!("{}/registry", namespace.name());
     let project = project(&format!(
         "{{url: 'oci://{host}/charts/web:1.0.0', plainHttp: true, credentialsSecret: {secret}}}"

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, deploy, eventually, is_true,
-    until,
+    new_namespace, until,
 };
 
 /// An object with a label that may be invalid.
@@ -95,10 +95,9 @@ async fn status_writes_carry_the_resource_version_and_are_retried_after_a_confli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_has_its_own_event_and_condition_message() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("events").await);
     let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
     let project = Project::new("", &[("map.yaml", &template)]);
-    let namespace = TestNamespace::create(plane, "events").await.unwrap();
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
@@ -150,10 +149,9 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_release_name_while_it_is_pending() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("pending").await);
     let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
     let project = Project::new("", &templates);
-    let namespace = TestNamespace::create(plane, "pending").await.unwrap();
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");

@@ -11,7 +11,7 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, condition,
     control_plane, create, define, definition_of, delete, eventually, gone_by, is_true, merge,
-    remove, until, until_by,
+    new_namespace, remove, until, until_by,
 };
 
 const MAP: &str = "\
@@ -289,8 +289,7 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
 
 #[tokio::test]
 async fn recreated_crd_is_watched_again() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "definition").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("definition").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
     let project = Project::new("", &[("map.yaml", MAP)]);
@@ -461,8 +460,7 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_do_not_overwrite_each_others_changes() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "twice").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("twice").await);
     let widgets = api(&namespace, "Widget");
     let maps = api(&namespace, "ConfigMap");
     let first = Named::start(plane, &namespace, "Widget", "first").await;
@@ -573,8 +571,7 @@ async fn operator_named_in_adopt_release_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn same_named_releases_of_two_operators_are_kept_apart() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "namesake").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("namesake").await);
     let _first = Named::start(plane, &namespace, "Widget", "first").await;
     let _second = Named::start(plane, &namespace, "Gadget", "second").await;
     let maps = api(&namespace, "ConfigMap");

@@ -14,7 +14,7 @@ use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
     InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, injected,
-    is_ready, is_true, merge, until,
+    is_ready, is_true, merge, new_namespace, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -91,9 +91,8 @@ async fn start(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_while_a_post_install_hook_fails() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     refuse(&faults, "one-hook");
     let operator = start(plane, &namespace, &project, &faults, |_| {}).await;
@@ -111,10 +110,9 @@ async fn random_password_is_kept_while_a_post_install_hook_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let options = "install: {timeout: 2s}, upgrade: {timeout: 2s}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     faults.stop_at(1, Fault::Unreachable, |r| is_write_to(r, "one-map"));
     let another = |options: &mut Options| "another".clone_into(&mut options.instance);
@@ -132,10 +130,9 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let options = "upgrade: {remediation: {strategy: none, retries: 0}}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     let _operator = start(plane, &namespace, &project, &faults, |_| {}).await;
     let widgets = api(&namespace, "Widget");

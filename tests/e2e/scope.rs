@@ -7,7 +7,8 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::world::{
-    api, apply, control_plane, gone, is_true, operator, remove, resource, root, until_by,
+    api, apply, control_plane, gone, is_true, new_namespace, operator, remove, resource, root,
+    until_by,
 };
 
 #[tokio::test]
@@ -35,8 +36,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
 
 #[tokio::test]
 async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "global").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("global").await);
     let dir = tempfile::tempdir().unwrap();
     let mut watches = String::new();
     writeln!(

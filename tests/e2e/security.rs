@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api, apply, cluster_api, condition, delete, eventually, exists, merge,
-    ready_at, remove, resource, until_by,
+    new_namespace, ready_at, remove, resource, until_by,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -525,8 +525,7 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         )
     };
     project.write("watches.yaml", &watches(""));
-    let plane = or_skip!(crate::world::control_plane().await);
-    let namespace = TestNamespace::create(plane, "own-accounts").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("own-accounts").await);
     let start = async || {
         let operator = project
             .operator(plane, "")

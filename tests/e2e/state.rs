@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge, undefine,
-    until, until_by,
+    control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge,
+    new_namespace, undefine, until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -92,9 +92,8 @@ fn patches_map(request: &Recorded) -> bool {
 /// Upgrades to the value `two`, of which the answer is lost after the API server has executed it, and
 /// then reverts to `one` before the object is applied again. `restart` starts a successor in between.
 async fn revert_after_a_lost_answer(name: &str, restart: bool) {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace(name).await);
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, name).await.unwrap();
     let faults = Faults::new();
     let start = async || InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     let mut operator = Some(start().await);

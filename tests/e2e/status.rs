@@ -1,12 +1,12 @@
 //! What the status of a custom resource says, and where the operator remembers what it lacks.
 
-use hybrid_operator_test::{TestNamespace, wait};
+use hybrid_operator_test::wait;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, World, api_of, condition, control_plane, create, define, definition_of,
-    eventually, history, is_true, merge, until_by,
+    LIMIT, Project, World, api_of, condition, create, define, definition_of, eventually, history,
+    is_true, merge, new_namespace, until_by,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -35,7 +35,7 @@ fn annotate(name: &str, value: &str) -> Value {
 
 #[tokio::test]
 async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_status() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("pruned").await);
     let definition = definition_of(GROUP, "Cut", "Namespaced", CONDITIONS);
     define(plane, &definition).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
@@ -43,7 +43,6 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
         "- {{group: {GROUP}, version: v1, kind: Cut, chart: chart, reconcilePeriod: 200ms}}\n"
     );
     project.write("watches.yaml", &watches);
-    let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
     let mut operator = project.run(plane, &namespace).await;
     let resources = api_of(&namespace, GROUP, "Cut");
     create(&resources, GROUP, "Cut", "one").await;

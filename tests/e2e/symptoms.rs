@@ -1,16 +1,15 @@
 //! Problems that users report of the Go operators and that this one must not have. Tests of further
 //! such problems are in the modules of their subjects.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, api_of, apply, cluster_api, condition,
-    control_plane, create, define, definition_of, delete, deploy, eventually, gone_by, is_ready,
-    is_true, merge, remove, until,
+    InProcessOperator, LIMIT, Project, World, api, api_of, apply, cluster_api, condition, create,
+    define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
+    new_namespace, remove, until,
 };
 
 const MAP: &str = "\
@@ -161,8 +160,7 @@ const SLIM: &str = "{type: object, properties: {
 
 #[tokio::test]
 async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("pruned").await);
     // A separate kind, so that other tests are not affected.
     let group = format!("{}.example.com", namespace.name());
     define(plane, &definition_of(&group, "Slim", "Namespaced", SLIM)).await;

@@ -14,7 +14,9 @@ use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
-use crate::world::{LIMIT, Project, api, apply, control_plane, delete, eventually, eventually_by};
+use crate::world::{
+    LIMIT, Project, api, apply, control_plane, delete, eventually, eventually_by, new_namespace,
+};
 
 /// A hook that takes a moment, and a value that can make the render fail.
 const TRACED: &str = "\
@@ -134,8 +136,7 @@ fn accept() -> HttpServer {
 #[tokio::test]
 async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     let project = Project::new("", &[("all.yaml", TRACED)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "traces").await.unwrap();
+    let (_, namespace) = or_skip!(new_namespace("traces").await);
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
     let widgets = api(&namespace, "Widget");
@@ -199,8 +200,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent_at_the_exit() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "idle").await.unwrap();
+    let (_, namespace) = or_skip!(new_namespace("idle").await);
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
     let widgets = api(&namespace, "Widget");
@@ -241,8 +241,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
 async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
     let project = Project::new("", &[("map.yaml", template)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "notraces").await.unwrap();
+    let (_, namespace) = or_skip!(new_namespace("notraces").await);
     // Port 1 is reserved, and nothing listens there.
     let operator = start(&project, &namespace, "http://127.0.0.1:1").await;
     let widgets = api(&namespace, "Widget");

@@ -63,8 +63,7 @@ impl World {
         prefix: &str,
         operator: impl FnOnce(&ControlPlane, &str) -> Operator,
     ) -> Option<Self> {
-        let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let (plane, namespace) = new_namespace(prefix).await?;
         let operator = operator(plane, namespace.name());
         Some(Self::run(plane, operator, namespace).await)
     }
@@ -237,6 +236,12 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     };
     DEFINED.get_or_init(define).await;
     Some(plane)
+}
+
+/// Creates a namespace on the shared control plane. Returns `None` if that is not available.
+pub(crate) async fn new_namespace(prefix: &str) -> Option<(&'static ControlPlane, TestNamespace)> {
+    let plane = control_plane().await?;
+    Some((plane, TestNamespace::create(plane, prefix).await.unwrap()))
 }
 
 /// Installs the CRD of a namespaced kind that accepts everything and waits until it is served.

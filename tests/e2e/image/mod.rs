@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, control_plane, is_true, output, root, until_by};
+use crate::world::{LIMIT, api, apply, is_true, new_namespace, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -169,7 +169,7 @@ async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperato
 
 #[tokio::test(flavor = "multi_thread")]
 async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("image").await);
     if !can_run() {
         return;
     }
@@ -185,7 +185,6 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
         path == "/opt/helm/watches.yaml" || path.starts_with("/opt/helm/helm-charts/memcached/")
     });
     assert!(charts && files.len() > 5, "{files:#?}");
-    let namespace = TestNamespace::create(plane, "image").await.unwrap();
     let operator = start(&image, plane, &namespace).await;
     is_confined(&operator, "1001");
     memcached_is_ready(&namespace, &operator).await;
@@ -193,7 +192,7 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("base-image").await);
     if !can_run() {
         return;
     }
@@ -238,7 +237,6 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     let dockerfile = project.path().join("Dockerfile");
     let files = (project.path(), &*dockerfile);
     let image = build_twice(engine.as_ref(), files, "shop", Some((BASE, &base)));
-    let namespace = TestNamespace::create(plane, "base-image").await.unwrap();
     let operator = start(&image, plane, &namespace).await;
     is_confined(&operator, "1001");
     memcached_is_ready(&namespace, &operator).await;

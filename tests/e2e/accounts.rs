@@ -41,7 +41,7 @@ async fn deployed_as(world: &World, account: &str) {
     world.deploy("one", json!({"account": account})).await;
     world.widget("one", json!({"account": NOBODY})).await;
     let message = world.message("one", "Irreconcilable").await;
-    assert!(message.contains("serviceAccountName"), "{message}");
+    assert_contains!(message, "serviceAccountName");
 }
 
 async fn delete(world: &World) {

@@ -53,14 +53,8 @@ async fn check_adoption_of_helm_release(how: &str) {
     let before = web(&world).await;
     let spec = json!({"replicas": 2, "notes": {"old": "x"}});
     world.widget("one", spec).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .contains("adopt-release"),
-        "{refused}"
-    );
+    let message = world.message("one", "Irreconcilable").await;
+    assert_contains!(message, "adopt-release");
     assert_eq!(world.history("one").await, ["deployed"]);
 
     world.annotate("one", "adopt-release", json!("true")).await;

@@ -173,8 +173,7 @@ async fn adopting_a_release_does_not_take_over_later_objects() {
     let theirs = json!({"data": {"value": "theirs"}});
     apply(&world.api("ConfigMap"), "one-extra", &theirs).await;
     world.widget("one", json!({"extra": true})).await;
-    let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("one-extra"), "{message}");
+    assert_contains!(world.message("one", "ReleaseFailed").await, "one-extra");
     world.data("one-extra", json!({"value": "theirs"})).await;
     world.remove("Widget", "one").await;
     world.data("one-extra", json!({"value": "theirs"})).await;

@@ -197,7 +197,7 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
         let refused = serde_json::from_value(cluster(size, version)).unwrap();
         let refused = etcd.clusters.create(&PostParams::default(), &refused).await;
         let message = refused.unwrap_err().to_string();
-        assert!(message.contains(problem), "{message}");
+        assert_contains!(message, problem);
     }
     let operator = etcd.operator().await;
     etcd.create(3).await;
@@ -287,7 +287,7 @@ async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
     let cluster = etcd.until("the failure", failed).await;
     let ready = condition(&cluster, "Ready").unwrap();
     let message = ready["message"].as_str().unwrap();
-    assert!(message.contains("delete this EtcdCluster"), "{message}");
+    assert_contains!(message, "delete this EtcdCluster");
     assert!(etcd.pod_names().await.is_empty());
 }
 

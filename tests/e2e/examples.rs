@@ -227,7 +227,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     let message = condition(&bad, "Valid").unwrap()["message"]
         .as_str()
         .unwrap();
-    assert!(message.contains("2030-01-02T03:04:05Z"), "{message}");
+    assert_contains!(message, "2030-01-02T03:04:05Z");
     let change = json!({"spec": {"schedule": "2020-01-01T00:00:00Z"}});
     let refused = ats
         .patch("bad", &PatchParams::default(), &Patch::Merge(&change))

@@ -251,10 +251,9 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     world.widget("one", json!({})).await;
     drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
     world.remove("Job", "one-migrate").await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     let expected = "one-migrate was deleted before it completed";
-    assert!(message.contains(expected), "{message}");
+    assert_contains!(message, expected);
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
     assert_eq!(world.history("one").await, ["failed"]);
 }
@@ -263,7 +262,7 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
 fn plain_job(name: &str) -> String {
     let annotations = "annotations: {helm.sh/hook: \"\", helm.sh/hook-delete-policy: \"\"}";
     let hook = job(name, "", "", "", "running");
-    assert!(hook.contains(annotations), "{hook}");
+    assert_contains!(hook, annotations);
     hook.replace(annotations, "annotations: {}")
 }
 
@@ -300,8 +299,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-migrate", "Running").await;
     end(&pods, &pod, json!("failed")).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "one-migrate failed", "BackoffLimitExceeded");
     assert_eq!(world.history("one").await, ["failed"]);
 }
@@ -338,12 +336,10 @@ async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let pods = world.api("Pod");
     let first = pod_of(&pods, "one-backup", "Running").await;
     end(&pods, &first, json!("failed")).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     let why = format!("Job/one-backup: Pod {first}: container main exited with code 1");
-    for part in ["pre-delete hook one-backup failed: Job failed", &why] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_contains!(message, "pre-delete hook one-backup failed: Job failed");
+    assert_contains!(message, &why);
 
     has_run(&world.namespace, "one-backup", 2).await;
     let second = pod_of(&pods, "one-backup", "Running").await;
@@ -546,10 +542,10 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     deployed(&world.api("Widget"), "one", 1).await;
     let helm = |args: &[&str]| world.helm(&program, args);
     let hooks = helm(&["get", "hooks", "one"]);
-    assert!(hooks.contains("name: one-register"), "{hooks}");
+    assert_contains!(hooks, "name: one-register");
     // Helm rewrites the record without the fields it does not know.
     let tested = helm(&["test", "one"]);
-    assert!(tested.contains("one-check"), "{tested}");
+    assert_contains!(tested, "one-check");
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
     world.remove("Widget", "one").await;
     assert_eq!(runs(&world.namespace, "one-register").await, 2);

@@ -110,9 +110,8 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
         .await;
     world.widget("free", json!({"value": "v"})).await;
     world.data("free-map", json!({"value": "v"})).await;
-    let failed = world.is("hangs", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
-    assert!(message.contains("did not complete within 3s"), "{message}");
+    let message = world.message("hangs", "ReleaseFailed").await;
+    assert_contains!(message, "did not complete within 3s");
 
     world.widget("fails", json!({"pod": "failed"})).await;
     let failed = world.is("fails", "ReleaseFailed").await;
@@ -130,8 +129,7 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
     world
         .widget("one", json!({"value": "worse", "bad": true}))
         .await;
-    let stalled = world.is("one", "Stalled").await;
-    assert!(stalled["message"].as_str().unwrap().contains("reset-at"));
+    assert_contains!(world.message("one", "Stalled").await, "reset-at");
     assert_eq!(
         world.history("one").await,
         ["superseded", "failed", "deployed"]

@@ -108,7 +108,7 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
             .starts_with("HTTP/1.0 404")
     );
     let scraped = get(&metrics, "/metrics").await;
-    assert!(scraped.contains("\ntest_ticks_total 1\n"), "{scraped}");
+    assert_contains!(scraped, "\ntest_ticks_total 1\n");
     // Tools that do not ask for OpenMetrics get the older format, in which types have the names of samples.
     for line in [
         "content-type: text/plain; version=0.0.4; charset=utf-8\r\n",

@@ -295,7 +295,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
     );
     world.widget("one", json!({"value": "b"})).await;
     let note = told(&world, "UninstalledAfterFailure").await;
-    assert!(note.contains("strategy is uninstall"), "{note}");
+    assert_contains!(note, "strategy is uninstall");
     let there = |object: &Value| object["spec"]["selector"]["matchLabels"]["a"] == "b";
     world.until("Deployment", "one-web", "new", there).await;
     world.ready("Widget", "one").await;
@@ -322,15 +322,11 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
     let refused = |cr: &Value| is_true(cr, "Irreconcilable");
     let refused = until_by(&running, &caches, name, "refused", refused).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
-    for part in ["namespace default", "$WATCH_NAMESPACE", "releaseNamespace"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
-    assert!(
-        running
-            .log()
-            .contains("the entry of the watches file cannot be used"),
-        "{}",
-        running.log()
+    assert_contains!(message, "namespace default", "$WATCH_NAMESPACE");
+    assert_contains!(message, "releaseNamespace");
+    assert_contains!(
+        running.log(),
+        "the entry of the watches file cannot be used"
     );
     running.stop(LIMIT).await.unwrap();
 
@@ -527,11 +523,6 @@ fn wrong_names_end_the_process_at_the_start_and_are_named() {
     let project = Project::new("releaseName: '{{ .Spec.a | upperr }}'", &[]);
     let (code, text) = refused(&project, &[], &[]);
     assert_eq!(code, Some(1), "{text}");
-    for part in [
-        "watches.yaml:1:",
-        "[0].releaseName",
-        "\"upperr\" not defined",
-    ] {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
+    assert_contains!(text, "watches.yaml:1:", "[0].releaseName");
+    assert_contains!(text, "\"upperr\" not defined");
 }

@@ -122,7 +122,7 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
         (&json!("one-before"), &json!("pre-install"))
     );
     let repaired = lines(&world, "repaired drift")[0]["objects"].to_string();
-    assert!(repaired.contains("one-map"), "{repaired}");
+    assert_contains!(repaired, "one-map");
     assert!(!world.log().contains("hush"), "values are in the log");
 }
 
@@ -200,7 +200,7 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     let allowed = async || scrape(port, Some(&prometheus)).await.is_ok();
     eventually("the metrics", allowed).await;
     let text = scrape(port, Some(&prometheus)).await.unwrap();
-    assert!(text.contains("helm_operator_build_info{commit="), "{text}");
+    assert_contains!(text, "helm_operator_build_info{commit=");
     // Nothing is served over plain HTTP.
     assert!(running.metrics().await.is_err());
     assert!(
@@ -270,9 +270,8 @@ async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
         .unwrap();
     let ended = running.exited(LIMIT).await.unwrap();
     assert_eq!(ended.code(), Some(1));
-    for part in ["--leader-election-namespace", "$POD_NAMESPACE"] {
-        assert!(running.log().contains(part), "{}", running.log());
-    }
+    let log = running.log();
+    assert_contains!(log, "--leader-election-namespace", "$POD_NAMESPACE");
 }
 
 #[tokio::test]

@@ -94,11 +94,7 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
     first.wake().unwrap();
     let end = first.exited(LIMIT).await.unwrap();
     assert!(!end.success(), "a lost lease is an error\n{}", first.log());
-    assert!(
-        first.log().contains("lost the leader election lease"),
-        "{}",
-        first.log()
-    );
+    assert_contains!(first.log(), "lost the leader election lease");
     let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
     assert_eq!(map.data["data"]["value"], "3");
     let list = ListParams::default().labels("owner=helm");

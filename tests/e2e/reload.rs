@@ -119,7 +119,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
     project.write(TEMPLATE, BROKEN);
     reaches(&world, REFUSED_TOTAL, 1).await;
     let note = told(&world, "ReloadRefused").await;
-    assert!(note.contains("map.yaml"), "{note}");
+    assert_contains!(note, "map.yaml");
     world.widget("a", json!({"value": "2"})).await;
     deployed(&world, "a", "v1", "2").await;
 
@@ -204,7 +204,7 @@ async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     }
     project.write(TEMPLATE, REFUSED);
     let note = told(&world, "RolloutHalted").await;
-    assert!(note.contains("2 others"), "{note}");
+    assert_contains!(note, "2 others");
     reaches(&world, WAITING, 2).await;
     world.has_history("e", &["deployed"]).await;
     project.write(TEMPLATE, &map("v3"));
@@ -231,7 +231,7 @@ async fn eight(world: &World) {
 /// Waits until the roll-out is halted, and checks that three releases were upgraded.
 async fn halted_after_three(world: &World) {
     let note = told(world, "RolloutHalted").await;
-    assert!(note.contains("5 others"), "{note}");
+    assert_contains!(note, "5 others");
     reaches(world, WAITING, 5).await;
     for name in &EIGHT[..3] {
         world
@@ -361,7 +361,7 @@ async fn entries_are_added_changed_and_removed() {
     deployed(&world, "one", "v1", "2").await;
     deployed(&world, "two", "v1", "1").await;
     let log = world.operator.log();
-    assert!(log.contains("the entry is removed"), "{log}");
+    assert_contains!(log, "the entry is removed");
 
     project.write("watches.yaml", &both);
     deployed(&world, "two", "v1", "2").await;

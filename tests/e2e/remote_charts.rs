@@ -221,7 +221,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
     let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
     counts(&world, refused).await;
     let log = world.operator.log();
-    assert!(log.contains("has no version \\\"3.0.0\\\""), "{log}");
+    assert_contains!(log, "has no version \\\"3.0.0\\\"");
     deployed(&world, "a", "1.0.0", "2").await;
     // The entry runs, with the former chart.
     answers(&world, "/readyz", 200, "ok").await;

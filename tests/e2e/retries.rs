@@ -510,7 +510,7 @@ data: {a: '!', b: 'bm90!'}
     let world = or_skip!(World::of("undecodable", "", &[("secrets.yaml", SECRETS)]).await);
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("illegal base64 data"), "{message}");
+    assert_contains!(message, "illegal base64 data");
 }
 
 /// Returns a text that is in `Ready` while attempts are retried.
@@ -587,9 +587,8 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
     release.spec(json!({"value": "1"})).await;
     let cr = release.is("the retries", is_retrying("within 4 s")).await;
     let message = condition(&cr, "Ready").unwrap()["message"].to_string();
-    for part in ["one-map", "not-yet.test.example.com", "the next attempt is"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "one-map", "not-yet.test.example.com");
+    assert_contains!(message, "the next attempt is");
     let irreconcilable = condition(&cr, "Irreconcilable").map(|it| it["status"].clone());
     assert_ne!(irreconcilable, Some(json!("True")));
     drop(release.is("longer pauses", is_retrying("within 8 s")).await);

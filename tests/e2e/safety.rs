@@ -205,7 +205,7 @@ async fn denied_lookup_does_not_prune_objects() {
         apply(&widgets, "one", &json!({"spec": {"n": code}})).await;
         let refused = is("Irreconcilable").await;
         let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
-        assert!(message.contains("switch"), "{message}");
+        assert_contains!(message, "switch");
         let map = api(&namespace, "ConfigMap").get_opt("map").await.unwrap();
         assert!(map.is_some(), "it is still there");
         faults.clear_faults();
@@ -347,7 +347,7 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     eventually("the policy to be enforced", enforced).await;
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("maps are not allowed"), "{message}");
+    assert_contains!(message, "maps are not allowed");
     delete(&bindings, &name).await;
     delete(&policies, &name).await;
     let removed = async || !enforced().await;

@@ -192,7 +192,7 @@ async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     change_record(&world, |release| {
         let named = format!("metadata: {{namespace: {namespace}, name:");
         release.manifest = release.manifest.replace("metadata: {name:", &named);
-        assert!(release.manifest.contains(&named), "{}", release.manifest);
+        assert_contains!(release.manifest, &named);
     })
     .await;
     let map = world.api("ConfigMap").get("one-map").await.unwrap();

@@ -249,11 +249,7 @@ async fn a_rollback_restores_no_forged_record() {
     world
         .widget("one", json!({"value": "v", "bad": true}))
         .await;
-    let stalled = world.is("one", "Stalled").await;
-    assert!(
-        stalled["message"].as_str().unwrap().contains("proof"),
-        "{stalled}"
-    );
+    assert_contains!(world.message("one", "Stalled").await, "proof");
     forger.has_nothing().await;
     // With an earlier one, that is restored.
     world.deploy("two", json!({"value": "first"})).await;
@@ -495,8 +491,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     let maps = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     grant(&world, "weak", "maps", maps).await;
     world.widget("one", json!({"account": "weak"})).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    let message = refused["message"].as_str().unwrap();
+    let message = world.message("one", "Irreconcilable").await;
     let user = format!("system:serviceaccount:{}:weak", world.namespace.name());
     assert_contains!(message, "valuesFrom", "secrets", &user);
     let verbs = json!(["get", "list", "watch"]);

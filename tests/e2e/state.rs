@@ -512,6 +512,6 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
     assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
     let log = world.operator.log();
-    assert!(log.contains("defined again with another scope"), "{log}");
+    assert_contains!(log, "defined again with another scope");
     delete(&everywhere, "one").await;
 }

@@ -261,7 +261,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     }
     let log = operator.log();
     assert_eq!(log.matches("cannot send traces").count(), 1, "{log}");
-    assert!(log.contains("Connection refused"), "{log}");
+    assert_contains!(log, "Connection refused");
     assert_eq!(log.matches("installed the release").count(), 3, "{log}");
     let ended = operator.stop(LIMIT).await.unwrap();
     assert!(ended.success(), "{}", operator.log());
@@ -295,7 +295,7 @@ async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
         apply(&widgets, "one", &json!({"spec": {}})).await;
         let is_told = async || operator.log().contains("cannot send traces");
         eventually_by(&operator, "a warning", is_told).await;
-        assert!(operator.log().contains(told), "{}", operator.log());
+        assert_contains!(operator.log(), told);
     }
 }
 
@@ -310,5 +310,5 @@ async fn a_wrong_endpoint_ends_the_start_with_the_name_of_its_variable() {
     assert_eq!(ended.code(), Some(1));
     let log = started.log();
     let told = "$OTEL_EXPORTER_OTLP_ENDPOINT: \"ftp://collector\" is not an http or https URL";
-    assert!(log.contains(told), "{log}");
+    assert_contains!(log, told);
 }

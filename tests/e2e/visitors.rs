@@ -178,9 +178,9 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
     if variant == Variant::Native {
         assert_eq!(app["status"]["database"], "Ready");
         let image = app["status"]["backendImage"].as_str().unwrap();
-        assert!(image.contains("visitors-service"), "{image}");
+        assert_contains!(image, "visitors-service");
         let image = app["status"]["frontendImage"].as_str().unwrap();
-        assert!(image.contains("visitors-webui"), "{image}");
+        assert_contains!(image, "visitors-webui");
     }
     for (component, replicas) in [("mysql", 1), ("backend", 2), ("frontend", 2)] {
         let deployment = site.deployments.get(&format!("site-{component}")).await;

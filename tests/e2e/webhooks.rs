@@ -292,22 +292,19 @@ async fn validation_denies_with_a_message_and_warnings() {
 
     let error = create(&namespace, "zero", json!({"size": 0})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.size: must be at least 1"), "{error}");
-    assert!(
-        error.contains("validate-v1.cups.webhook.example.com"),
-        "{error}"
-    );
+    assert_contains!(error, "spec.size: must be at least 1");
+    assert_contains!(error, "validate-v1.cups.webhook.example.com");
     // An object without the fields of the type is denied, and the field is named.
     let error = create(&namespace, "text", json!({"size": "big"})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.size: invalid type: string"), "{error}");
+    assert_contains!(error, "spec.size: invalid type: string");
     // An update is compared with the stored object.
     create(&namespace, "fine", json!({"size": 1, "colour": "red"}))
         .await
         .unwrap();
     let error = change(&namespace, "fine", json!({"spec": {"colour": "blue"}})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.colour: cannot be changed"), "{error}");
+    assert_contains!(error, "spec.colour: cannot be changed");
     change(&namespace, "fine", json!({"spec": {"size": 2}}))
         .await
         .unwrap();
@@ -317,7 +314,7 @@ async fn validation_denies_with_a_message_and_warnings() {
         .await
         .unwrap();
     let error = delete(&namespace, "cup").await.unwrap_err();
-    assert!(error.contains("cup is too precious"), "{error}");
+    assert_contains!(error, "cup is too precious");
 
     // Warnings are shown with an answer of either kind.
     for (size, code, denied) in [(150, 201, false), (1000, 403, true)] {
@@ -341,11 +338,8 @@ async fn validation_denies_with_a_message_and_warnings() {
     }
     let metrics = get(&replica.metrics, "/metrics").await;
     let line = "controller_runtime_webhook_requests_total{webhook=\"/validate-webhook-example-com-v1-cup\",code=\"200\"}";
-    assert!(metrics.contains(line), "{metrics}");
-    assert!(
-        metrics.contains("controller_runtime_webhook_latency_seconds_bucket"),
-        "{metrics}"
-    );
+    assert_contains!(metrics, line);
+    assert_contains!(metrics, "controller_runtime_webhook_latency_seconds_bucket");
     cleanup(&namespace).await;
 }
 
@@ -356,11 +350,8 @@ async fn panicking_function_denies_its_request_alone() {
     effective(&namespace).await;
     let error = create(&namespace, "unlucky", json!({"size": 13})).await;
     let error = error.unwrap_err();
-    assert!(
-        error.contains("panicked; see the log of the operator"),
-        "{error}"
-    );
-    assert!(error.contains("denied the request"), "{error}");
+    assert_contains!(error, "panicked; see the log of the operator");
+    assert_contains!(error, "denied the request");
     create(&namespace, "lucky", json!({"size": 14}))
         .await
         .unwrap();
@@ -508,7 +499,7 @@ async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
     // Every new connection leads to the second replica, which serves the same certificate.
     effective(&namespace).await;
     let metrics = get(&second.metrics, "/metrics").await;
-    assert!(metrics.contains("code=\"200\""), "{metrics}");
+    assert_contains!(metrics, "code=\"200\"");
     let data = secret(&namespace).await["data"].clone();
     assert_eq!(one["data"], data);
     for configuration in configurations(&namespace).await {
@@ -550,7 +541,7 @@ async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
     let _replica = Replica::run(manager, Faults::new(), metrics);
     effective(&namespace).await;
     let answer = get(&probes, "/readyz").await;
-    assert!(answer.contains("200 OK"), "{answer}");
+    assert_contains!(answer, "200 OK");
     let lease = leases.get(namespace.name()).await.unwrap();
     assert_eq!(
         lease.data["spec"], held.data["spec"],

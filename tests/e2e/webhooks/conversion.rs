@@ -117,13 +117,8 @@ async fn stored_objects_are_read_in_another_version() {
     assert_eq!(found.metadata.annotations.unwrap()["note"], "honey");
 
     let error = new.get("broken").await.unwrap_err().to_string();
-    for part in [
-        "Jar",
-        &format!("{}/broken", namespace.name()),
-        "spec.volume: \"much\"",
-    ] {
-        assert!(error.contains(part), "{part} is not in {error}");
-    }
+    assert_contains!(error, "Jar", &format!("{}/broken", namespace.name()));
+    assert_contains!(error, "spec.volume: \"much\"");
     delete(&old, "broken").await;
     // Written in the new version, read in the old one.
     let larger = json!({"spec": {"amount": 4}});

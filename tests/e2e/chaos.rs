@@ -224,7 +224,7 @@ async fn memcached_is_as_before_when_the_deletions_end() {
         has_all,
         async || {
             let controller = memcached_native::controller::controller();
-            NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+            NativeOperator::start(plane, &namespace, controller).await
         },
     )
     .await;
@@ -262,7 +262,7 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     let has_all = |object: &Value| is_ready(object) && object["status"]["created"] == 3;
     let start = async || {
         let controller = multi_secret::controller::controller();
-        NativeOperator::start(plane, home.name(), None, controller).await
+        NativeOperator::everywhere(plane, &home, controller).await
     };
     survives(
         Chaos::new(targets),
@@ -312,7 +312,7 @@ async fn visitors_of_the_chart_are_as_before_when_the_deletions_end() {
 
 async fn at_operator(plane: &ControlPlane, namespace: &TestNamespace) -> NativeOperator {
     let controller = at_operator::controller::controller();
-    NativeOperator::start(plane, namespace.name(), Some(namespace), controller).await
+    NativeOperator::start(plane, namespace, controller).await
 }
 
 /// Returns the names of the Pods that an operator has applied.

@@ -121,7 +121,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     let seen = Arc::<Seen>::default();
     let start = async || {
         let controller = controller(&chart, &seen);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let widgets = api(&namespace, "Widget");
@@ -185,8 +185,7 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let seen = Arc::<Seen>::default();
     let controller = controller(&chart, &seen);
-    let name = namespace.name();
-    let operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
+    let operator = NativeOperator::start(plane, &namespace, controller).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "shop", &json!({"spec": {"value": ""}})).await;
     let told = |widget: &Value| {
@@ -246,14 +245,8 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
                     request.is_write() && !request.kind().contains("events") && concerns
                 },
             );
-            let first = NativeOperator::faulty(
-                plane,
-                namespace.name(),
-                Some(&namespace),
-                controller(&chart, &Arc::default()),
-                faults.clone(),
-            )
-            .await;
+            let crashing = controller(&chart, &Arc::default());
+            let first = NativeOperator::faulty(plane, &namespace, crashing, faults.clone()).await;
             let settled = async || {
                 if deleting {
                     gone(&widgets, &name).await;
@@ -267,8 +260,7 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
             }
             drop(first);
             let controller = controller(&chart, &Arc::default());
-            let name_of = namespace.name();
-            let second = NativeOperator::start(plane, name_of, Some(&namespace), controller).await;
+            let second = NativeOperator::start(plane, &namespace, controller).await;
             settled().await;
             drop(second);
             let release = format!("{name}-main");

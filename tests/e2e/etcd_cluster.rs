@@ -50,8 +50,7 @@ impl Etcd {
 
     async fn operator(&self) -> NativeOperator {
         let controller = controller_with(self.kubelet.loopback());
-        let namespace = &self.namespace;
-        NativeOperator::start(self.plane, namespace.name(), Some(namespace), controller).await
+        NativeOperator::start(self.plane, &self.namespace, controller).await
     }
 
     async fn create(&self, size: i32) {

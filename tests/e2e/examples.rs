@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use hybrid_operator::manager::{Controller, Manager};
-use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
@@ -12,56 +11,66 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    LIMIT, api, api_of, condition, control_plane, define, delete, gone, is_ready, merge, remove,
-    root, until,
+    InProcessOperator, LIMIT, api, api_of, condition, control_plane, define, delete, free_address,
+    gone, is_ready, merge, options, remove, root, until,
 };
 
-/// A native operator in this process. It is killed when dropped.
+/// A native operator in this process, named after a namespace. It is killed when dropped.
 pub(crate) struct NativeOperator {
     pub(crate) faults: Faults,
     pub(crate) metrics: String,
-    runtime: Option<tokio::runtime::Runtime>,
+    _operator: InProcessOperator,
 }
 
 impl NativeOperator {
-    /// Starts an operator with one controller, for a namespace or, without one, for all.
+    /// Starts an operator with one controller for the namespace.
     pub(crate) async fn start(
         plane: &ControlPlane,
-        name: &str,
-        namespace: Option<&TestNamespace>,
+        namespace: &TestNamespace,
         controller: impl Controller + 'static,
     ) -> Self {
-        Self::faulty(plane, name, namespace, controller, Faults::new()).await
+        Self::faulty(plane, namespace, controller, Faults::new()).await
     }
 
     /// Starts an operator whose requests meet faults.
     pub(crate) async fn faulty(
         plane: &ControlPlane,
-        name: &str,
-        namespace: Option<&TestNamespace>,
+        namespace: &TestNamespace,
+        controller: impl Controller + 'static,
+        faults: Faults,
+    ) -> Self {
+        let watched = ("WATCH_NAMESPACE", namespace.name());
+        Self::watching(&[watched], plane, namespace, controller, faults).await
+    }
+
+    /// Starts an operator for all namespaces.
+    pub(crate) async fn everywhere(
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
+        controller: impl Controller + 'static,
+    ) -> Self {
+        Self::watching(&[], plane, namespace, controller, Faults::new()).await
+    }
+
+    async fn watching(
+        watched: &[(&str, &str)],
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
         controller: impl Controller + 'static,
         faults: Faults,
     ) -> Self {
         let client = plane.client_with(&faults).await.unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let metrics = free.local_addr().unwrap().to_string();
-        drop(free);
-        let manager = Manager::new(options(name, namespace, &metrics))
-            .client(client)
-            .with(controller);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.spawn(manager.run_until(CancellationToken::new()));
+        let named = ["OPERATOR_NAME", "POD_NAME"].map(|name| (name, namespace.name()));
+        let mut options = options(&[], &[&named[..], watched].concat());
+        let metrics = free_address();
+        options.metrics_bind_address.clone_from(&metrics);
+        let manager = Manager::new(options).client(client).with(controller);
         Self {
             faults,
             metrics,
-            runtime: Some(runtime),
+            _operator: InProcessOperator::run(manager),
         }
     }
 
@@ -71,25 +80,6 @@ impl NativeOperator {
         let writes = requests.iter().filter(|request| request.is_write());
         writes.map(Recorded::kind).collect()
     }
-}
-
-impl Drop for NativeOperator {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Options {
-    let args = <RunArgs as clap::Parser>::parse_from(["run", "--health-probe-bind-address=0"]);
-    let mut options = args.options(|variable| match variable {
-        "WATCH_NAMESPACE" => namespace.map(|namespace| namespace.name().to_owned()),
-        "OPERATOR_NAME" | "POD_NAME" => Some(name.to_owned()),
-        _ => None,
-    });
-    metrics.clone_into(&mut options.metrics_bind_address);
-    options
 }
 
 /// Held by tests with an operator of `MultiSecret`: it serves all namespaces, and would act on the
@@ -115,7 +105,7 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     let namespace = TestNamespace::create(plane, "memcached").await.unwrap();
     let start = async || {
         let controller = memcached_native::controller::controller();
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
@@ -185,7 +175,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     let namespace = TestNamespace::create(plane, "at").await.unwrap();
     let start = async || {
         let controller = at_operator::controller::controller();
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let ats = api_of(&namespace, "example.com", "At");
@@ -262,7 +252,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     };
     let start = async || {
         let controller = multi_secret::controller::controller();
-        NativeOperator::start(plane, home.name(), None, controller).await
+        NativeOperator::everywhere(plane, &home, controller).await
     };
     label(&one, json!(home.name())).await;
     let operator = start().await;
@@ -359,8 +349,7 @@ async fn create_again(api: &Api<DynamicObject>, object: &Value) {
 async fn memcached_again(plane: &ControlPlane) {
     let namespace = TestNamespace::create(plane, "again").await.unwrap();
     let controller = memcached_native::controller::controller();
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
     let mut memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
                                "metadata": {"name": "cache"}, "spec": {"size": 1}});
@@ -382,8 +371,7 @@ async fn memcached_again(plane: &ControlPlane) {
 async fn at_again(plane: &ControlPlane) {
     let namespace = TestNamespace::create(plane, "again").await.unwrap();
     let controller = at_operator::controller::controller();
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let ats = api_of(&namespace, "example.com", "At");
     let at = json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": "one"},
                     "spec": {"schedule": "2020-01-01T00:00:00Z", "command": "echo done"}});
@@ -417,7 +405,7 @@ async fn multi_secret_again(plane: &ControlPlane) {
     });
     let selected = futures::future::join_all(selected).await;
     let controller = multi_secret::controller::controller();
-    let _operator = NativeOperator::start(plane, home.name(), None, controller).await;
+    let _operator = NativeOperator::everywhere(plane, &home, controller).await;
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
     let object = json!({
         "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},

@@ -172,8 +172,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
         recorded.lock().unwrap().push(event.reason);
         std::future::ready(Ok(()))
     });
-    let name = namespace.name();
-    let _operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
 
     let secrets = api(&namespace, "Secret");
     apply(&secrets, "owner", &json!({"stringData": {"name": "me"}})).await;
@@ -238,7 +237,7 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     let start = async |storage: Storage| {
         let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
         let controller = HelmController::builder(gvk, chart.clone()).storage(storage);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let widgets = api(&namespace, "Widget");
     // A release whose records are in Secrets is left alone with the other storage.
@@ -306,8 +305,7 @@ async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
     let controller = HelmController::builder(gvk, chart).storage(Storage::ConfigMaps);
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let widgets = api(&namespace, "Widget");
     let maps: Api<ConfigMap> = Api::namespaced(namespace.client(), namespace.name());
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;

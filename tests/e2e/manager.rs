@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hybrid_operator::manager::{Manager, runnable};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator::telemetry::prometheus_client::metrics::counter::Counter;
 use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,21 +16,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::native::get;
-use crate::world::{LIMIT, api, apply, control_plane, merge, new_namespace, until};
-
-fn options(flags: &[&str], env: &[(&str, &str)]) -> Options {
-    let all = [
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-    ];
-    let all = all.iter().chain(flags);
-    let args = <RunArgs as clap::Parser>::parse_from(all);
-    args.options(|variable| {
-        let found = env.iter().find(|(name, _)| *name == variable);
-        found.map(|(_, value)| (*value).to_owned())
-    })
-}
+use crate::world::{
+    LIMIT, api, apply, control_plane, free_address, merge, new_namespace, options, until,
+};
 
 /// A manager that runs until it is dropped.
 struct Running {
@@ -55,11 +42,6 @@ impl Running {
 
 async fn client() -> Option<Client> {
     Some(control_plane().await?.client().await.unwrap())
-}
-
-fn free_address() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
-    eventually_by, is_true, merge, new_namespace, program, remove, resource, root, until, until_by,
+    eventually_by, is_true, merge, new_namespace, options, program, remove, resource, root, until,
+    until_by,
 };
 
 /// A `ConfigMap` with one value.
@@ -404,17 +405,8 @@ async fn sync_period_reconciles_native_resources_that_nothing_changes() {
         counter.fetch_add(1, Ordering::SeqCst);
         async { Ok(Action::done()) }
     });
-    let args = <hybrid_operator::options::RunArgs as clap::Parser>::parse_from([
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-        "--sync-period=50ms",
-    ]);
-    let name = namespace.name().to_owned();
-    let options = args.options(|variable| {
-        let known = ["WATCH_NAMESPACE", "OPERATOR_NAME"].contains(&variable);
-        known.then(|| name.clone())
-    });
+    let env = ["WATCH_NAMESPACE", "OPERATOR_NAME"].map(|name| (name, namespace.name()));
+    let options = options(&["--sync-period=50ms"], &env);
     let stop = tokio_util::sync::CancellationToken::new();
     let manager = hybrid_operator::manager::Manager::new(options)
         .client(plane.client().await.unwrap())

@@ -166,8 +166,7 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
     }
     // An object of an older schema.
     apply(&widgets, "undecodable", &json!({"spec": {"mode": 7}})).await;
-    let name = namespace.name();
-    let operator = NativeOperator::start(plane, name, Some(&namespace), misbehaving()).await;
+    let operator = NativeOperator::start(plane, &namespace, misbehaving()).await;
     let is = |mode: &'static str| move |widget: &Value| widget["status"]["mode"] == mode;
     apply(&widgets, "well", &json!({"spec": {"mode": "fine"}})).await;
     until(&widgets, "well", "its status", is("fine")).await;
@@ -205,7 +204,7 @@ async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
                 }
             })
             .reconcile(misbehave);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let calls = Arc::new(AtomicUsize::new(0));
     let operator = start(&calls).await;
@@ -246,9 +245,7 @@ async fn a_kind_that_is_owned_and_watched_has_one_watch() {
     let (plane, namespace) = or_skip!(new_namespace("owned-watched").await);
     let foreign = json!({"data": {}});
     apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;
-    let name = namespace.name();
-    let operator =
-        NativeOperator::start(plane, name, Some(&namespace), owning_and_watching()).await;
+    let operator = NativeOperator::start(plane, &namespace, owning_and_watching()).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "w", &json!({"spec": {"mode": "w"}})).await;
     let both = |widget: &Value| widget["status"]["seen"] == 2;

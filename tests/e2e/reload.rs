@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::process::RunningOperator;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{
     ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, eventually, eventually_by,
-    merge, new_namespace, operator, until,
+    merge, new_namespace, operator, options, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -471,16 +470,8 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
 async fn extensions_in_code_stay_with_a_reloaded_chart() {
     let (plane, namespace) = or_skip!(new_namespace("extended").await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let args = <RunArgs as clap::Parser>::parse_from([
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-    ]);
-    let name = namespace.name().to_owned();
-    let options = args.options(|variable| match variable {
-        "WATCH_NAMESPACE" | "OPERATOR_NAME" => Some(name.clone()),
-        _ => None,
-    });
+    let env = ["WATCH_NAMESPACE", "OPERATOR_NAME"].map(|name| (name, namespace.name()));
+    let options = options(&[], &env);
     let made = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&made);
     let charts = Charts::load(&project.watches_file(), move |chart| {

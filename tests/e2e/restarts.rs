@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, eventually, gone, is_ready,
-    merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
+    gone, is_ready, merge, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -61,9 +61,7 @@ impl Running {
         change: impl FnOnce(&mut Options),
     ) -> Self {
         let client = plane.client_with(&faults).await.unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let metrics = free.local_addr().unwrap().to_string();
-        drop(free);
+        let metrics = free_address();
         let change = |options: &mut Options| {
             options.metrics_bind_address.clone_from(&metrics);
             change(options);

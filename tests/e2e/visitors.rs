@@ -47,17 +47,16 @@ impl Variant {
         plane: &ControlPlane,
         namespace: &TestNamespace,
     ) -> NativeOperator {
-        let name = namespace.name();
         match self {
             Self::Native => {
                 let controller = visitors::controller::controller();
-                NativeOperator::start(plane, name, Some(namespace), controller).await
+                NativeOperator::start(plane, namespace, controller).await
             }
             Self::Chart => {
                 let watches = root().join("examples/visitors/watches.yaml");
                 let mut charts = helm::load(&watches).unwrap();
                 let chart = charts.remove(0);
-                NativeOperator::start(plane, name, Some(namespace), chart).await
+                NativeOperator::start(plane, namespace, chart).await
             }
         }
     }

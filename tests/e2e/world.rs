@@ -11,7 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::project::{InProcessOperator, Project};
+pub(crate) use self::project::{InProcessOperator, Project, free_address, options};
 pub(crate) use self::waits::{
     condition, delete, eventually, eventually_by, gone, gone_by, injected, is_ready, is_true,
     ready_at, remove, try_until, until, until_by,

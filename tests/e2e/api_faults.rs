@@ -15,15 +15,8 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, deploy, eventually, is_ready, new_namespace, until,
+    InProcessOperator, MAP, Project, api, apply, deploy, eventually, is_ready, new_namespace, until,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 /// Number of custom resources that change.
 const MANY: usize = 8;

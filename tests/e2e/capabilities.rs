@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, Project, World, define_kind, definition_of, undefine};
+use crate::world::{ANYTHING, MAP, Project, World, define_kind, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -125,8 +125,7 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
 #[tokio::test]
 async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     let group = "listed.example.com";
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let definition = definition_of(group, "Listed", "Namespaced", ANYTHING);
     let definition: serde_json::Value = go_yaml::from_str(&definition).unwrap();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
@@ -163,8 +162,7 @@ async fn objects_in_crds_that_cannot_be_installed_are_reported() {
             "NotAName",
         ),
     ] {
-        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-        let project = Project::new("", &[("map.yaml", map)]);
+        let project = Project::new("", &[("map.yaml", MAP)]);
         project.write("chart/crds/bad.yaml", text);
         let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;

@@ -8,7 +8,7 @@ use hybrid_operator_test::http_server::Reply;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, delete, is_true, merge};
+use crate::world::{MAP, Project, World, condition, delete, is_true, merge};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
@@ -259,8 +259,7 @@ async fn secret_content_does_not_appear_in_status_events_or_logs() {
 
 #[tokio::test]
 async fn schema_refers_to_a_file_below_the_working_directory() {
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let schema = r#"{"properties": {"value": {"$ref": "file://./schemas/value.json"}}}"#;
     project.write("chart/values.schema.json", schema);
     let folder = project.watches_file();
@@ -292,8 +291,7 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     let text = r#"{"enum": ["v"]}"#;
     let server = HttpServer::start(move |_| Reply::body(text)).unwrap();
     let url = server.url("/value.json");
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let schema = format!(r#"{{"properties": {{"value": {{"$ref": "{url}"}}}}}}"#);
     project.write("chart/values.schema.json", &schema);
     let world = or_skip!(project.start_with("web-schema", &["--reload-pace=0"]).await);
@@ -324,9 +322,7 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
 /// Schemas of a chart and of its dependency that reject every value, or cannot be read.
 #[tokio::test]
 async fn schemas_are_skipped_by_the_entry() {
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n\
-               data: {value: '{{ .Values.value }}'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     project.write(
         "chart/values.schema.json",
         r#"{"properties": {"value": {"$ref": "https://schemas.invalid/value.json"}}}"#,
@@ -340,9 +336,7 @@ async fn schemas_are_skipped_by_the_entry() {
     world.widget("one", json!({"value": "v", "db": {}})).await;
     let message = world.message("one", "Irreconcilable").await;
     assert_contains!(message, "https://schemas.invalid/value.json");
-    let entry =
-        "- {group: test.example.com, version: v1, kind: Widget, chart: chart, schema: skip}\n";
-    project.write("watches.yaml", entry);
+    project.watch("test.example.com", "Widget", "schema: skip");
     world.ready("Widget", "one").await;
     world.data("one-map", json!({"value": "v"})).await;
 }

@@ -143,10 +143,9 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
     let widgets = api(&namespace, "Widget");
     deploy(&widgets, "one", json!({})).await;
     drop(operator);
-    let watches = format!(
-        "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, dependsOn: [{{apiVersion: test.example.com/v1, kind: {kind}, name: base}}]}}\n"
-    );
-    project.write("watches.yaml", &watches);
+    let group = "test.example.com";
+    let base = format!("dependsOn: [{{apiVersion: {group}/v1, kind: {kind}, name: base}}]");
+    project.watch(group, "Widget", &base);
     let faults = Faults::new();
     faults.inject_with(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
     let _operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;

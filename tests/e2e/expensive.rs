@@ -76,10 +76,7 @@ data: {length: {{ repeat 3000000 \"x\" | len | quote }}}
         assert_contains!(refused, name, field, "chart/templates/map.yaml:");
         // The entry comes first.
         let limits = "limits: {time: 1m, memory: 20Mi}";
-        let entry = format!(
-            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, {limits}}}\n"
-        );
-        project.write("watches.yaml", &entry);
+        project.watch("test.example.com", "Widget", limits);
         world.ready("Widget", "one").await;
     }
 }

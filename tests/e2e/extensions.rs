@@ -219,19 +219,12 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     assert_eq!(published.iter().filter(of_widgets).count(), 0);
 }
 
-const VALUE: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
-
 #[tokio::test(flavor = "multi_thread")]
 async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     let (Some(plane), Some(program)) = (control_plane().await, helm()) else {
         return;
     };
-    let project = Project::new("", &[("map.yaml", VALUE)]);
+    let project = Project::new("", &[("map.yaml", crate::world::MAP)]);
     let namespace = TestNamespace::create(plane, "config-maps").await.unwrap();
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let start = async |storage: Storage| {
@@ -301,7 +294,7 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
     let (plane, namespace) = or_skip!(new_namespace("forged-map").await);
-    let project = Project::new("", &[("map.yaml", VALUE)]);
+    let project = Project::new("", &[("map.yaml", crate::world::MAP)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
     let controller = HelmController::builder(gvk, chart).storage(Storage::ConfigMaps);

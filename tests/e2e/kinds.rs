@@ -7,16 +7,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, Project, World, api_of, apply, cluster_api, condition, create, define, define_kind,
-    definition_of, delete, gone_by, merge, ready_at, undefine,
+    ANYTHING, MAP, Project, World, api_of, apply, cluster_api, condition, create, define,
+    define_kind, definition_of, delete, gone_by, merge, ready_at, undefine,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 /// A group of custom resources that no other test has.
 fn group(prefix: &str) -> String {
@@ -261,7 +254,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
 
 #[tokio::test]
 async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
-    let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
+    let map = |value: &str| MAP.replace("{{ .Values.value | default \"none\" | quote }}", value);
     let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
     let world = or_skip!(World::of("twice", "", &[("a.yaml", &first), ("b.yaml", &last)]).await);
     for n in 1..=2 {

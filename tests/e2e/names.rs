@@ -10,22 +10,10 @@ use helm_core::release::Release;
 use hybrid_operator::native::{self, Action};
 use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
-    eventually_by, is_true, merge, new_namespace, options, program, remove, resource, root, until,
-    until_by,
-};
-
-/// A `ConfigMap` with one value.
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
+use crate::world::{InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition, control_plane, eventually, eventually_by, is_true, merge, new_namespace, options, program, remove, root, until, until_by};
 
 /// A hook that leaves a `ConfigMap` with the number of its revision.
 const HOOK: &str = "\
@@ -310,9 +298,9 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
     let (plane, namespace) = or_skip!(new_namespace("scoped").await);
     let name = namespace.name();
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let entry = "- {group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {matchLabels: {of: NAME}}}\n";
-    project.write("watches.yaml", &entry.replace("NAME", name));
-    let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
+    let selector = format!("selector: {{matchLabels: {{of: {name}}}}}");
+    project.watch("test.example.com", "GlobalCache", &selector);
+    let caches = cluster_api(&namespace, "GlobalCache");
     let custom = json!({"metadata": {"labels": {"of": name}}, "spec": {"value": "1"}});
     apply(&caches, name, &custom).await;
     // The namespace of its release is not watched: it is refused, and says how to change that.

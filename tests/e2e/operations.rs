@@ -278,8 +278,7 @@ async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
 async fn a_missing_definition_is_named_with_the_way_to_install_it() {
     let (plane, namespace) = or_skip!(new_namespace("absent").await);
     let project = Project::new("", &[]);
-    let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
-    project.write("watches.yaml", entry);
+    project.watch("test.example.com", "NeverInstalled", "");
     let running = project.run(plane, &namespace).await;
     let told = async || {
         let log = running.log();

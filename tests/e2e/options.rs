@@ -3,17 +3,9 @@
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, define, definition_of, delete, merge,
-    new_namespace, until_by,
+    LIMIT, MAP, Project, World, apply, cluster_api, condition, define, definition_of, delete,
+    entry, merge, new_namespace, until_by,
 };
-
-/// A `ConfigMap` with one value.
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | default \"none\" | quote }}}
-";
 
 #[tokio::test]
 async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
@@ -130,10 +122,8 @@ async fn release_name_comes_from_its_template_and_does_not_change() {
 #[tokio::test]
 async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let entry = |kind: &str| {
-        format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
-    };
-    project.write("watches.yaml", &(entry("Widget") + &entry("Gadget")));
+    let both = ["Widget", "Gadget"].map(|kind| entry("test.example.com", kind, ""));
+    project.write("watches.yaml", &both.concat());
     let world = or_skip!(project.start("twins").await);
     world.deploy("one", json!({"value": "widget"})).await;
     apply(

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    Project, World, api, apply, condition, delete, eventually, gone_by, is_true, merge,
+    MAP, Project, World, api, apply, condition, delete, eventually, gone_by, is_true, merge,
     new_namespace, operator, resource, root, until_by,
 };
 
@@ -74,8 +74,6 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
 }
-
-const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, eventually, eventually_by,
-    merge, new_namespace, operator, options, until,
+    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, eventually,
+    eventually_by, merge, new_namespace, operator, options, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -327,9 +327,7 @@ metadata:
 async fn entries_are_added_changed_and_removed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let world = or_skip!(start(&project, "entries", &["--reload-pace=0"]).await);
-    let entry = |kind: &str, more: &str| {
-        format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart{more}}}\n")
-    };
+    let entry = |kind: &str, options: &str| entry("test.example.com", kind, options);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", "v1", "1").await;
     let gadgets = world.api("Gadget");
@@ -341,7 +339,7 @@ async fn entries_are_added_changed_and_removed() {
     world.ready("Gadget", "two").await;
 
     // A changed selector restarts the controller.
-    let selected = entry("Widget", ", selector: {matchLabels: {team: a}}") + &entry("Gadget", "");
+    let selected = entry("Widget", "selector: {matchLabels: {team: a}}") + &entry("Gadget", "");
     project.write("watches.yaml", &selected);
     reaches(&world, SUCCESS, 2).await;
     world.widget("ignored", json!({"value": "1"})).await;

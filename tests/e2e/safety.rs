@@ -293,8 +293,7 @@ async fn recreated_crd_is_watched_again() {
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
-    project.write("watches.yaml", &watches);
+    project.watch(&group, "Brittle", "");
     // The operator starts first and waits for the kind.
     let operator = project.run(plane, &namespace).await;
     let brittles = api_of(&namespace, &group, "Brittle");
@@ -405,12 +404,7 @@ data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
 "
         );
         let project = Project::new("", &[("map.yaml", map.as_str())]);
-        project.write(
-            "watches.yaml",
-            &format!(
-                "- {{group: test.example.com, version: v1, kind: {kind}, chart: chart, reconcilePeriod: 100ms}}\n"
-            ),
-        );
+        project.watch("test.example.com", kind, "reconcilePeriod: 100ms");
         let id = format!("{}-{name}", namespace.name());
         let faults = Faults::new();
         let client = plane.client_with(&faults).await.unwrap();

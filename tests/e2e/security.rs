@@ -10,8 +10,8 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, World, api, apply, cluster_api, condition, delete, eventually, exists, merge,
-    new_namespace, ready_at, remove, resource, until_by,
+    LIMIT, MAP, Project, World, api, apply, cluster_api, condition, delete, eventually, exists,
+    merge, new_namespace, ready_at, remove, resource, until_by,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -458,8 +458,6 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
     world.data("one-map", data).await;
 }
 
-const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
-
 /// Grants a service account rules in a namespace.
 pub(crate) async fn grant(world: &World, account: &str, name: &str, rules: Value) {
     apply(&world.api("Role"), name, &json!({"rules": rules})).await;
@@ -515,11 +513,14 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
 async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = |more: &str| {
-        format!(
-            "- {{group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {{matchLabels: {{test: accounts}}}}, serviceAccountName: '{{{{ .Object.spec.account }}}}'{more}}}\n"
-        )
+        let options = "selector: {matchLabels: {test: accounts}}, serviceAccountName: '{{ .Object.spec.account }}'";
+        project.watch(
+            "test.example.com",
+            "GlobalCache",
+            &format!("{options}{more}"),
+        );
     };
-    project.write("watches.yaml", &watches(""));
+    watches("");
     let (plane, namespace) = or_skip!(new_namespace("own-accounts").await);
     let start = async || {
         let operator = project
@@ -547,7 +548,7 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
     until_by(&operator, &caches, name, "the refusal", refused).await;
     drop(operator);
     // Allowed, the account is used, which may do nothing.
-    project.write("watches.yaml", &watches(", allowOperatorAccounts: true"));
+    watches(", allowOperatorAccounts: true");
     let operator = start().await;
     let used = |cr: &Value| {
         let message = condition(cr, "Irreconcilable").map(|c| c["message"].to_string());

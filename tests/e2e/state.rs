@@ -480,10 +480,7 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     let definition = |scope: &str| definition_of(group, "Sprocket", scope, ANYTHING);
     define(plane, &definition("Namespaced")).await;
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    project.write(
-        "watches.yaml",
-        "- {group: scopes.example.com, version: v1, kind: Sprocket, chart: chart}\n",
-    );
+    project.watch(group, "Sprocket", "");
     let world = or_skip!(project.start("scopes").await);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
     let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",

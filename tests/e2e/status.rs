@@ -39,10 +39,7 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     let definition = definition_of(GROUP, "Cut", "Namespaced", CONDITIONS);
     define(plane, &definition).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let watches = format!(
-        "- {{group: {GROUP}, version: v1, kind: Cut, chart: chart, reconcilePeriod: 200ms}}\n"
-    );
-    project.write("watches.yaml", &watches);
+    project.watch(GROUP, "Cut", "reconcilePeriod: 200ms");
     let mut operator = project.run(plane, &namespace).await;
     let resources = api_of(&namespace, GROUP, "Cut");
     create(&resources, GROUP, "Cut", "one").await;

@@ -7,17 +7,10 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, api_of, apply, cluster_api, condition, create,
-    define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
+    InProcessOperator, LIMIT, MAP, Project, World, api, api_of, apply, cluster_api, condition,
+    create, define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
     new_namespace, remove, until,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | default \"none\" | quote }}}
-";
 
 #[tokio::test]
 async fn templates_see_looked_up_objects_and_follow_them_on_request() {
@@ -165,12 +158,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let group = format!("{}.example.com", namespace.name());
     define(plane, &definition_of(&group, "Slim", "Namespaced", SLIM)).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
-    project.write(
-        "watches.yaml",
-        &format!(
-            "- {{group: {group}, version: v1, kind: Slim, chart: chart, reconcilePeriod: 100ms}}\n"
-        ),
-    );
+    project.watch(&group, "Slim", "reconcilePeriod: 100ms");
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());

@@ -15,7 +15,8 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, Project, api, apply, control_plane, delete, eventually, eventually_by, new_namespace,
+    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, eventually_by,
+    new_namespace,
 };
 
 /// A hook that takes a moment, and a value that can make the render fail.
@@ -198,8 +199,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 
 #[tokio::test]
 async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent_at_the_exit() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
+    let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", MAP)]);
     let (_, namespace) = or_skip!(new_namespace("idle").await);
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
@@ -239,8 +239,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
 
 #[tokio::test]
 async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("", &[("map.yaml", template)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let (_, namespace) = or_skip!(new_namespace("notraces").await);
     // Port 1 is reserved, and nothing listens there.
     let operator = start(&project, &namespace, "http://127.0.0.1:1").await;
@@ -269,8 +268,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
 
 #[tokio::test]
 async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("", &[("map.yaml", template)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let plane = or_skip!(control_plane().await);
     // The API server is an endpoint with a certificate of its own authority, which takes no traces.
     let config = Kubeconfig::read_from(plane.kubeconfig_path()).unwrap();

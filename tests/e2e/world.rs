@@ -11,7 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::project::{InProcessOperator, Project, free_address, options};
+pub(crate) use self::project::{InProcessOperator, Project, entry, free_address, options};
 pub(crate) use self::waits::{
     condition, delete, eventually, eventually_by, gone, gone_by, injected, is_ready, is_true,
     ready_at, remove, try_until, until, until_by,
@@ -191,6 +191,14 @@ impl World {
         gone_by(&self.operator, &self.api(kind), name).await;
     }
 }
+
+/// A `ConfigMap` of a chart, with the value of the custom resource.
+pub(crate) const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+";
 
 /// A schema that accepts everything.
 pub(crate) const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";

@@ -30,12 +30,13 @@ impl Project {
         for (name, text) in templates {
             project.write(&format!("chart/templates/{name}"), text);
         }
-        let watches = format!(
-            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart{}{options}}}\n",
-            if options.is_empty() { "" } else { ", " }
-        );
-        project.write("watches.yaml", &watches);
+        project.watch("test.example.com", "Widget", options);
         project
+    }
+
+    /// Binds the chart to this kind alone, with further `options` of its entry (YAML).
+    pub(crate) fn watch(&self, group: &str, kind: &str, options: &str) {
+        self.write("watches.yaml", &entry(group, kind, options));
     }
 
     /// Writes a file of the project.
@@ -226,6 +227,12 @@ impl Drop for InProcessOperator {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Returns an entry of a watches file for the chart of a [`Project`].
+pub(crate) fn entry(group: &str, kind: &str, options: &str) -> String {
+    let more = if options.is_empty() { "" } else { ", " };
+    format!("- {{group: {group}, version: v1, kind: {kind}, chart: chart{more}{options}}}\n")
 }
 
 const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::security::grant;
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, eventually_by, merge, resource,
+    LIMIT, Project, World, apply, cluster_api, eventually_by, is_true, merge, resource, says,
 };
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
@@ -52,10 +52,8 @@ async fn delete(world: &World) {
 /// Waits until the condition of the Widget, which stays, contains these texts.
 async fn stays(world: &World, parts: &[&str]) {
     let said = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && parts.iter().all(|part| message.contains(part))
-        })
+        let says = |part: &&str| says(cr, "Irreconcilable", part);
+        is_true(cr, "Irreconcilable") && parts.iter().all(says)
     };
     world.until("Widget", "one", "why it stays", said).await;
     assert!(exists(world, "one-map").await);

@@ -1,14 +1,14 @@
 //! Custom resources, their chart and their releases: every step of `make demo`.
 
-use std::time::Duration;
-
 use helm_core::chart::DocumentIndex;
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{MAP, Project, World, condition, delete, is_true, merge};
+use crate::world::{
+    MAP, Project, World, condition, delete, events, eventually, has_event, is_true, merge, says,
+};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
@@ -186,14 +186,8 @@ async fn idle_release_sends_only_watch_requests() {
         lines
     };
     // The last events of the install are sent after the status that says it is ready.
-    let reported = async || {
-        let events = world.api("Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        events.any(|event| event.data["reason"] == "InstallSuccessful")
-    };
-    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", reported)
-        .await
-        .unwrap();
+    let reported = async || has_event(&world.namespace, "InstallSuccessful").await;
+    eventually("an event", reported).await;
     let before = writes().await;
     // Trigger two more reconciles of the same state with an annotation that has no meaning.
     for round in ["1", "2"] {
@@ -204,20 +198,8 @@ async fn idle_release_sends_only_watch_requests() {
             &json!({"metadata": {"annotations": {"round": round}}}),
         )
         .await;
-        hybrid_operator_test::wait::until(
-            Duration::from_secs(20),
-            "another reconcile",
-            async || {
-                let now = reconciles(&world).await;
-                if now > reconciled {
-                    Ok(())
-                } else {
-                    Err(format!("{now} reconciles"))
-                }
-            },
-        )
-        .await
-        .unwrap();
+        let again = async || reconciles(&world).await > reconciled;
+        eventually("another reconcile", again).await;
     }
     assert_eq!(
         writes().await,
@@ -252,8 +234,7 @@ async fn secret_content_does_not_appear_in_status_events_or_logs() {
     let manifest = &status["deployedRelease"]["manifest"];
     assert!(manifest.as_str().unwrap().contains("Secret one-secret"));
     assert!(!world.operator.log().contains("hunter2"));
-    let events = world.api("Event").list(&ListParams::default()).await;
-    let events = serde_json::to_string(&events.unwrap().items).unwrap();
+    let events = serde_json::to_string(&events(&world.namespace).await).unwrap();
     assert!(!events.contains("hunter2"), "{events}");
 }
 
@@ -279,11 +260,8 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
         .await;
     world.widget("one", json!({"value": "other"})).await;
     let expected = "'/value': violates enum (required by file://./schemas/value.json)";
-    let says = |cr: &Value| {
-        let failed = condition(cr, "Irreconcilable");
-        failed.is_some_and(|failed| failed["message"].to_string().contains(expected))
-    };
-    world.until("Widget", "one", expected, says).await;
+    let is_told = |cr: &Value| says(cr, "Irreconcilable", expected);
+    world.until("Widget", "one", expected, is_told).await;
 }
 
 #[tokio::test]
@@ -296,17 +274,12 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     project.write("chart/values.schema.json", &schema);
     let world = or_skip!(project.start_with("web-schema", &["--reload-pace=0"]).await);
     world.widget("one", json!({"value": "v"})).await;
-    let says = async |expected: &str| {
-        let says = |cr: &Value| {
-            let failed = condition(cr, "Irreconcilable");
-            failed.is_some_and(|failed| failed["message"].as_str().unwrap().contains(expected))
-        };
-        world.until("Widget", "one", expected, says).await;
+    let told = async |expected: &str| {
+        let is_told = |cr: &Value| says(cr, "Irreconcilable", expected);
+        world.until("Widget", "one", expected, is_told).await;
     };
-    says(&format!(
-        "\"{url}\" is not in the chart; run \"hybrid-operator charts vendor\""
-    ))
-    .await;
+    let missing = "is not in the chart; run \"hybrid-operator charts vendor\"";
+    told(&format!("\"{url}\" {missing}")).await;
     // The files that the command writes.
     let mut index = DocumentIndex::default();
     for file in [index.insert(&url, text.as_bytes().into()), index.file()] {
@@ -315,7 +288,7 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     }
     world.ready("Widget", "one").await;
     world.widget("one", json!({"value": "other"})).await;
-    says(&format!("'/value': value must be 'v' (required by {url})")).await;
+    told(&format!("'/value': value must be 'v' (required by {url})")).await;
     assert!(server.received().is_empty(), "{:?}", server.received());
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, deploy, gone, injected,
-    new_namespace, until,
+    InProcessOperator, Project, api, apply, control_plane, deploy, gone, has_condition, injected,
+    is_true, new_namespace, records, says, until,
 };
 
 const MAP: &str = "\
@@ -36,14 +36,7 @@ async fn uninstalled(namespace: &TestNamespace) {
     let names = maps.into_iter().filter_map(|map| map.metadata.name);
     let left: Vec<String> = names.filter(|name| name != "kube-root-ca.crt").collect();
     assert!(left.is_empty(), "{left:?}");
-    assert!(records(namespace).await.is_empty());
-}
-
-async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
-    let list = ListParams::default().labels("owner=helm,name=one");
-    let secrets = api(namespace, "Secret");
-    let records = secrets.list(&list).await.unwrap().items.into_iter();
-    records.map(|record| record.metadata.name).collect()
+    assert!(records(namespace, "one").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +56,7 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
     drop(widgets.delete("one", &DeleteParams::default()).await);
     gone(&widgets, "one").await;
     deploy(&widgets, "two", json!({})).await;
-    assert!(records(&namespace).await.is_empty());
+    assert!(records(&namespace, "one").await.is_empty());
     let map = api(&namespace, "ConfigMap").get_opt("one-map").await;
     assert!(map.unwrap().is_none());
 }
@@ -83,11 +76,8 @@ async fn failing_templates_do_not_block_deletion() {
             let widgets = api(&namespace, "Widget");
             deploy(&widgets, "one", json!({"deep": {"name": "one"}})).await;
             apply(&widgets, "one", &json!({"spec": {"deep": "text"}})).await;
-            let refused = |cr: &Value| {
-                condition(cr, "Irreconcilable").is_some_and(|c| {
-                    c["status"] == "True" && c["message"].to_string().contains(option)
-                })
-            };
+            let refused =
+                |cr: &Value| is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", option);
             until(&widgets, "one", option, refused).await;
             if restart {
                 drop(operator);
@@ -151,11 +141,7 @@ async fn check_deletion_despite_a_dependency(kind: &str) {
     let _operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     // The spec change requires another revision, which has to wait.
     apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;
-    let waits = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| {
-            c["status"] == "False" && c["observedGeneration"] == cr["metadata"]["generation"]
-        })
-    };
+    let waits = |cr: &Value| has_condition(cr, "Ready", "False", "");
     until(&widgets, "one", "waiting", waits).await;
     uninstalled(&namespace).await;
 }

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::examples::{NativeOperator, create, example};
 use crate::world::{
-    LIMIT, api, api_of, condition, delete, eventually, injected, is_ready, merge, remove, try_until,
+    LIMIT, api, api_of, condition, delete, eventually, injected, is_false, is_ready, merge, remove,
+    says, try_until,
 };
 use kubelet::Kubelet;
 
@@ -236,10 +237,8 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
     // Two minor releases at once are refused, and the cluster stays as it is.
     etcd.change(json!({"version": "3.8.0"})).await;
     let refused = |cluster: &Value| {
-        condition(cluster, "VersionAccepted").is_some_and(|accepted| {
-            let message = accepted["message"].as_str().unwrap_or_default();
-            accepted["status"] == "False" && message.contains("a release of 3.7 first")
-        })
+        is_false(cluster, "VersionAccepted")
+            && says(cluster, "VersionAccepted", "a release of 3.7 first")
     };
     let cluster = etcd.until("the refusal", refused).await;
     let status = &cluster["status"];

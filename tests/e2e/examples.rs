@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, api, api_of, condition, control_plane, define, delete, free_address,
-    gone, is_ready, merge, options, remove, root, until,
+    gone, is_false, is_ready, merge, options, remove, root, says, until,
 };
 
 /// A native operator in this process, named after a namespace. It is killed when dropped.
@@ -212,7 +212,7 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     assert_eq!(owners.unwrap()[0].kind, "At");
 
     create(&ats, at("bad", "tomorrow")).await;
-    let invalid = |at: &Value| condition(at, "Valid").is_some_and(|c| c["status"] == "False");
+    let invalid = |at: &Value| is_false(at, "Valid");
     let bad = until(&ats, "bad", "a condition", invalid).await;
     let message = condition(&bad, "Valid").unwrap()["message"]
         .as_str()
@@ -295,12 +295,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shared"}});
     create(&secrets(&three), foreign).await;
     label(&three, json!(home.name())).await;
-    let refused = |object: &Value| {
-        condition(object, "Ready").is_some_and(|ready| {
-            let message = ready["message"].as_str().unwrap_or_default();
-            ready["status"] == "False" && message.contains(three.name())
-        })
-    };
+    let refused = |object: &Value| is_false(object, "Ready") && says(object, "Ready", three.name());
     until(&multi_secrets, "shared", "the refusal", refused).await;
     label(&three, Value::Null).await;
     created(2).await;

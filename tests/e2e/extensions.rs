@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone,
-    is_true, merge, new_namespace, ready_at, remove, until,
+    InProcessOperator, Project, api, apply, control_plane, delete, exists, gone, is_false, is_true,
+    merge, new_namespace, ready_at, remove, says, until,
 };
 
 const MAP: &str = "\
@@ -81,12 +81,8 @@ async fn extension_hook_error_is_reported_and_retried() {
     apply(&widgets, "one", &json!({"spec": {"value": "v"}})).await;
     let is_failed = |which: &'static str| {
         move |cr: &Value| {
-            condition(cr, "Irreconcilable").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "True"
-                    && message.contains(which)
-                    && message.contains("rejected by the test")
-            })
+            let says = |text: &str| says(cr, "Irreconcilable", text);
+            is_true(cr, "Irreconcilable") && says(which) && says("rejected by the test")
         }
     };
     until(
@@ -118,9 +114,7 @@ async fn extension_hook_error_is_reported_and_retried() {
     );
 
     after.fails.store(false, Ordering::SeqCst);
-    let ready = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False") && ready_at(1)(cr)
-    };
+    let ready = |cr: &Value| is_false(cr, "Irreconcilable") && ready_at(1)(cr);
     until(&widgets, "one", "Ready", ready).await;
     assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
     assert!(
@@ -212,8 +206,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     for reason in ["InvalidAnnotation", "InstallSuccessful"] {
         assert!(reasons.iter().any(|found| found == reason), "{reasons:?}");
     }
-    let published = api(&namespace, "Event");
-    let published = published.list(&ListParams::default()).await.unwrap().items;
+    let published = crate::world::events(&namespace).await;
     let of_widgets =
         |event: &&kube::api::DynamicObject| event.data["involvedObject"]["kind"] == "Widget";
     assert_eq!(published.iter().filter(of_widgets).count(), 0);
@@ -239,15 +232,8 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     until(&widgets, "old", "deployed", ready_at(1)).await;
     drop(operator);
     let operator = start(Storage::ConfigMaps).await;
-    let is_refused = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            c["status"] == "True"
-                && c["message"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .contains("Secrets")
-        })
-    };
+    let is_refused =
+        |cr: &Value| is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", "Secrets");
     until(&widgets, "old", "refused", is_refused).await;
 
     for (revision, value) in [(1, "1"), (2, "2")] {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, cluster_api, condition, delete, eventually,
-    gone, gone_by, is_true, merge, new_namespace, ready_at, until,
+    InProcessOperator, Project, World, api, apply, cluster_api, condition, delete, events,
+    eventually, gone, gone_by, is_true, merge, new_namespace, ready_at, says, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -114,12 +114,11 @@ const ONCE: &str = "before-hook-creation";
 const AT_ONCE: &str = "ttlSecondsAfterFinished: 0";
 
 /// Returns how often a Job ran: the Job controller creates an event for every Pod.
-async fn runs(namespace: &TestNamespace, job: &str) -> usize {
-    let events = api(namespace, "Event").list(&ListParams::default()).await;
+pub(crate) async fn runs(namespace: &TestNamespace, job: &str) -> usize {
     let made = |event: &&DynamicObject| {
         event.data["reason"] == "SuccessfulCreate" && event.data["involvedObject"]["name"] == job
     };
-    events.unwrap().items.iter().filter(made).count()
+    events(namespace).await.iter().filter(made).count()
 }
 
 /// Waits until a Job ran `times` times, and fails if it ran more often.
@@ -160,13 +159,6 @@ async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
     .await;
 }
 
-/// Waits until a revision of a Widget is deployed and ready.
-async fn deployed(widgets: &Api<DynamicObject>, name: &str, revision: u32) {
-    let ready = ready_at(revision);
-    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    until(widgets, name, "deployed", deployed).await;
-}
-
 async fn absent(world: &World, kind: &str, name: &str) {
     let clustered = matches!(kind, "ClusterRole" | "ClusterRoleBinding");
     let api = if clustered {
@@ -188,7 +180,7 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
         world
             .data("one", json!({"value": revision.to_string()}))
             .await;
-        deployed(&world.api("Widget"), "one", revision).await;
+        world.revision("one", revision).await;
         let runs_of = async |job: &str| runs(&world.namespace, &format!("{name}-{job}")).await;
         let runs = (runs_of("create").await, runs_of("patch").await);
         let expected = usize::try_from(revision).unwrap();
@@ -213,7 +205,7 @@ async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
     let world = or_skip!(World::of("ttl", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     // The chart has no delete policy that removes it; its TTL does.
     world.gone("Job", "one-migrate").await;
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
@@ -238,7 +230,7 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     until(&jobs, "one-migrate", "Complete", complete).await;
 
     let _operator = InProcessOperator::start(&project, client().await, namespace.name());
-    deployed(&widgets, "one", 1).await;
+    until(&widgets, "one", "deployed", ready_at(1)).await;
     gone(&jobs, "one-migrate").await;
     assert_eq!(runs(&namespace, "one-migrate").await, 1);
 }
@@ -274,19 +266,16 @@ async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete(
     world.widget("one", json!({"job": "first"})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-first", "Running").await;
-    let waits = |cr: &Value| {
-        let message = condition(cr, "Ready").map(|ready| ready["message"].to_string());
-        message.is_some_and(|message| message.contains("one-first: not complete"))
-    };
-    drop(world.until("Widget", "one", "waiting", waits).await);
+    let waits = |cr: &Value| says(cr, "Ready", "one-first: not complete");
+    world.until("Widget", "one", "waiting", waits).await;
     assert_eq!(world.history("one").await, ["pending-install"]);
     end(&pods, &pod, Value::Null).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-first").await, 1);
 
     // The upgrade does not wait for Jobs, and one that runs does not make the release unready.
     world.widget("one", json!({"job": "second"})).await;
-    deployed(&world.api("Widget"), "one", 2).await;
+    world.revision("one", 2).await;
     drop(pod_of(&pods, "one-second", "Running").await);
 }
 
@@ -309,7 +298,7 @@ async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
     let world = or_skip!(World::of("twice", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-check").await, 2);
 }
 
@@ -318,7 +307,7 @@ async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
     let world = or_skip!(World::of("cleanup", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
     world.remove("Widget", "one").await;
     assert_eq!(runs(&world.namespace, "one-register").await, 2);
@@ -330,7 +319,7 @@ async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
     let world = or_skip!(World::of("again", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let widgets = world.api("Widget");
     delete(&widgets, "one").await;
     let pods = world.api("Pod");
@@ -391,7 +380,7 @@ rules: []
     for restart in [false, true] {
         let mut world = or_skip!(project.start("becomes").await);
         world.widget("one", json!({"hooks": false})).await;
-        deployed(&world.api("Widget"), "one", 1).await;
+        world.revision("one", 1).await;
         let pod = if restart { "running" } else { "" };
         world
             .widget("one", json!({"hooks": true, "pod": pod}))
@@ -403,7 +392,7 @@ rules: []
             world.operator.restart().await.unwrap();
             end(&pods, &name, Value::Null).await;
         }
-        deployed(&world.api("Widget"), "one", 2).await;
+        world.revision("one", 2).await;
         let objects = [
             ("ServiceAccount", "one-account"),
             ("Role", "one-role"),
@@ -419,7 +408,7 @@ rules: []
         assert!(condition(&widget, "NotAsRendered").is_none(), "{widget}");
         // And back.
         world.widget("one", json!({"hooks": false})).await;
-        deployed(&world.api("Widget"), "one", 3).await;
+        world.revision("one", 3).await;
         world.remove("Widget", "one").await;
         for (kind, name) in objects {
             absent(&world, kind, name).await;
@@ -439,7 +428,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         let project = Project::new("", &[("hook.yaml", &hook), ("map.yaml", map)]);
         let mut world = or_skip!(project.start("leftover").await);
         world.widget("one", json!({"value": "1", "pod": ""})).await;
-        deployed(&world.api("Widget"), "one", 1).await;
+        world.revision("one", 1).await;
         world
             .widget("one", json!({"value": "2", "pod": "running"}))
             .await;
@@ -456,7 +445,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         if !edited {
             end(&pods, &name, Value::Null).await;
         }
-        deployed(&world.api("Widget"), "one", revision).await;
+        world.revision("one", revision).await;
         let value = revision.to_string();
         world.data("one", json!({"value": value})).await;
         let history = world.history("one").await;
@@ -482,7 +471,7 @@ metadata:
     let project = Project::new("", &[("space.yaml", space), ("map.yaml", map)]);
     let world = or_skip!(project.start("hook-space").await);
     world.widget("one", json!({"value": "1"})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let name = format!("{}-shared", world.namespace.name());
     let spaces = cluster_api(&world.namespace, "Namespace");
     let uid = async || spaces.get(&name).await.unwrap().metadata.uid;
@@ -494,7 +483,7 @@ metadata:
     );
     apply(&theirs, "theirs", &json!({"data": {"count": "1"}})).await;
     world.widget("one", json!({"value": "2"})).await;
-    deployed(&world.api("Widget"), "one", 2).await;
+    world.revision("one", 2).await;
     assert_eq!(uid().await, before);
     assert!(theirs.get_opt("theirs").await.unwrap().is_some());
     drop(spaces.delete(&name, &DeleteParams::default()).await);
@@ -517,7 +506,7 @@ rules: []
     let project = Project::new("", &[("short.yaml", &short), ("long.yaml", &long)]);
     let world = or_skip!(project.start("roles").await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let name = |role: &str| format!("{}-{role}", world.namespace.name());
     absent(&world, "ClusterRole", &name("short")).await;
@@ -539,7 +528,7 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
     let world = or_skip!(World::of("rewritten", "", &templates).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let helm = |args: &[&str]| world.helm(&program, args);
     let hooks = helm(&["get", "hooks", "one"]);
     assert_contains!(hooks, "name: one-register");

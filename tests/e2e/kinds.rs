@@ -7,19 +7,13 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, MAP, Project, World, api_of, apply, cluster_api, condition, create, define,
-    define_kind, definition_of, delete, gone_by, merge, ready_at, undefine,
+    ANYTHING, MAP, Project, World, api_of, apply, cluster_api, create, define, define_kind,
+    definition_of, delete, gone_by, is_true, merge, says, undefine,
 };
 
 /// A group of custom resources that no other test has.
 fn group(prefix: &str) -> String {
     format!("{prefix}{}.example.com", std::process::id())
-}
-
-/// Waits until the release of a revision is deployed and the custom resource ready.
-async fn deployed(world: &World, revision: u32) {
-    let ready = ready_at(revision);
-    world.until("Widget", "one", "ready", ready).await;
 }
 
 /// A `ClusterRole` and a `Namespace`, whose kinds are cluster-scoped, with a namespace that means nothing.
@@ -171,12 +165,8 @@ async fn a_kind_whose_definition_is_not_accepted_in_time_fails_the_install() {
     let world = or_skip!(project.start("clash").await);
     define(world.plane, &other).await;
     world.widget("one", json!({})).await;
-    let failed = |cr: &Value| {
-        condition(cr, "ReleaseFailed").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains(&format!("Item.{group} to be served"))
-        })
-    };
+    let missing = format!("Item.{group} to be served");
+    let failed = |cr: &Value| is_true(cr, "ReleaseFailed") && says(cr, "ReleaseFailed", &missing);
     world.until("Widget", "one", "failed", failed).await;
     world.remove("Widget", "one").await;
     undefine(&world.namespace, &format!("things.{group}")).await;
@@ -206,16 +196,16 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
     define(world.plane, &two_versions(&group, true)).await;
     let things = api_of(&world.namespace, &group, "Thing");
     world.widget("one", json!({"thing": true})).await;
-    deployed(&world, 1).await;
+    world.revision("one", 1).await;
     define(world.plane, &two_versions(&group, false)).await;
     world.widget("one", json!({"thing": false})).await;
     gone_by(&world.operator, &things, "thing").await;
-    deployed(&world, 2).await;
+    world.revision("one", 2).await;
 
     // The same at the uninstall.
     define(world.plane, &two_versions(&group, true)).await;
     world.widget("one", json!({"thing": true})).await;
-    deployed(&world, 3).await;
+    world.revision("one", 3).await;
     assert!(things.get_opt("thing").await.unwrap().is_some());
     define(world.plane, &two_versions(&group, false)).await;
     world.remove("Widget", "one").await;
@@ -448,7 +438,9 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
         let mut spec = spec;
         spec["value"] = json!(revision);
         world.widget("one", spec).await;
-        deployed(&world, u32::try_from(revision).unwrap() + 1).await;
+        world
+            .revision("one", u32::try_from(revision).unwrap() + 1)
+            .await;
     }
     let maps = world.api("ConfigMap");
     for name in ["first", "second"] {

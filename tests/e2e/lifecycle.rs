@@ -4,7 +4,7 @@
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, apply, condition, delete, eventually, exists};
+use crate::world::{Project, World, apply, condition, delete, eventually, exists, says};
 
 /// A `ConfigMap` that the API server rejects if `bad` is set.
 const MAP: &str = "\
@@ -159,13 +159,9 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
 async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
     let world = or_skip!(World::of("never", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"bad": true})).await;
-    let next = |cr: &Value| {
-        let reported = condition(cr, "Irreconcilable");
-        reported.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
-    };
     let several = |cr: &Value| {
         // The attempts are counted in the record.
-        next(cr) && condition(cr, "Stalled").is_none()
+        says(cr, "Irreconcilable", "the next attempt is at") && condition(cr, "Stalled").is_none()
     };
     world
         .until("Widget", "one", "the next attempt", several)
@@ -319,11 +315,7 @@ async fn objects_with_generate_name_are_created_once_per_revision() {
     world.deploy("one", json!({"value": "1"})).await;
     assert_eq!(count().await, 2);
     world.widget("one", json!({"value": "2"})).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     assert_eq!(count().await, 2);
     world.remove("Widget", "one").await;
     assert_eq!(count().await, 0);

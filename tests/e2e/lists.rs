@@ -5,10 +5,10 @@ use std::process::Command;
 
 use kube::ResourceExt;
 use kube::api::ListParams;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, ready_at};
+use crate::world::{Project, World};
 
 /// A list of two kinds as a hook, typed lists, and an object of any kind that is a list because it has items.
 const LISTS: &str = "\
@@ -80,13 +80,6 @@ async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<Str
     found
 }
 
-/// Waits until a revision of the Widget `one` is deployed and ready.
-async fn deployed(world: &World, revision: u32) {
-    let ready = ready_at(revision);
-    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    world.until("Widget", "one", "deployed", deployed).await;
-}
-
 #[tokio::test]
 async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let Some(program) = helm() else { return };
@@ -95,7 +88,7 @@ async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let chart = project.watches_file().with_file_name("chart");
     for (revision, value) in [(1, "1"), (2, "2")] {
         world.widget("one", json!({"value": value})).await;
-        deployed(&world, revision).await;
+        world.revision("one", revision).await;
         let (set, chart) = (format!("value={value}"), chart.to_str().unwrap());
         let args = ["upgrade", "--install", "two", "--set-string", &set];
         world.helm(&program, &[&args[..], &[chart]].concat());

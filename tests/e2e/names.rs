@@ -13,7 +13,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition, control_plane, eventually, eventually_by, is_true, merge, new_namespace, options, program, remove, root, until, until_by};
+use crate::world::{
+    InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
+    control_plane, events, eventually, eventually_by, is_true, merge, new_namespace, options,
+    program, remove, root, says, until, until_by,
+};
 
 /// A hook that leaves a `ConfigMap` with the number of its revision.
 const HOOK: &str = "\
@@ -34,27 +38,14 @@ async fn record(world: &World, release: &str, revision: u32) -> Release {
     helm_core::release::codec::decode(&payload).unwrap()
 }
 
-/// Waits until a revision of a Widget is deployed.
-async fn deployed(world: &World, name: &str, revision: u32) -> Value {
-    let there = |cr: &Value| {
-        let release = &cr["status"]["release"];
-        release["revision"] == revision && release["status"] == "deployed"
-    };
-    world.until("Widget", name, "deployed", there).await
-}
-
 /// Waits until there is an event about a Widget with a reason and returns its message.
 async fn told(world: &World, reason: &str) -> String {
-    let mut note = String::new();
-    let events = world.api("Event");
     let told = async || {
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let found = all.iter().find(|event| event.data["reason"] == reason);
-        note = found.map_or_else(String::new, |event| event.data["message"].to_string());
-        found.is_some()
+        let events = events(&world.namespace).await;
+        let found = events.iter().find(|event| event.data["reason"] == reason);
+        found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, told).await;
-    note
+    eventually_by(&world.operator, reason, told).await
 }
 
 #[tokio::test]
@@ -70,36 +61,33 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
         format!("{prefix}/uninstall-wait"): "yes",
     });
     apply(&world.api("Widget"), "one", &custom("1", first)).await;
-    deployed(&world, "one", 1).await;
+    world.revision("one", 1).await;
     let maps = world.api("ConfigMap");
     assert!(maps.get_opt("one-hook").await.unwrap().is_none());
     assert_eq!(record(&world, "one", 1).await.info.description, "first");
     // What is wrong is named with its form, and changes nothing.
-    let events = world.api("Event");
-    let mut notes = String::new();
     let both = async || {
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let invalid = all
-            .iter()
-            .filter(|event| event.data["reason"] == "InvalidAnnotation");
-        notes = invalid
+        let all = events(&world.namespace).await.into_iter();
+        let invalid = all.filter(|event| event.data["reason"] == "InvalidAnnotation");
+        let notes: String = invalid
             .map(|event| event.data["message"].to_string())
             .collect();
-        notes.contains("did you mean") && notes.contains("uninstall.wait of watches.yaml holds")
+        let parts = ["did you mean", "uninstall.wait of watches.yaml holds"];
+        let told = parts.iter().all(|part| notes.contains(part));
+        if told { Ok(()) } else { Err(notes) }
     };
-    let both = wait::until(LIMIT, "the events", both).await;
-    both.unwrap_or_else(|error| panic!("{error}\n{notes}"));
+    eventually("the events", both).await;
 
     // An upgrade has annotations of its own.
     world.widget("one", json!({"value": "2"})).await;
-    deployed(&world, "one", 2).await;
+    world.revision("one", 2).await;
     world.data("one-hook", json!({"revision": "2"})).await;
     let second = json!({
         format!("{prefix}/upgrade-disable-hooks"): "true",
         format!("{prefix}/upgrade-description"): "third",
     });
     apply(&world.api("Widget"), "one", &custom("3", second)).await;
-    deployed(&world, "one", 3).await;
+    world.revision("one", 3).await;
     world.data("one-hook", json!({"revision": "2"})).await;
     assert_eq!(record(&world, "one", 3).await.info.description, "third");
 }
@@ -108,7 +96,7 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
 async fn uninstall_waits_and_is_described_as_its_annotations_say() {
     let world = or_skip!(World::of("last", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "1"})).await;
-    deployed(&world, "one", 1).await;
+    world.revision("one", 1).await;
     world.annotate("one", "uninstall-wait", json!("true")).await;
     world
         .annotate("one", "uninstall-description", json!("the end"))
@@ -118,11 +106,8 @@ async fn uninstall_waits_and_is_described_as_its_annotations_say() {
     merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
     let widgets = world.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    world
-        .until("Widget", "one", "waiting for the object", |cr| {
-            condition(cr, "Ready").is_some_and(|c| c["message"].to_string().contains("one-map"))
-        })
-        .await;
+    let waits = |cr: &Value| says(cr, "Ready", "one-map");
+    world.until("Widget", "one", "the object", waits).await;
     assert_eq!(record(&world, "one", 1).await.info.description, "the end");
     merge(&maps, "one-map", &hold(Value::Null)).await;
     world.gone("Widget", "one").await;
@@ -135,7 +120,7 @@ async fn hooks_are_disabled_by_the_entry() {
     let world = or_skip!(project.start("hookless").await);
     for (value, revision) in [("1", 1), ("2", 2)] {
         world.widget("one", json!({"value": value})).await;
-        deployed(&world, "one", revision).await;
+        world.revision("one", revision).await;
     }
     let maps = world.api("ConfigMap");
     assert!(maps.get_opt("one-hook").await.unwrap().is_none());

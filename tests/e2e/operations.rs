@@ -4,13 +4,13 @@
 use hybrid_operator_test::process::RunningOperator;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, api, apply, condition, control_plane, delete, eventually, eventually_by,
-    is_true, new_namespace, operator, until_by,
+    LIMIT, Project, World, api, apply, condition, control_plane, delete, events, eventually,
+    eventually_by, is_true, new_namespace, operator, until_by,
 };
 
 const HOOKED: &str = "\
@@ -321,8 +321,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
     let deployed = |cr: &Value| is_true(cr, "Deployed");
     until_by(&running, &widgets, "one", "Deployed", deployed).await;
     let sent = async || {
-        let events = api(&namespace, "Event").list(&ListParams::default()).await;
-        events.unwrap().items.iter().any(|event| {
+        events(&namespace).await.iter().any(|event| {
             event.data["reason"] == "InstallSuccessful"
                 && event.data["source"]["component"].is_string()
                 && event.data["involvedObject"]["name"] == "one"
@@ -366,15 +365,8 @@ metadata:
 async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
     let world = or_skip!(World::of("left", "", &[("all.yaml", KEPT)]).await);
     let notes = async |reason: &str| {
-        let events = world
-            .api("Event")
-            .list(&ListParams::default())
-            .await
-            .unwrap();
-        let of_reason = events
-            .items
-            .into_iter()
-            .filter(|e| e.data["reason"] == reason);
+        let events = events(&world.namespace).await.into_iter();
+        let of_reason = events.filter(|e| e.data["reason"] == reason);
         let notes: Vec<String> = of_reason.map(|e| e.data["message"].to_string()).collect();
         notes
     };

@@ -259,11 +259,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     // An upgrade with other changes leaves it alone as well.
     world.annotate("one", "force-at", json!("now")).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     world.data("one-map", json!({"value": "theirs"})).await;
 
     let project = Project::new("driftDetection: {mode: warn}", &[("map.yaml", MAP)]);

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, eventually, is_true, new_namespace, operator, program,
-    ready_at, until, until_by,
+    LIMIT, Project, World, api, apply, eventually, has_event, is_true, new_namespace, operator,
+    program, ready_at, until, until_by,
 };
 
 #[tokio::test]
@@ -148,11 +148,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
     deployed(&first, "1", 1).await;
 
     // The event is the last request of the install: nothing else is under way when it is there.
-    let told = async || {
-        let events = api(&namespace, "Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        events.any(|event| event.data["reason"] == "InstallSuccessful")
-    };
+    let told = async || has_event(&namespace, "InstallSuccessful").await;
     eventually("an event", told).await;
 
     // To be paused is told by a write of the status and by no other one. It stays on its way.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, condition, control_plane, delete, gone,
-    is_ready, merge, until,
+    is_ready, merge, ready_at, until,
 };
 
 const MAP: &str = "\
@@ -156,9 +156,7 @@ fn set_of(secret: &DynamicObject) -> String {
 }
 
 fn is_deployed(cr: &Value, revision: u32) -> bool {
-    is_ready(cr)
-        && cr["status"]["release"]["status"] == "deployed"
-        && cr["status"]["release"]["revision"] == revision
+    is_ready(cr) && ready_at(revision)(cr)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
 use hybrid_operator_test::process::RunningOperator;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, eventually,
-    eventually_by, merge, new_namespace, operator, options, until,
+    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, events, eventually,
+    eventually_by, merge, new_namespace, operator, options, says, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -72,29 +72,14 @@ const WAITING: &str = "hybrid_operator_rollout_waiting{controller=\"widget\"}";
 
 /// Waits for an event about the operator's Pod and returns its note.
 async fn told(world: &World, reason: &str) -> String {
-    let mut note = String::new();
     let told = async || {
-        let events = world.api("Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        let event = events.find(|event| {
+        let events = events(&world.namespace).await;
+        let found = events.iter().find(|event| {
             event.data["reason"] == reason && event.data["involvedObject"]["kind"] == "Pod"
         });
-        event.map(|event| {
-            event.data["message"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        })
+        found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, async || {
-        let found = told().await;
-        if let Some(found) = &found {
-            note.clone_from(found);
-        }
-        found.is_some()
-    })
-    .await;
-    note
+    eventually_by(&world.operator, reason, told).await
 }
 
 async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
@@ -276,10 +261,7 @@ async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() 
     project.write(TEMPLATE, REFUSED);
     // Three wait for the dependency, the others for them.
     for name in &EIGHT[..3] {
-        let waits = |cr: &Value| {
-            let ready = crate::world::condition(cr, "Ready");
-            ready.is_some_and(|c| c["message"].to_string().contains("base"))
-        };
+        let waits = |cr: &Value| says(cr, "Ready", "base");
         world.until("Widget", name, "the dependency", waits).await;
     }
     reaches(&world, WAITING, 5).await;

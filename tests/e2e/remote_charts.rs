@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::transcript::{is_current, programs};
 use crate::world::{
     LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, new_namespace,
-    output, until, until_by,
+    output, says, until, until_by,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -179,12 +179,9 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     counts(&world, "hybrid_operator_charts_missing 1").await;
     // Its custom resources say why they wait.
     let waits = |cr: &serde_json::Value| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            let message = ready["message"].as_str().unwrap_or_default();
-            ready["reason"] == "Retrying"
-                && message.contains(&url)
-                && message.contains("the next attempt is within")
-        })
+        condition(cr, "Ready").is_some_and(|ready| ready["reason"] == "Retrying")
+            && says(cr, "Ready", &url)
+            && says(cr, "Ready", "the next attempt is within")
     };
     until_by(&world.operator, &gadgets, "g", "the missing chart", waits).await;
 

@@ -5,12 +5,11 @@
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, deploy, eventually, is_true,
-    new_namespace, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, deploy, events, eventually,
+    has_condition, is_true, new_namespace, until,
 };
 
 /// An object with a label that may be invalid.
@@ -21,15 +20,6 @@ metadata:
   name: {{ .Release.Name }}-map
   labels: {team: {{ .Values.team | default \"a\" | quote }}}
 ";
-
-/// Returns whether a condition of the current generation has this status and text in its message.
-fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
-    condition(cr, type_).is_some_and(|c| {
-        c["status"] == status
-            && c["message"].as_str().unwrap_or_default().contains(text)
-            && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
 
 /// Returns whether a request writes a failed release to the status.
 fn reports_failure(request: &Recorded) -> bool {
@@ -121,8 +111,7 @@ async fn each_failure_has_its_own_event_and_condition_message() {
         );
         // Readers of events see the field, and not its value.
         let noted = async || {
-            let events = api(&namespace, "Event").list(&ListParams::default()).await;
-            events.unwrap().items.iter().any(|event| {
+            events(&namespace).await.iter().any(|event| {
                 let note = event.data["message"]
                     .as_str()
                     .or(event.data["note"].as_str());

@@ -8,13 +8,13 @@ use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
-    gone, is_ready, merge, until,
+    gone, has_condition, is_false, is_ready, is_true, merge, says, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -177,8 +177,7 @@ impl Fixture {
     }
 
     async fn records(&self) -> Vec<DynamicObject> {
-        let list = ListParams::default().labels("owner=helm,name=one");
-        self.api("Secret").list(&list).await.unwrap().items
+        records(&self.namespace, "one").await
     }
 
     /// Restarts the operator, waits until the custom resource is settled, and counts the requests
@@ -221,11 +220,7 @@ impl Fixture {
 }
 
 fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| {
-        condition(cr, type_).is_some_and(|c| {
-            c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-        })
-    }
+    move |cr| has_condition(cr, type_, "True", "")
 }
 
 /// Returns whether a request writes to the first object of the release.
@@ -291,14 +286,8 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
         "type": record.data["type"], "data": record.data["data"], "metadata": {"labels": labels},
     });
     apply(&fixture.api("Secret"), name, &content).await;
-    fixture
-        .settles(|cr| {
-            condition(cr, "Ready").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "False" && message.contains("another Helm operation")
-            })
-        })
-        .await;
+    let waits = |cr: &Value| is_false(cr, "Ready") && says(cr, "Ready", "another Helm operation");
+    fixture.settles(waits).await;
     let after = fixture.api("Secret").get(name).await.unwrap();
     assert_eq!(after.metadata.labels.unwrap()["status"], "pending-upgrade");
     assert_eq!(fixture.records().await.len(), 2);
@@ -340,10 +329,7 @@ async fn failed_rollback_keeps_its_backoff_after_a_restart() {
 }
 
 fn announces_attempt(cr: &Value) -> bool {
-    condition(cr, "Irreconcilable").is_some_and(|c| {
-        let message = c["message"].as_str().unwrap_or_default();
-        c["status"] == "True" && message.contains("the next attempt is at")
-    })
+    is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", "the next attempt is at")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -439,10 +425,8 @@ async fn reported_drift_is_not_repaired_by_a_restart() {
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
     let drifted = |cr: &Value| {
-        condition(cr, "Drifted").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains("one-map") && !message.contains("one-other")
-        })
+        let names = |map: &str| says(cr, "Drifted", map);
+        is_true(cr, "Drifted") && names("one-map") && !names("one-other")
     };
     fixture
         .settles_within(&operator, |cr| drifted(cr) && is_ready(cr), 0)

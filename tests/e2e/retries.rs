@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane,
-    define_kind, delete, deploy, eventually, gone, try_until, until,
+    define_kind, delete, deploy, events, eventually, gone, has_condition, is_ready, records, says,
+    try_until, until,
 };
 
 /// A separate object for each number, a value, and an object that the API server rejects on
@@ -104,9 +105,8 @@ impl Release {
 
     /// Returns revision, status and failure count of each record, oldest first.
     async fn history(&self) -> Vec<(u32, String, u32)> {
-        let list = ListParams::default().labels("owner=helm,name=one");
-        let secrets = self.api("Secret").list(&list).await.unwrap().items;
-        let mut history: Vec<_> = secrets
+        let mut history: Vec<_> = records(&self.namespace, "one")
+            .await
             .into_iter()
             .map(|secret| {
                 let labels = secret.metadata.labels.unwrap();
@@ -157,19 +157,8 @@ impl Release {
     }
 }
 
-fn is_true<'v>(cr: &'v Value, type_: &str) -> Option<&'v str> {
-    let found = condition(cr, type_)?;
-    let holds =
-        found["status"] == "True" && found["observedGeneration"] == cr["metadata"]["generation"];
-    holds.then(|| found["message"].as_str().unwrap_or_default())
-}
-
-fn is_ready(cr: &Value) -> bool {
-    is_true(cr, "Ready").is_some()
-}
-
 fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| is_true(cr, "Stalled").is_some_and(|message| message.contains(because))
+    move |cr| has_condition(cr, "Stalled", "True", because)
 }
 
 /// Waits until the first revision has failed three times and its fourth attempt is planned, eight
@@ -189,8 +178,7 @@ async fn has_failed_three_times(world: &World) {
 
 /// Returns whether the failure is reported with the time of the next attempt.
 fn announces_attempt(cr: &Value) -> bool {
-    is_true(cr, "Irreconcilable")
-        .is_some_and(|message| message.contains("the next attempt is at 2"))
+    has_condition(cr, "Irreconcilable", "True", "the next attempt is at 2")
 }
 
 const ROLLED_BACK: &str = "another attempt would replace the running revision with the failed one";
@@ -270,8 +258,10 @@ async fn many_bad_specs(options: &str, good_first: bool) {
     }
     for number in 1..=BAD {
         release.spec(json!({"number": number, "bad": true})).await;
-        let failed =
-            |cr: &Value| is_true(cr, "Stalled").is_some() || is_true(cr, "ReleaseFailed").is_some();
+        let failed = |cr: &Value| {
+            let mut types = ["Stalled", "ReleaseFailed"].iter();
+            types.any(|type_| has_condition(cr, type_, "True", ""))
+        };
         drop(release.is("failed", failed).await);
     }
     release.deploy(json!({"value": "better"})).await;
@@ -517,11 +507,7 @@ data: {a: '!', b: 'bm90!'}
 fn is_retrying(text: &'static str) -> impl Fn(&Value) -> bool {
     move |cr| {
         condition(cr, "Ready").is_some_and(|ready| {
-            ready["status"] == "False"
-                && ready["reason"] == "Retrying"
-                && ready["message"]
-                    .as_str()
-                    .is_some_and(|it| it.contains(text))
+            ready["status"] == "False" && ready["reason"] == "Retrying" && says(cr, "Ready", text)
         })
     }
 }
@@ -533,9 +519,9 @@ async fn ends_without_a_trace(release: &Release) {
     assert_eq!(condition(&cr, "ReleaseFailed").unwrap()["status"], "False");
     assert_eq!(condition(&cr, "Stalled"), None);
     assert_eq!(release.statuses().await, ["deployed"]);
-    let events = release.api("Event").list(&ListParams::default()).await;
-    let events = events.unwrap().items.into_iter();
-    let warnings: Vec<_> = events
+    let warnings: Vec<_> = events(&release.namespace)
+        .await
+        .into_iter()
         .filter(|event| event.data["type"] == "Warning")
         .collect();
     assert_eq!(warnings, []);

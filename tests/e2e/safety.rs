@@ -1,7 +1,7 @@
 //! Data safety: foreign objects are never taken over or deleted, nor are objects that hold data.
 
 use hybrid_operator::options::Options;
-use kube::api::{ListParams, PostParams, ResourceExt};
+use kube::api::{PostParams, ResourceExt};
 use serde_json::{Value, json};
 
 use hybrid_operator_test::fault::{Fault, Faults};
@@ -10,8 +10,8 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, condition,
-    control_plane, create, define, definition_of, delete, eventually, gone_by, is_true, merge,
-    new_namespace, remove, until, until_by,
+    control_plane, create, define, definition_of, delete, eventually, gone_by, has_condition,
+    is_true, merge, new_namespace, records, remove, says, until, until_by,
 };
 
 const MAP: &str = "\
@@ -128,11 +128,7 @@ async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
     let world = or_skip!(World::of("corrupt", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"x": 1})).await;
     world.widget("one", json!({"x": 2})).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     let secrets = world.api("Secret");
     let broken = json!({"data": {"release": "AAAA"}});
     merge(&secrets, "sh.helm.release.v1.one.v2", &broken).await;
@@ -189,11 +185,7 @@ async fn denied_lookup_does_not_prune_objects() {
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"n": 1}})).await;
     let is = async |type_: &'static str| {
-        let holds = |cr: &Value| {
-            condition(cr, type_).is_some_and(|c| {
-                c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
-        };
+        let holds = |cr: &Value| has_condition(cr, type_, "True", "");
         until(&widgets, "one", type_, holds).await
     };
     drop(is("Ready").await);
@@ -240,10 +232,7 @@ spec:
     apply(&world.api("Widget"), "one", &custom("2Gi")).await;
     // A conflict with the StatefulSet controller's writes leads to a retry.
     let refused = |cr: &Value| {
-        condition(cr, "ReleaseFailed").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains("one-db: spec cannot be changed")
-        })
+        is_true(cr, "ReleaseFailed") && says(cr, "ReleaseFailed", "one-db: spec cannot be changed")
     };
     world.until("Widget", "one", "refused", refused).await;
     let after = world.until("StatefulSet", "one-db", "there", there).await;
@@ -439,17 +428,8 @@ fn is_status_or_event(kind: &String) -> bool {
 /// Returns whether a custom resource is ready and reports that this operator manages it and that
 /// another one tries to.
 fn is_contested(cr: &Value, owner: &str) -> bool {
-    let is = |type_, holds: fn(&str, &str) -> bool| {
-        condition(cr, type_).is_some_and(|c| {
-            c["status"] == "True"
-                && c["observedGeneration"] == cr["metadata"]["generation"]
-                && holds(c["message"].as_str().unwrap_or_default(), owner)
-        })
-    };
-    is("Ready", |_, _| true)
-        && is("Contested", |message, owner| {
-            message.contains(&format!("operator {owner} manages this release"))
-        })
+    let manages = format!("operator {owner} manages this release");
+    has_condition(cr, "Ready", "True", "") && has_condition(cr, "Contested", "True", &manages)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -482,9 +462,8 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         writes.iter().all(is_status_or_event) && writes.len() <= 4 * 5,
         "{writes:#?}"
     );
-    let labels = ListParams::default().labels("owner=helm,name=one");
-    let records = api(&namespace, "Secret").list(&labels).await.unwrap();
-    assert_eq!(records.items.len(), 4, "one for each generation");
+    let revisions = records(&namespace, "one").await;
+    assert_eq!(revisions.len(), 4, "one for each generation");
 
     // Both reconcile ten times a second, and both see new custom resources.
     first.faults.forget();
@@ -493,9 +472,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         apply(&widgets, name, &json!({"spec": {"map": name}})).await;
         let decided = |cr: &Value| is_contested(cr, &first.id) || is_contested(cr, &second.id);
         until(&widgets, name, "contested", decided).await;
-        let labels = ListParams::default().labels(&format!("owner=helm,name={name}"));
-        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
-        assert_eq!(records.items.len(), 1, "{name}");
+        assert_eq!(records(&namespace, name).await.len(), 1, "{name}");
     }
     for operator in [&first, &second] {
         let writes = operator.writes("one");
@@ -553,10 +530,9 @@ async fn operator_named_in_adopt_release_takes_over() {
             }
         };
         until(&widgets, "one", "settled", settled).await;
-        let labels = ListParams::default().labels("owner=helm,name=one");
-        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
         // The same chart and values make no new revision.
-        assert_eq!(records.items.len(), if renamed { 1 } else { 2 });
+        let revisions = records(&namespace, "one").await;
+        assert_eq!(revisions.len(), if renamed { 1 } else { 2 });
         drop(remaining);
         remove(&widgets, "one").await;
         assert!(maps.get_opt("one").await.unwrap().is_none());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, injected,
+    InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, injected,
     is_ready, is_true, merge, new_namespace, until,
 };
 
@@ -242,13 +242,7 @@ async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
             "metadata": {"labels": labels}});
         apply(&secrets, name, &content).await;
         apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
-        let waits = |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                message.contains("another Helm operation")
-                    && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
-        };
+        let waits = |cr: &Value| has_condition(cr, "Ready", "False", "another Helm operation");
         until(&widgets, "one", "waiting", waits).await;
         let theirs = secrets.get(name).await.unwrap();
         faults.forget();

@@ -4,14 +4,14 @@ use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
 use hybrid_operator_test::TestNamespace;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, MAP, Project, World, api, apply, cluster_api, condition, delete, eventually, exists,
-    merge, new_namespace, ready_at, remove, resource, until_by,
+    LIMIT, MAP, Project, World, api, apply, cluster_api, delete, events, eventually, exists,
+    has_event, merge, new_namespace, remove, resource, says, until_by,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -161,12 +161,6 @@ fn encode(record: &Release) -> Value {
 
 fn unchanged(_: &mut Value) {}
 
-/// Waits until a revision is deployed and ready.
-async fn revision(world: &World, name: &str, revision: u32) -> Value {
-    let ready = ready_at(revision);
-    world.until("Widget", name, "the revision", ready).await
-}
-
 async fn password(world: &World, name: &str) -> Value {
     let secret = world.api("Secret").get(&format!("{name}-password")).await;
     secret.unwrap().data["data"]["password"].clone()
@@ -197,12 +191,12 @@ async fn a_repair_applies_nothing_from_a_forged_record() {
     // The proof is that of the former content, and then there is none.
     forger.rewrite("one", 1, add, unchanged).await;
     delete(&world.api("ConfigMap"), "one-map").await;
-    revision(&world, "one", 2).await;
+    world.revision("one", 2).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
     forger.rewrite("one", 2, add, without_proof).await;
     delete(&world.api("ConfigMap"), "one-map").await;
-    revision(&world, "one", 3).await;
+    world.revision("one", 3).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
 }
@@ -230,7 +224,7 @@ async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
         forger.rewrite("one", expected, add, unchanged).await;
         restart(&mut world, &project).await;
         expected += 1;
-        revision(&world, "one", expected).await;
+        world.revision("one", expected).await;
         forger.has_nothing().await;
     }
 }
@@ -254,7 +248,7 @@ async fn a_rollback_restores_no_forged_record() {
     // With an earlier one, that is restored.
     world.deploy("two", json!({"value": "first"})).await;
     world.widget("two", json!({"value": "second"})).await;
-    revision(&world, "two", 2).await;
+    world.revision("two", 2).await;
     forger.rewrite("two", 2, add, unchanged).await;
     world
         .widget("two", json!({"value": "third", "bad": true}))
@@ -300,12 +294,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
     forger.rewrite("one", revision, add, unchanged).await;
     merge(&maps, "one-map", &hold(json!([]))).await;
     restart(&mut world, &project).await;
-    let events = world.api("Event");
-    let ended = async || {
-        let list = events.list(&ListParams::default()).await.unwrap();
-        let mut reasons = list.items.iter().map(|event| &event.data["reason"]);
-        reasons.any(|reason| reason == "UninstalledAfterFailure")
-    };
+    let ended = async || has_event(&world.namespace, "UninstalledAfterFailure").await;
     eventually("the end of the uninstall", ended).await;
     world.widget("one", json!({"value": "mended"})).await;
     world.data("one-map", json!({"value": "mended"})).await;
@@ -354,7 +343,7 @@ async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
     let annotations = json!({"helm.sdk.operatorframework.io/adopt-release": "true"});
     let widget = json!({"metadata": {"annotations": annotations}, "spec": {"value": "v"}});
     apply(&world.api("Widget"), "one", &widget).await;
-    revision(&world, "one", 2).await;
+    world.revision("one", 2).await;
     forger.has_nothing().await;
 }
 
@@ -495,9 +484,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     let verbs = json!(["get", "list", "watch"]);
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}]);
     grant(&world, "weak", "secrets", secrets).await;
-    let gadgets_refused = |cr: &Value| {
-        condition(cr, "WatchRefused").is_some_and(|c| c["message"].to_string().contains("gadgets"))
-    };
+    let gadgets_refused = |cr: &Value| says(cr, "WatchRefused", "gadgets");
     world
         .until("Widget", "one", "the refused dependency", gadgets_refused)
         .await;
@@ -540,20 +527,15 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         json!({"metadata": {"labels": labels}, "spec": {"account": "operator", "value": "v"}});
     apply(&caches, name, &cache).await;
     let refused = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            message.contains("allowOperatorAccounts") && message.contains("\"operator\"")
-        })
+        let parts = ["allowOperatorAccounts", "\"operator\""];
+        parts.iter().all(|part| says(cr, "Irreconcilable", part))
     };
     until_by(&operator, &caches, name, "the refusal", refused).await;
     drop(operator);
     // Allowed, the account is used, which may do nothing.
     watches(", allowOperatorAccounts: true");
     let operator = start().await;
-    let used = |cr: &Value| {
-        let message = condition(cr, "Irreconcilable").map(|c| c["message"].to_string());
-        message.is_some_and(|message| message.contains(":operator"))
-    };
+    let used = |cr: &Value| says(cr, "Irreconcilable", ":operator");
     until_by(&operator, &caches, name, "the account's refusal", used).await;
     // The account may not uninstall anything.
     drop(operator);
@@ -718,8 +700,7 @@ metadata:
 
 /// Checks that these texts are in no event and no log line.
 async fn is_not_told(world: &World, texts: &[&str]) {
-    let events = world.api("Event").list(&ListParams::default()).await;
-    let events = events.unwrap().items;
+    let events = events(&world.namespace).await;
     assert!(!events.is_empty());
     for (what, all) in [
         ("events", serde_json::to_string_pretty(&events).unwrap()),

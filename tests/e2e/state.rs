@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
     control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge,
-    new_namespace, undefine, until, until_by,
+    new_namespace, says, undefine, until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -402,13 +402,7 @@ async fn object_that_is_being_deleted_is_created_again_before_the_revision_is_de
     let uid = maps.get("map").await.unwrap().metadata.uid;
     delete(&maps, "map").await;
     world.widget("one", json!({"value": "two"})).await;
-    let waits = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            ready["message"]
-                .as_str()
-                .is_some_and(|message| message.contains("/map to be gone"))
-        })
-    };
+    let waits = |cr: &Value| says(cr, "Ready", "/map to be gone");
     world.until("Widget", "one", "the wait", waits).await;
     assert_eq!(world.history("one").await, ["deployed", "pending-upgrade"]);
     merge(&maps, "map", &json!({"metadata": {"finalizers": null}})).await;

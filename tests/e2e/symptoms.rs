@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, api_of, apply, cluster_api, condition,
-    create, define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
-    new_namespace, remove, until,
+    create, define, definition_of, delete, deploy, events, eventually, gone_by, has_condition,
+    is_ready, is_true, merge, new_namespace, remove, says, until,
 };
 
 #[tokio::test]
@@ -128,15 +128,8 @@ async fn deployed_does_not_mean_ready() {
         .await;
     let waiting = |cr: &Value| {
         is_true(cr, "Deployed")
-            && condition(cr, "Ready").is_some_and(|c| {
-                c["status"] == "False"
-                    && c["reason"] == "ObjectsNotReady"
-                    && c["message"]
-                        .as_str()
-                        .unwrap_or_default()
-                        .contains("one-web")
-                    && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
+            && has_condition(cr, "Ready", "False", "one-web")
+            && condition(cr, "Ready").is_some_and(|c| c["reason"] == "ObjectsNotReady")
     };
     world
         .until("Widget", "one", "deployed and not ready", waiting)
@@ -165,10 +158,8 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let slims = api_of(&namespace, &group, "Slim");
     create(&slims, &group, "Slim", "one").await;
     until(&slims, "one", "Ready", is_ready).await;
-    let events = api(&namespace, "Event");
     let reported = async || {
-        let list = events.list(&ListParams::default()).await.unwrap();
-        let of_one = list.items.into_iter().filter(|e| {
+        let of_one = events(&namespace).await.into_iter().filter(|e| {
             e.data["reason"] == "StatusPruned"
                 && (e.data["regarding"]["name"] == "one"
                     || e.data["involvedObject"]["name"] == "one")
@@ -181,11 +172,8 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     };
     // The last fields are written together with readiness. The condition is written afterwards.
     let told = |cr: &Value| {
-        condition(cr, "StatusPruned").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap();
-            let fields = ["status.deployedRelease", "status.release"];
-            fields.iter().all(|field| message.contains(field))
-        })
+        let fields = ["status.deployedRelease", "status.release"];
+        fields.iter().all(|field| says(cr, "StatusPruned", field))
     };
     until(&slims, "one", "the condition", told).await;
     let all_reported = async || {

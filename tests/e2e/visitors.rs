@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::examples::{NativeOperator, create};
 use crate::world::{
-    api, api_of, apply, condition, control_plane, define, delete, is_ready, merge, remove, root,
-    until,
+    api, api_of, apply, condition, control_plane, define, delete, is_false, is_ready, merge,
+    remove, root, until,
 };
 
 /// The two operators of the example.
@@ -148,10 +148,7 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
 
     let operator = variant.start(plane, namespace).await;
     create(&site.apps, variant.app("site", "One")).await;
-    let waits = |app: &Value| {
-        let ready = condition(app, "Ready");
-        ready.is_some_and(|ready| ready["status"] == "False")
-    };
+    let waits = |app: &Value| is_false(app, "Ready");
     let app = until(&site.apps, "site", "not ready", waits).await;
     if variant == Variant::Native {
         let reason = &condition(&app, "Ready").unwrap()["reason"];

@@ -13,8 +13,8 @@ use tokio::sync::OnceCell;
 
 pub(crate) use self::project::{InProcessOperator, Project, entry, free_address, options};
 pub(crate) use self::waits::{
-    condition, delete, eventually, eventually_by, gone, gone_by, injected, is_ready, is_true,
-    ready_at, remove, try_until, until, until_by,
+    condition, delete, eventually, eventually_by, gone, gone_by, has_condition, injected, is_false,
+    is_ready, is_true, ready_at, remove, says, try_until, until, until_by,
 };
 
 mod project;
@@ -149,6 +149,12 @@ impl World {
     pub(crate) async fn message(&self, name: &str, type_: &str) -> String {
         let condition = self.is(name, type_).await;
         condition["message"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a revision of a Widget is deployed and ready.
+    pub(crate) async fn revision(&self, name: &str, revision: u32) -> Value {
+        let ready = ready_at(revision);
+        self.until("Widget", name, "the revision", ready).await
     }
 
     /// Waits until the data of a `ConfigMap` equal `data`.
@@ -433,21 +439,31 @@ pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
         .unwrap();
 }
 
+/// Returns the records of a release.
+pub(crate) async fn records(namespace: &TestNamespace, release: &str) -> Vec<DynamicObject> {
+    let list = ListParams::default().labels(&format!("owner=helm,name={release}"));
+    api(namespace, "Secret").list(&list).await.unwrap().items
+}
+
 /// Returns the statuses of the records of a release, oldest first.
 pub(crate) async fn history(namespace: &TestNamespace, release: &str) -> Vec<String> {
-    let labels = format!("owner=helm,name={release}");
-    let list = ListParams::default().labels(&labels);
-    let mut records: Vec<(u32, String)> = api(namespace, "Secret")
-        .list(&list)
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .map(|secret| {
-            let labels = secret.metadata.labels.unwrap();
-            (labels["version"].parse().unwrap(), labels["status"].clone())
-        })
+    let records = records(namespace, release).await.into_iter();
+    let labels = records.map(|record| record.metadata.labels.unwrap());
+    let mut statuses: Vec<(u32, String)> = labels
+        .map(|labels| (labels["version"].parse().unwrap(), labels["status"].clone()))
         .collect();
-    records.sort_unstable();
-    records.into_iter().map(|(_, status)| status).collect()
+    statuses.sort_unstable();
+    statuses.into_iter().map(|(_, status)| status).collect()
+}
+
+/// Returns the events in a namespace.
+pub(crate) async fn events(namespace: &TestNamespace) -> Vec<DynamicObject> {
+    let events = api(namespace, "Event").list(&ListParams::default()).await;
+    events.unwrap().items
+}
+
+/// Returns whether there is an event with a reason.
+pub(crate) async fn has_event(namespace: &TestNamespace, reason: &str) -> bool {
+    let events = events(namespace).await;
+    events.iter().any(|event| event.data["reason"] == reason)
 }

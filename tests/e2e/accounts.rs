@@ -3,12 +3,13 @@
 
 use hybrid_operator_test::wait;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::security::grant;
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, eventually_by, is_true, merge, resource, says,
+    LIMIT, Project, World, api_in, apply, cluster_api, eventually_by, is_true, merge, resource,
+    says,
 };
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
@@ -30,7 +31,7 @@ metadata:
 const NOBODY: &str = "No One!";
 
 /// Lets an account change `ConfigMap`s.
-async fn allow_maps(world: &World, account: &str) {
+pub(crate) async fn allow_maps(world: &World, account: &str) {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     grant(world, account, account, rules).await;
 }
@@ -142,19 +143,11 @@ rules: []
     apply(&cluster_roles, &granted, &rules).await;
     let bindings = cluster_api(&world.namespace, "ClusterRoleBinding");
     let subject = json!({"kind": "ServiceAccount", "name": "deployer", "namespace": namespace});
-    let types = resource("ClusterRoleBinding");
     let binding = json!({
-        "apiVersion": types.api_version, "kind": types.kind, "metadata": {"name": granted},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": granted},
         "subjects": [subject],
     });
-    let binding = serde_json::from_value(binding).unwrap();
-    drop(
-        bindings
-            .create(&PostParams::default(), &binding)
-            .await
-            .unwrap(),
-    );
+    apply(&bindings, &granted, &binding).await;
     deployed_as(&world, "deployer").await;
     // In a namespace that ends, accounts and their permissions may go first.
     drop(bindings.delete(&granted, &DeleteParams::default()).await);
@@ -165,10 +158,10 @@ rules: []
     gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
     let left = format!("{namespace}-one");
     assert!(cluster_roles.get_opt(&left).await.unwrap().is_some());
-    let events = Api::namespaced_with(world.namespace.client(), "default", &resource("Event"));
+    let events = api_in(&world.namespace, "default", "Event");
     let named = async || {
-        let events = events.list(&ListParams::default()).await.unwrap().items;
-        events.iter().any(|event: &kube::api::DynamicObject| {
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events.iter().any(|event| {
             event.data["reason"] == "ObjectLeft"
                 && event.data["involvedObject"]["name"] == namespace
                 && event.data["message"].to_string().contains(&left)

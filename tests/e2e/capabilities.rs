@@ -1,9 +1,8 @@
 //! Charts that ask what the cluster serves are rendered anew when that changes.
 
-use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, MAP, Project, World, define_kind, definition_of, undefine};
+use crate::world::{ANYTHING, MAP, Project, World, create, define_kind, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -50,13 +49,7 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
         "apiVersion": format!("{group}/v1"), "kind": "Looked",
         "metadata": {"name": "it"}, "spec": {"size": 3},
     });
-    let object = serde_json::from_value(object).unwrap();
-    drop(
-        looked
-            .create(&PostParams::default(), &object)
-            .await
-            .unwrap(),
-    );
+    create(&looked, object).await;
     world
         .data(
             "one-map",

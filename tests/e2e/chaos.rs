@@ -10,12 +10,12 @@ use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::examples::{CLUSTER_WIDE, NativeOperator, create, example};
+use crate::examples::{CLUSTER_WIDE, NativeOperator, example};
 use crate::visitors::Variant;
-use crate::world::{api, api_of, eventually, is_ready, remove, until};
+use crate::world::{api, api_of, cluster_api, create, eventually, is_ready, merge, remove, until};
 
 /// How long a deletion may go without effect before the next one.
 const PACE: Duration = Duration::from_millis(500);
@@ -235,19 +235,12 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "chaos").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let mut selected = Vec::new();
     for _ in 0..3 {
         let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
         let patch = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
-        let patched = namespaces
-            .patch(
-                namespace.name(),
-                &PatchParams::default(),
-                &Patch::Merge(&patch),
-            )
-            .await;
-        drop(patched.unwrap());
+        merge(&namespaces, namespace.name(), &patch).await;
         selected.push(namespace);
     }
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");

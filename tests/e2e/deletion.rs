@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, control_plane, deploy, gone, has_condition, injected,
-    is_true, new_namespace, records, says, until,
+    InProcessOperator, Project, api, apply, control_plane, deploy, gone, grant, has_condition,
+    injected, is_true, new_namespace, records, says, subject, until,
 };
 
 const MAP: &str = "\
@@ -91,15 +91,9 @@ async fn failing_templates_do_not_block_deletion() {
 
 /// Lets the service accounts of a namespace change its `ConfigMap`s.
 async fn allow_accounts(namespace: &TestNamespace) {
-    let rules =
-        json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
-    apply(&api(namespace, "Role"), "maps", &rules).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     let group = format!("system:serviceaccounts:{}", namespace.name());
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"},
-        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
-    });
-    apply(&api(namespace, "RoleBinding"), "maps", &binding).await;
+    grant(namespace, "maps", subject("Group", &group), rules).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

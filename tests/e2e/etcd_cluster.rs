@@ -14,10 +14,10 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, binary_or_skip, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create, example};
+use crate::examples::{NativeOperator, example};
 use crate::world::{
-    LIMIT, api, api_of, condition, delete, eventually, injected, is_false, is_ready, merge, remove,
-    says, try_until,
+    LIMIT, api, api_of, condition, create, delete, eventually, injected, is_false, is_ready, merge,
+    remove, says, try_until,
 };
 use kubelet::Kubelet;
 

@@ -13,8 +13,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, api, api_of, condition, control_plane, define, delete, free_address,
-    gone, is_false, is_ready, merge, options, remove, root, says, until,
+    InProcessOperator, LIMIT, api, api_of, cluster_api, condition, control_plane, create, define,
+    delete, free_address, gone, is_false, is_ready, merge, options, remove, root, says, until,
 };
 
 /// A native operator in this process, named after a namespace. It is killed when dropped.
@@ -94,11 +94,6 @@ pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     Some(plane)
 }
 
-pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
-    let object = serde_json::from_value(object).unwrap();
-    drop(api.create(&PostParams::default(), &object).await.unwrap());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     let plane = or_skip!(example("memcached-native").await);
@@ -134,26 +129,15 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     // A restart changes nothing.
     drop(operator);
     let operator = start().await;
-    merge(
-        &memcacheds,
-        "cache",
-        &json!({"metadata": {"labels": {"seen": "yes"}}}),
-    )
-    .await;
+    let seen = json!({"metadata": {"labels": {"seen": "yes"}}});
+    merge(&memcacheds, "cache", &seen).await;
     let deployments = api(&namespace, "Deployment");
     let before = deployments.get("cache").await.unwrap();
     // What somebody removes comes back.
-    for pod in api(&namespace, "Pod")
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-    {
+    let pods = api(&namespace, "Pod");
+    for pod in pods.list(&ListParams::default()).await.unwrap() {
         let name = pod.metadata.name.unwrap();
-        drop(
-            api(&namespace, "Pod")
-                .delete(&name, &DeleteParams::default())
-                .await,
-        );
+        drop(pods.delete(&name, &DeleteParams::default()).await);
     }
     has(4).await;
     let after = deployments.get("cache").await.unwrap();
@@ -239,16 +223,10 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
         TestNamespace::create(plane, "selected").await.unwrap(),
         TestNamespace::create(plane, "selected").await.unwrap(),
     ];
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let label = async |namespace: &TestNamespace, value: Value| {
         let patch = json!({"metadata": {"labels": {"multi-secret": value}}});
-        let params = PatchParams::default();
-        drop(
-            namespaces
-                .patch(namespace.name(), &params, &Patch::Merge(&patch))
-                .await
-                .unwrap(),
-        );
+        merge(&namespaces, namespace.name(), &patch).await;
     };
     let start = async || {
         let controller = multi_secret::controller::controller();
@@ -277,12 +255,8 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
         until(&secrets(namespace), "shared", "its data", is).await
     };
     // What is changed or deleted is restored, also after a restart, which itself writes nothing.
-    merge(
-        &secrets(&one),
-        "shared",
-        &json!({"data": {"password": "b3RoZXI="}}),
-    )
-    .await;
+    let other = json!({"data": {"password": "b3RoZXI="}});
+    merge(&secrets(&one), "shared", &other).await;
     has(&one).await;
     drop(operator);
     let operator = start().await;
@@ -388,14 +362,11 @@ const MANY: usize = 50;
 async fn multi_secret_again(plane: &ControlPlane) {
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "again").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let labels = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
-    let labels = Patch::Merge(&labels);
     let selected = (0..MANY).map(async |_| {
         let namespace = TestNamespace::create(plane, "many").await.unwrap();
-        let params = PatchParams::default();
-        let patched = namespaces.patch(namespace.name(), &params, &labels).await;
-        drop(patched.unwrap());
+        merge(&namespaces, namespace.name(), &labels).await;
         namespace
     });
     let selected = futures::future::join_all(selected).await;

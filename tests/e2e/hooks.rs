@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, cluster_api, condition, delete, events,
+    InProcessOperator, Project, World, api, api_in, apply, cluster_api, condition, delete, events,
     eventually, gone, gone_by, is_true, merge, new_namespace, ready_at, says, until,
 };
 
@@ -476,11 +476,7 @@ metadata:
     let spaces = cluster_api(&world.namespace, "Namespace");
     let uid = async || spaces.get(&name).await.unwrap().metadata.uid;
     let before = uid().await;
-    let theirs: Api<DynamicObject> = Api::namespaced_with(
-        world.namespace.client(),
-        &name,
-        &crate::world::resource("ConfigMap"),
-    );
+    let theirs = api_in(&world.namespace, &name, "ConfigMap");
     apply(&theirs, "theirs", &json!({"data": {"count": "1"}})).await;
     world.widget("one", json!({"value": "2"})).await;
     world.revision("one", 2).await;

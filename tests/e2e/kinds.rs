@@ -7,8 +7,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, MAP, Project, World, api_of, apply, cluster_api, create, define, define_kind,
-    definition_of, delete, gone_by, is_true, merge, says, undefine,
+    ANYTHING, MAP, Project, World, api_in, api_of, apply, cluster_api, create_empty, define,
+    define_kind, definition_of, delete, gone_by, is_true, merge, says, undefine,
 };
 
 /// A group of custom resources that no other test has.
@@ -46,9 +46,7 @@ async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
     let name = format!("{}-wide", world.namespace.name());
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let namespaces = cluster_api(&world.namespace, "Namespace");
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim"));
-    let claims: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), &name, &resource);
+    let claims = api_in(&world.namespace, &name, "PersistentVolumeClaim");
     world.widget("one", json!({"text": "a"})).await;
     world.has_history("one", &["deployed"]).await;
     let uids = async || {
@@ -95,7 +93,7 @@ async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_othe
         api_of(&world.namespace, &group, "Thing"),
     );
     world.deploy("one", json!({})).await;
-    create(&things, &group, "Thing", "theirs").await;
+    create_empty(&things, &group, "Thing", "theirs").await;
     world.remove("Widget", "one").await;
     let live = definitions.get(&name).await.unwrap();
     assert!(live.metadata.deletion_timestamp.is_none());
@@ -124,7 +122,7 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Thing"));
     let things: Api<DynamicObject> =
         Api::namespaced_with(world.namespace.client(), &made, &resource);
-    create(&things, &group, "Thing", "theirs").await;
+    create_empty(&things, &group, "Thing", "theirs").await;
     world.remove("Widget", "one").await;
     let namespaces = cluster_api(&world.namespace, "Namespace");
     let live = namespaces.get(&made).await.unwrap();
@@ -308,13 +306,8 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
         .until("ConfigMap", "annotated", "released", released)
         .await;
     let foreground = DeleteParams::foreground();
-    drop(
-        world
-            .api("Widget")
-            .delete("one", &foreground)
-            .await
-            .unwrap(),
-    );
+    let deleted = world.api("Widget").delete("one", &foreground).await;
+    drop(deleted.unwrap());
     gone_by(&world.operator, &world.api("Widget"), "one").await;
     let all = maps.list(&ListParams::default()).await.unwrap();
     let left = all
@@ -423,9 +416,7 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     let project = Project::new("", &[("hook.yaml", HOOK), ("map.yaml", MAP)]);
     let world = or_skip!(project.start("all-hooks").await);
     let elsewhere = world.namespace.name().to_owned();
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
-    let outside: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), "default", &resource);
+    let outside = api_in(&world.namespace, "default", "ConfigMap");
     for (revision, spec) in [
         json!({"hook": elsewhere, "place": "default"}),
         json!({"hook": "first"}),

@@ -8,7 +8,7 @@ use hybrid_operator::native::{self, Action, Context, Error, NativeController};
 use hybrid_operator::telemetry::prometheus_client::metrics::counter::Counter;
 use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use kube::{Client, CustomResource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::native::get;
 use crate::world::{
-    LIMIT, api, apply, control_plane, free_address, merge, new_namespace, options, until,
+    LIMIT, api, apply, cluster_api, control_plane, create, free_address, merge, new_namespace,
+    options, until,
 };
 
 /// A manager that runs until it is dropped.
@@ -159,15 +160,10 @@ async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
     let (plane, one) = or_skip!(new_namespace("selected").await);
     let client = plane.client().await.unwrap();
     let two = TestNamespace::create(plane, "selected").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespaces = cluster_api(&one, "Namespace");
     let label = async |namespace: &TestNamespace, value: Value| {
         let patch = json!({"metadata": {"labels": {"copies": value}}});
-        let patch = Patch::Merge(patch);
-        let name = namespace.name();
-        namespaces
-            .patch(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        merge(&namespaces, namespace.name(), &patch).await;
     };
     let selector = format!("--namespace-selector=copies={}", one.name());
     label(&one, json!(one.name())).await;
@@ -200,10 +196,7 @@ async fn a_leader_for_life_leads_until_its_pod_is_gone() {
     let pods = api(&namespace, "Pod");
     let start = async |pod: &str| {
         let body = json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-        let body = serde_json::from_value(body).unwrap();
-        pods.create(&kube::api::PostParams::default(), &body)
-            .await
-            .unwrap();
+        create(&pods, body).await;
         let flags = ["--leader-elect", "--leader-election-mode=for-life"];
         let env = [
             ("POD_NAME", pod),

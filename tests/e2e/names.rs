@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
+use crate::security::decode;
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
     control_plane, events, eventually, eventually_by, is_true, merge, new_namespace, options,
@@ -32,10 +33,7 @@ data: {revision: {{ .Release.Revision | quote }}}
 /// Reads a record.
 async fn record(world: &World, release: &str, revision: u32) -> Release {
     let name = format!("sh.helm.release.v1.{release}.v{revision}");
-    let secret = world.api("Secret").get(&name).await.unwrap();
-    let text = secret.data["data"]["release"].as_str().unwrap();
-    let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
-    helm_core::release::codec::decode(&payload).unwrap()
+    decode(&world.get("Secret", &name).await.data)
 }
 
 /// Waits until there is an event about a Widget with a reason and returns its message.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api, apply, condition, control_plane, delete, events, eventually,
-    eventually_by, is_true, new_namespace, operator, until_by,
+    eventually_by, grant, is_true, new_namespace, operator, subject, until_by,
 };
 
 const HOOKED: &str = "\
@@ -299,17 +299,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
         // As in the roles of operator-sdk.
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]);
-    apply(
-        &api(&namespace, "Role"),
-        "operator",
-        &json!({"rules": rules}),
-    )
-    .await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
-    });
-    apply(&api(&namespace, "RoleBinding"), "operator", &binding).await;
+    grant(&namespace, "operator", subject("User", "operator"), rules).await;
     let running = project
         .operator(plane, namespace.name())
         .kubeconfig(plane.operator_kubeconfig())

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
+use crate::accounts::allow_maps;
 use crate::world::{
     LIMIT, MAP, Project, World, apply, cluster_api, condition, define, definition_of, delete,
-    entry, merge, new_namespace, until_by,
+    entry, merge, new_namespace, set_ready, until_by,
 };
 
 #[tokio::test]
@@ -93,14 +94,7 @@ async fn custom_resource_waits_for_its_dependencies() {
         .await;
     assert!(world.history("one").await.is_empty());
     apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let params = kube::api::PatchParams::default();
-    let patch = kube::api::Patch::Merge(&status);
-    world
-        .api("Gadget")
-        .patch_status("base", &params, &patch)
-        .await
-        .unwrap();
+    set_ready(&world.api("Gadget"), "base", "True").await;
     world.data("one-map", json!({"value": "none"})).await;
     // The dependency is ready already.
     world.deploy("two", json!({})).await;
@@ -290,13 +284,7 @@ async fn service_account_limits_what_a_release_may_do() {
     world.widget("one", json!({"value": "v"})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "patch", "configmaps", "one-map");
-    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
-    apply(&world.api("Role"), "deployer", &json!({"rules": rules})).await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": world.namespace.name()}],
-    });
-    apply(&world.api("RoleBinding"), "deployer", &binding).await;
+    allow_maps(&world, "deployer").await;
     world.data("one-map", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
 }

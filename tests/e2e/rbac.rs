@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
     MAP, Project, World, api, apply, condition, delete, eventually, gone_by, is_true, merge,
-    new_namespace, operator, resource, root, until_by,
+    new_namespace, operator, resource, root, subject, until_by,
 };
 
 /// Returns the rules of a file in `config/rbac`.
@@ -20,12 +20,7 @@ fn rules(file: &str) -> Vec<Value> {
 
 /// Grants the rules to the operator's user in a namespace.
 async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
-    apply(&api(namespace, "Role"), name, &json!({"rules": rules})).await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
-    });
-    apply(&api(namespace, "RoleBinding"), name, &binding).await;
+    crate::world::grant(namespace, name, subject("User", "operator"), json!(rules)).await;
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
 use hybrid_operator_test::process::RunningOperator;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
     ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, events, eventually,
-    eventually_by, merge, new_namespace, operator, options, says, until,
+    eventually_by, merge, new_namespace, operator, options, says, set_ready, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -238,26 +238,16 @@ async fn failing_upgrades_halt_the_rollout_of_a_chart_that_replaces_its_definiti
     halted_after_three(&world).await;
 }
 
-/// Sets the condition `Ready` of a Gadget.
-async fn gadget(world: &World, name: &str, ready: &str) {
-    let gadgets = world.api("Gadget");
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-    let patch = Patch::Merge(&status);
-    let patched = gadgets
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await;
-    drop(patched.unwrap());
-}
-
 #[tokio::test]
 async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", &map("v1"))]);
     let world = or_skip!(start(&project, "awaits", &["--reload-pace=0"]).await);
-    apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
-    gadget(&world, "base", "True").await;
+    let gadgets = world.api("Gadget");
+    apply(&gadgets, "base", &json!({"spec": {}})).await;
+    set_ready(&gadgets, "base", "True").await;
     eight(&world).await;
-    gadget(&world, "base", "False").await;
+    set_ready(&gadgets, "base", "False").await;
     project.write(TEMPLATE, REFUSED);
     // Three wait for the dependency, the others for them.
     for name in &EIGHT[..3] {
@@ -265,7 +255,7 @@ async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() 
         world.until("Widget", name, "the dependency", waits).await;
     }
     reaches(&world, WAITING, 5).await;
-    gadget(&world, "base", "True").await;
+    set_ready(&gadgets, "base", "True").await;
     halted_after_three(&world).await;
 }
 

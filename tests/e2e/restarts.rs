@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
-    gone, has_condition, is_false, is_ready, is_true, merge, says, until,
+    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, refuse, says, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -160,6 +160,7 @@ impl Fixture {
         let crash = (1, Fault::Unreachable);
         let (change, end) = (self.spec("one", spec), std::future::pending());
         let (plane, namespace) = (self.plane, &self.namespace);
+        let is_map = |request: &Recorded| is_write_to(request, "one-map");
         let crashed = self
             .project
             .crash_at(plane, namespace, crash, is_map, change, end);
@@ -221,18 +222,6 @@ impl Fixture {
 
 fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
     move |cr| has_condition(cr, type_, "True", "")
-}
-
-/// Returns whether a request writes to the first object of the release.
-fn is_map(request: &Recorded) -> bool {
-    let named = request.name.as_deref() == Some("one-map");
-    let body = request.body.as_ref();
-    let made = body.is_some_and(|body| body["metadata"]["name"] == "one-map");
-    request.resource == "configmaps" && request.method != http::Method::GET && (named || made)
-}
-
-fn refuse_map(faults: &Faults) {
-    faults.inject_with(|request| is_map(request).then_some(Fault::Status(403)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,7 +286,7 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
 async fn failed_install_keeps_its_backoff_after_a_restart() {
     let fixture = or_skip!(Fixture::new("").await);
     let faults = Faults::new();
-    refuse_map(&faults);
+    refuse(&faults, "one-map");
     let operator = fixture.start(faults.clone()).await;
     fixture.spec("one", json!({"value": "1"})).await;
     drop(fixture.is("the next attempt", announces_attempt).await);
@@ -316,7 +305,7 @@ async fn failed_rollback_keeps_its_backoff_after_a_restart() {
     let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let faults = Faults::new();
-    refuse_map(&faults);
+    refuse(&faults, "one-map");
     let operator = fixture.start(faults.clone()).await;
     fixture.spec("one", json!({"value": "2"})).await;
     let rolls_back = |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;

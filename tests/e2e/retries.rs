@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
-use hybrid_operator_test::request::Recorded;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane,
-    define_kind, delete, deploy, events, eventually, gone, has_condition, is_ready, records, says,
-    try_until, until,
+    define_kind, delete, deploy, events, eventually, gone, has_condition, is_ready, records,
+    refuse, says, try_until, until,
 };
 
 /// A separate object for each number, a value, and an object that the API server rejects on
@@ -88,19 +87,6 @@ impl Release {
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let found = try_until(&self.api("Widget"), "one", what, holds).await;
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
-    }
-
-    /// Rejects all writes to the object that holds the value.
-    fn refuse(&self) {
-        let is_map = |request: &Recorded| {
-            let body = request.body.as_ref();
-            let made = body.is_some_and(|body| body["metadata"]["name"] == "one-map");
-            request.resource == "configmaps"
-                && request.method != http::Method::GET
-                && (made || request.name.as_deref() == Some("one-map"))
-        };
-        self.faults
-            .inject_with(move |request| is_map(request).then_some(Fault::Status(403)));
     }
 
     /// Returns revision, status and failure count of each record, oldest first.
@@ -187,7 +173,7 @@ const ROLLED_BACK: &str = "another attempt would replace the running revision wi
 async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
     let mut release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.deploy(json!({"value": "1"})).await;
-    release.refuse();
+    refuse(&release.faults, "one-map");
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
@@ -213,7 +199,7 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
 async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
     let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.deploy(json!({"value": "1"})).await;
-    release.refuse();
+    refuse(&release.faults, "one-map");
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;

@@ -9,9 +9,9 @@ use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, condition,
-    control_plane, create, define, definition_of, delete, eventually, gone_by, has_condition,
-    is_true, merge, new_namespace, records, remove, says, until, until_by,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_in, api_of, apply, cluster_api,
+    condition, control_plane, create_empty, define, definition_of, delete, eventually, gone_by,
+    has_condition, is_true, merge, new_namespace, records, remove, says, until, until_by,
 };
 
 const MAP: &str = "\
@@ -144,10 +144,7 @@ async fn recreated_custom_resource_gets_a_new_release() {
     delete(&widgets, "one").await;
     // The name is reused as soon as it is free.
     world.gone("Widget", "one").await;
-    let body = json!({"apiVersion": "test.example.com/v1", "kind": "Widget",
-        "metadata": {"name": "one"}, "spec": {}});
-    let body = serde_json::from_value(body).unwrap();
-    widgets.create(&PostParams::default(), &body).await.unwrap();
+    create_empty(&widgets, "test.example.com", "Widget", "one").await;
     let second = world.ready("Widget", "one").await;
     assert_ne!(first.uid(), second.uid());
     assert_eq!(world.history("one").await, ["deployed"]);
@@ -160,14 +157,11 @@ async fn namespace_in_use_by_others_outlives_its_release() {
     let world = or_skip!(World::of("inner", "", &[("namespace.yaml", NAMESPACE)]).await);
     world.deploy("one", json!({})).await;
     let name = format!("{}-made", world.namespace.name());
-    let client = world.namespace.client();
-    let theirs: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
-        kube::Api::namespaced(client.clone(), &name);
-    let body = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
-    theirs.create(&PostParams::default(), &body).await.unwrap();
+    let theirs = api_in(&world.namespace, &name, "ConfigMap");
+    apply(&theirs, "theirs", &json!({})).await;
     world.remove("Widget", "one").await;
     assert!(theirs.get_opt("theirs").await.unwrap().is_some());
-    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
+    let namespaces = cluster_api(&world.namespace, "Namespace");
     let namespace = namespaces.get(&name).await.unwrap();
     assert!(namespace.metadata.deletion_timestamp.is_none());
     delete(&namespaces, &name).await;
@@ -286,11 +280,11 @@ async fn recreated_crd_is_watched_again() {
     // The operator starts first and waits for the kind.
     let operator = project.run(plane, &namespace).await;
     let brittles = api_of(&namespace, &group, "Brittle");
-    let definitions = crate::world::cluster_api(&namespace, "CustomResourceDefinition");
+    let definitions = cluster_api(&namespace, "CustomResourceDefinition");
     let maps = api(&namespace, "ConfigMap");
     for _ in 0..2 {
         define(plane, &definition).await;
-        create(&brittles, &group, "Brittle", "one").await;
+        create_empty(&brittles, &group, "Brittle", "one").await;
         let ready = |cr: &Value| is_true(cr, "Ready");
         until_by(&operator, &brittles, "one", "Ready", ready).await;
         assert!(maps.get_opt("map").await.unwrap().is_some());
@@ -306,8 +300,8 @@ async fn recreated_crd_is_watched_again() {
 async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     let world = or_skip!(World::of("denied", "", &[("map.yaml", MAP)]).await);
     let name = format!("{}-no-maps", world.namespace.name());
-    let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
-    let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
+    let policies = cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
+    let bindings = cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
     let policy = json!({"spec": {
         "failurePolicy": "Fail",
         "matchConstraints": {

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use crate::adoption::install;
 use crate::helm_cli::helm;
+use crate::security::{decode, encode};
 use crate::world::{
     InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, injected,
-    is_ready, is_true, merge, new_namespace, until,
+    is_ready, is_true, is_write_to, merge, new_namespace, refuse, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -49,19 +50,6 @@ async fn password(namespace: &TestNamespace) -> String {
     let there = |secret: &Value| secret["data"]["password"].is_string();
     let secret = until(&api(namespace, "Secret"), "one-password", "there", there).await;
     secret["data"]["password"].to_string()
-}
-
-/// Rejects all writes to the `ConfigMap` of this name.
-fn refuse(faults: &Faults, name: &'static str) {
-    faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
-}
-
-fn is_write_to(request: &Recorded, name: &str) -> bool {
-    let body = request.body.as_ref();
-    let made = body.is_some_and(|body| body["metadata"]["name"] == name);
-    request.resource == "configmaps"
-        && request.method != http::Method::GET
-        && (made || request.name.as_deref() == Some(name))
 }
 
 async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
@@ -156,14 +144,9 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
 async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::release::Release)) {
     let name = "sh.helm.release.v1.one.v1";
     let secrets = world.api("Secret");
-    let record = secrets.get(name).await.unwrap();
-    let base64 = &data_encoding::BASE64;
-    let text = record.data["data"]["release"].as_str().unwrap().as_bytes();
-    let payload = base64.decode(text).unwrap();
-    let mut release = helm_core::release::codec::decode(&payload).unwrap();
+    let mut release = decode(&secrets.get(name).await.unwrap().data);
     change(&mut release);
-    let payload = helm_core::release::codec::encode(&release).unwrap();
-    let patch = json!({"data": {"release": base64.encode(payload.as_bytes())}});
+    let patch = json!({"data": {"release": encode(&release)}});
     merge(&secrets, name, &patch).await;
 }
 

@@ -4,14 +4,14 @@ use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
 use hybrid_operator_test::TestNamespace;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, MAP, Project, World, api, apply, cluster_api, delete, events, eventually, exists,
-    has_event, merge, new_namespace, remove, resource, says, until_by,
+    LIMIT, MAP, Project, World, api, api_in, apply, cluster_api, delete, events, eventually,
+    exists, has_event, merge, new_namespace, remove, resource, says, set_ready, subject, until_by,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -48,13 +48,7 @@ impl Forger {
         let namespace = &world.namespace;
         let name = format!("forged-{}", namespace.name());
         let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]);
-        apply(&world.api("Role"), "forger", &json!({"rules": rules})).await;
-        let group = "rbac.authorization.k8s.io";
-        let binding = json!({
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "forger"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-        });
-        apply(&world.api("RoleBinding"), "forger", &binding).await;
+        crate::world::grant(namespace, "forger", subject("User", &name), rules).await;
         let file = Kubeconfig::read_from(world.plane.kubeconfig_path()).unwrap();
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(file, &options)
@@ -62,11 +56,10 @@ impl Forger {
             .unwrap();
         config.auth_info.impersonate = Some(name.clone());
         let client = Client::try_from(config).unwrap();
-        let elsewhere = Api::namespaced_with(namespace.client(), "default", &resource("Pod"));
         Self {
             secrets: Api::namespaced_with(client, namespace.name(), &resource("Secret")),
             bindings: cluster_api(namespace, "ClusterRoleBinding"),
-            elsewhere,
+            elsewhere: api_in(namespace, "default", "Pod"),
             name,
         }
     }
@@ -89,6 +82,14 @@ impl Forger {
             events: vec![event],
             ..Hook::default()
         }
+    }
+
+    /// Adds a foreign object, and hooks around the deletion, to a record.
+    fn claim_foreign(&self, record: &mut Release) {
+        let foreign = "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n";
+        record.manifest.push_str(foreign);
+        record.hooks.push(self.hook(HookEvent::PreDelete));
+        record.hooks.push(self.hook(HookEvent::PostDelete));
     }
 
     /// Rewrites a record as the operator would write it, except for the proof.
@@ -147,13 +148,14 @@ fn as_operator() -> PostParams {
     }
 }
 
-fn decode(secret: &Value) -> Release {
+/// Reads the release in a record.
+pub(crate) fn decode(secret: &Value) -> Release {
     let data = secret["data"]["release"].as_str().unwrap();
     let stored = BASE64.decode(data.as_bytes()).unwrap();
     codec::decode(&stored).unwrap()
 }
 
-fn encode(record: &Release) -> Value {
+pub(crate) fn encode(record: &Release) -> Value {
     BASE64
         .encode(codec::encode(record).unwrap().as_bytes())
         .into()
@@ -284,14 +286,8 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
     eventually("the uninstall", uninstalling).await;
     world.operator.sigkill().unwrap();
     let revision = u32::try_from(world.history("one").await.len()).unwrap();
-    let add = |record: &mut Release| {
-        record
-            .manifest
-            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
-        record.hooks.push(forger.hook(HookEvent::PreDelete));
-        record.hooks.push(forger.hook(HookEvent::PostDelete));
-    };
-    forger.rewrite("one", revision, add, unchanged).await;
+    let claim = |record: &mut Release| forger.claim_foreign(record);
+    forger.rewrite("one", revision, claim, unchanged).await;
     merge(&maps, "one-map", &hold(json!([]))).await;
     restart(&mut world, &project).await;
     let ended = async || has_event(&world.namespace, "UninstalledAfterFailure").await;
@@ -309,14 +305,8 @@ async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
     world.deploy("one", json!({"value": "v"})).await;
     let foreign = json!({"data": {"of": "somebody"}});
     apply(&world.api("ConfigMap"), "foreign", &foreign).await;
-    let add = |record: &mut Release| {
-        record
-            .manifest
-            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
-        record.hooks.push(forger.hook(HookEvent::PreDelete));
-        record.hooks.push(forger.hook(HookEvent::PostDelete));
-    };
-    forger.rewrite("one", 1, add, unchanged).await;
+    let claim = |record: &mut Release| forger.claim_foreign(record);
+    forger.rewrite("one", 1, claim, unchanged).await;
     world.remove("Widget", "one").await;
     forger.has_nothing().await;
     assert!(exists(&world.api("ConfigMap"), "foreign").await);
@@ -354,8 +344,7 @@ async fn losing_the_key_of_the_proofs_loses_no_release() {
     world.deploy("one", json!({"value": "v"})).await;
     let before = password(&world, "one").await;
     world.operator.sigkill().unwrap();
-    let keys: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), "default", &resource("Secret"));
+    let keys = api_in(&world.namespace, "default", "Secret");
     let key = format!("{}-release-record-key", world.namespace.name());
     delete(&keys, &key).await;
     delete(&world.api("ConfigMap"), "one-map").await;
@@ -449,14 +438,9 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
 
 /// Grants a service account rules in a namespace.
 pub(crate) async fn grant(world: &World, account: &str, name: &str, rules: Value) {
-    apply(&world.api("Role"), name, &json!({"rules": rules})).await;
-    let subject =
-        json!({"kind": "ServiceAccount", "name": account, "namespace": world.namespace.name()});
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [subject],
-    });
-    apply(&world.api("RoleBinding"), name, &binding).await;
+    let namespace = &world.namespace;
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace.name()});
+    crate::world::grant(namespace, name, subject, rules).await;
 }
 
 #[tokio::test]
@@ -468,13 +452,7 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     secret_in(&world.namespace).await;
     let gadget = json!({"spec": {}});
     apply(&world.api("Gadget"), "db", &gadget).await;
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let patch = Patch::Merge(&ready);
-    let gadgets = world.api("Gadget");
-    gadgets
-        .patch_status("db", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    set_ready(&world.api("Gadget"), "db", "True").await;
     let maps = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     grant(&world, "weak", "maps", maps).await;
     world.widget("one", json!({"account": "weak"})).await;

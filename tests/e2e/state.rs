@@ -9,9 +9,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge,
-    new_namespace, says, undefine, until, until_by,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, autoscale, cluster_api,
+    condition, control_plane, create_empty, define, definition_of, delete, deploy, eventually,
+    is_ready, merge, new_namespace, says, undefine, until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -346,14 +346,7 @@ async fn autoscaled(name: &str, replicas: &Value) -> Option<World> {
     let spec = json!({"autoscaled": true, "replicas": replicas});
     world.widget("one", spec).await;
     world.has_history("one", &["deployed"]).await;
-    let params = PatchParams {
-        field_manager: Some("kube-controller-manager".to_owned()),
-        ..PatchParams::default()
-    };
-    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    let deployments = world.api("Deployment");
-    let scaled = deployments.patch_scale("web", &params, &scale).await;
-    assert_eq!(scaled.unwrap().spec.unwrap().replicas, Some(5));
+    autoscale(&world.api("Deployment"), "web").await;
     Some(world)
 }
 
@@ -476,30 +469,17 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
     project.watch(group, "Sprocket", "");
     let world = or_skip!(project.start("scopes").await);
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
-    let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",
-        "metadata": {"name": "one"}, "spec": {}});
-    let sprocket: DynamicObject = serde_json::from_value(sprocket).unwrap();
-    let client = world.namespace.client();
-    let namespaced: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), world.namespace.name(), &resource);
-    let params = PostParams::default();
-    drop(namespaced.create(&params, &sprocket).await.unwrap());
+    let namespaced = api_of(&world.namespace, group, "Sprocket");
+    create_empty(&namespaced, group, "Sprocket", "one").await;
     until(&namespaced, "one", "Ready", is_ready).await;
 
     undefine(&world.namespace, &format!("sprockets.{group}")).await;
     define(plane, &definition("Cluster")).await;
-    let everywhere: Api<DynamicObject> = Api::all_with(client, &resource);
-    drop(everywhere.create(&params, &sprocket).await.unwrap());
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
+    let everywhere: Api<DynamicObject> = Api::all_with(world.namespace.client(), &resource);
+    create_empty(&everywhere, group, "Sprocket", "one").await;
     let refused = |cr: &Value| condition(cr, "Irreconcilable").is_some();
-    let cr = until_by(
-        &world.operator,
-        &everywhere,
-        "one",
-        "Irreconcilable",
-        refused,
-    )
-    .await;
+    let cr = until_by(&world.operator, &everywhere, "one", "refused", refused).await;
     let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
     assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
     let log = world.operator.log();

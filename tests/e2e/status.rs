@@ -1,12 +1,12 @@
 //! What the status of a custom resource says, and where the operator remembers what it lacks.
 
 use hybrid_operator_test::wait;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, World, api_of, condition, create, define, definition_of, eventually, history,
-    is_true, merge, new_namespace, until_by,
+    LIMIT, Project, World, api_of, condition, create_empty, define, definition_of, eventually,
+    history, is_true, merge, new_namespace, set_ready, until_by,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -42,7 +42,7 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     project.watch(GROUP, "Cut", "reconcilePeriod: 200ms");
     let mut operator = project.run(plane, &namespace).await;
     let resources = api_of(&namespace, GROUP, "Cut");
-    create(&resources, GROUP, "Cut", "one").await;
+    create_empty(&resources, GROUP, "Cut", "one").await;
     let statuses = async |wanted: &[&str], operator: &str| {
         let found = async || match history(&namespace, "one").await {
             found if found == wanted => Ok(()),
@@ -83,16 +83,6 @@ metadata: {name: {{ .Release.Name }}-gadget}
 spec: {value: {{ .Values.value | default 1 }}}
 ";
 
-async fn set_ready(world: &World, status: &str) {
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status,
-        "reason": "Test", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}});
-    let patch = Patch::Merge(&ready);
-    let params = PatchParams::default();
-    let gadgets = world.api("Gadget");
-    let patched = gadgets.patch_status("one-gadget", &params, &patch).await;
-    drop(patched.unwrap());
-}
-
 #[tokio::test]
 async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_once() {
     // No resync would show it either.
@@ -100,7 +90,7 @@ async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_onc
     let world = or_skip!(World::of("unwatched", options, &[("gadget.yaml", GADGET)]).await);
     world.deploy("one", json!({})).await;
     for status in ["False", "True"] {
-        set_ready(&world, status).await;
+        set_ready(&world.api("Gadget"), "one-gadget", status).await;
         let is = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == status);
         world.until("Widget", "one", "Ready", is).await;
     }

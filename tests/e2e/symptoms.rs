@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, api_of, apply, cluster_api, condition,
-    create, define, definition_of, delete, deploy, events, eventually, gone_by, has_condition,
-    is_ready, is_true, merge, new_namespace, remove, says, until,
+    create_empty, define, definition_of, delete, deploy, events, eventually, gone_by,
+    has_condition, is_ready, is_true, merge, new_namespace, remove, says, until,
 };
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let client = plane.client_with(&faults).await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let slims = api_of(&namespace, &group, "Slim");
-    create(&slims, &group, "Slim", "one").await;
+    create_empty(&slims, &group, "Slim", "one").await;
     until(&slims, "one", "Ready", is_ready).await;
     let reported = async || {
         let of_one = events(&namespace).await.into_iter().filter(|e| {
@@ -187,7 +187,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let written = faults.requests().iter().filter(about_one).count();
     // Meanwhile two more custom resources come and go, over many periods of the first one.
     for name in ["two", "three"] {
-        create(&slims, &group, "Slim", name).await;
+        create_empty(&slims, &group, "Slim", name).await;
         until(&slims, name, "Ready", is_ready).await;
     }
     assert_eq!(faults.requests().iter().filter(about_one).count(), written);

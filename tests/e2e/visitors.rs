@@ -8,10 +8,10 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create};
+use crate::examples::NativeOperator;
 use crate::world::{
-    api, api_of, apply, condition, control_plane, define, delete, is_false, is_ready, merge,
-    remove, root, until,
+    api, api_of, apply, condition, control_plane, create, define, delete, is_false, is_ready,
+    merge, remove, root, until,
 };
 
 /// The two operators of the example.

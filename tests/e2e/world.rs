@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip, wait};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -326,7 +328,12 @@ pub(crate) fn program() -> PathBuf {
 }
 
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
-    Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
+    api_in(namespace, namespace.name(), kind)
+}
+
+/// Returns the API of a kind in another namespace.
+pub(crate) fn api_in(namespace: &TestNamespace, other: &str, kind: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(namespace.client(), other, &resource(kind))
 }
 
 /// Returns the API of a kind whose group is not in [`KINDS`].
@@ -336,13 +343,68 @@ pub(crate) fn api_of(namespace: &TestNamespace, group: &str, kind: &str) -> Api<
 }
 
 /// Creates an object of such a kind with an empty spec.
-pub(crate) async fn create(api: &Api<DynamicObject>, group: &str, kind: &str, name: &str) {
+pub(crate) async fn create_empty(api: &Api<DynamicObject>, group: &str, kind: &str, name: &str) {
     let object = json!({
         "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {},
     });
+    create(api, object).await;
+}
+
+/// Creates an object.
+pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
     let object = serde_json::from_value(object).unwrap();
-    let created = api.create(&PostParams::default(), &object).await;
-    drop(created.unwrap());
+    drop(api.create(&PostParams::default(), &object).await.unwrap());
+}
+
+/// Grants rules to a subject in a namespace.
+pub(crate) async fn grant(namespace: &TestNamespace, name: &str, subject: Value, rules: Value) {
+    apply(&api(namespace, "Role"), name, &json!({"rules": rules})).await;
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [subject],
+    });
+    apply(&api(namespace, "RoleBinding"), name, &binding).await;
+}
+
+/// Returns the subject of a role binding that is a user or a group.
+pub(crate) fn subject(kind: &str, name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name})
+}
+
+/// Sets the condition `Ready` of a custom resource.
+pub(crate) async fn set_ready(api: &Api<DynamicObject>, name: &str, status: &str) {
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status,
+        "reason": "Test", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}});
+    let patch = Patch::Merge(&ready);
+    let patched = api
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await;
+    drop(patched.unwrap());
+}
+
+/// Sets the replicas of a Deployment to 5, as an autoscaler does.
+pub(crate) async fn autoscale(deployments: &Api<DynamicObject>, name: &str) {
+    let params = PatchParams {
+        field_manager: Some("kube-controller-manager".to_owned()),
+        ..PatchParams::default()
+    };
+    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    let scaled = deployments.patch_scale(name, &params, &scale).await;
+    assert_eq!(scaled.unwrap().spec.unwrap().replicas, Some(5));
+}
+
+/// Rejects all writes to the `ConfigMap` of this name.
+pub(crate) fn refuse(faults: &Faults, name: &'static str) {
+    faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
+}
+
+/// Returns whether a request writes to the `ConfigMap` of this name.
+pub(crate) fn is_write_to(request: &Recorded, name: &str) -> bool {
+    let body = request.body.as_ref();
+    let made = body.is_some_and(|body| body["metadata"]["name"] == name);
+    request.resource == "configmaps"
+        && request.method != http::Method::GET
+        && (made || request.name.as_deref() == Some(name))
 }
 
 /// Returns the API of a cluster-scoped kind.
@@ -372,6 +434,7 @@ const KINDS: &[&str] = &[
     "Role",
     "RoleBinding",
     "ClusterRole",
+    "ClusterRoleBinding",
     "ResourceQuota",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",

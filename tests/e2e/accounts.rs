@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::security::grant;
 use crate::world::{
-    LIMIT, Project, World, api_in, apply, cluster_api, eventually_by, is_true, merge, resource,
-    says,
+    LIMIT, Project, World, api_in, apply, cluster_api, eventually_by, is_true, merge, says,
 };
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";

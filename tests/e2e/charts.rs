@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{
-    MAP, Project, World, condition, delete, events, eventually, has_event, is_true, merge, says,
+    MAP, Project, World, condition, delete, events, eventually, has_event, holds, merge, says,
 };
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn paused_resource_is_left_alone_and_can_be_deleted() {
     let paused =
         json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/paused": "true"}}});
     merge(&memcacheds, "cache", &paused).await;
-    let paused = |cr: &Value| is_true(cr, "Paused");
+    let paused = holds("Paused");
     world.until("Memcached", "cache", "Paused", paused).await;
     merge(&memcacheds, "cache", &json!({"spec": {"replicaCount": 4}})).await;
     world

@@ -17,8 +17,8 @@ use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
 use crate::security::decode;
 use crate::world::{
-    InProcessOperator, Project, api, apply, control_plane, delete, exists, gone, is_false, is_true,
-    merge, new_namespace, ready_at, remove, says, until,
+    InProcessOperator, Project, api, apply, control_plane, delete, exists, gone, holds, is_false,
+    is_true, merge, new_namespace, ready_at, remove, says, until,
 };
 
 const MAP: &str = "\
@@ -188,8 +188,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     // A change of the watched object upgrades the release without a change of the custom resource.
     apply(&maps, "settings", &json!({"data": {"value": "2"}})).await;
     until(&maps, "one-map", "new values", data("2")).await;
-    let is_paused = |cr: &Value| is_true(cr, "Paused");
-    until(&widgets, "held", "paused", is_paused).await;
+    until(&widgets, "held", "paused", holds("Paused")).await;
     assert!(maps.get_opt("held-map").await.unwrap().is_none());
     assert!(maps.get_opt("other-map").await.unwrap().is_none());
     merge(&widgets, "held", &json!({"spec": {"hold": false}})).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::helm_cli::helm;
 use crate::world::{
     InProcessOperator, Project, World, api, api_in, apply, cluster_api, condition, delete, events,
-    eventually, gone, gone_by, is_true, merge, new_namespace, ready_at, says, until,
+    eventually, gone, gone_by, holds, merge, new_namespace, ready_at, says, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -226,8 +226,7 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     drop(operator);
     end(&pods, &pod, Value::Null).await;
     let jobs = api(&namespace, "Job");
-    let complete = |job: &Value| is_true(job, "Complete");
-    until(&jobs, "one-migrate", "Complete", complete).await;
+    until(&jobs, "one-migrate", "Complete", holds("Complete")).await;
 
     let _operator = InProcessOperator::start(&project, client().await, namespace.name());
     until(&widgets, "one", "deployed", ready_at(1)).await;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::security::decode;
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
-    control_plane, events, eventually, eventually_by, is_true, merge, new_namespace, options,
+    control_plane, events, eventually, eventually_by, holds, merge, new_namespace, options,
     program, remove, root, says, until, until_by,
 };
 
@@ -211,8 +211,7 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
         move |options| options.max_concurrent_reconciles = flag,
     );
     for name in ["a", "b", "c"] {
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until(&widgets, name, "Ready", ready).await;
+        until(&widgets, name, "Ready", holds("Ready")).await;
     }
     Some(seen.load(Ordering::SeqCst))
 }
@@ -291,8 +290,7 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
         .operator(plane, name)
         .env("POD_NAMESPACE", "default");
     let running = elsewhere.start().await.unwrap();
-    let refused = |cr: &Value| is_true(cr, "Irreconcilable");
-    let refused = until_by(&running, &caches, name, "refused", refused).await;
+    let refused = until_by(&running, &caches, name, "refused", holds("Irreconcilable")).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
     assert_contains!(message, "namespace default", "$WATCH_NAMESPACE");
     assert_contains!(message, "releaseNamespace");
@@ -304,8 +302,7 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
 
     let running = project.operator(plane, name).env("POD_NAMESPACE", name);
     let running = running.start().await.unwrap();
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&running, &caches, name, "Ready", ready).await;
+    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
     let map = api(&namespace, "ConfigMap")
         .get(&format!("{name}-map"))
         .await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api, apply, condition, control_plane, delete, events, eventually,
-    eventually_by, grant, is_true, new_namespace, operator, subject, until_by,
+    eventually_by, grant, holds, new_namespace, operator, subject, until_by,
 };
 
 const HOOKED: &str = "\
@@ -308,8 +308,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
         .unwrap();
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "a"}})).await;
-    let deployed = |cr: &Value| is_true(cr, "Deployed");
-    until_by(&running, &widgets, "one", "Deployed", deployed).await;
+    until_by(&running, &widgets, "one", "Deployed", holds("Deployed")).await;
     let sent = async || {
         events(&namespace).await.iter().any(|event| {
             event.data["reason"] == "InstallSuccessful"

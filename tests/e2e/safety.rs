@@ -11,7 +11,7 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_in, api_of, apply, cluster_api,
     condition, control_plane, create_empty, define, definition_of, delete, eventually, gone_by,
-    has_condition, is_true, merge, new_namespace, records, remove, says, until, until_by,
+    has_condition, holds, is_true, merge, new_namespace, records, remove, says, until, until_by,
 };
 
 const MAP: &str = "\
@@ -285,8 +285,7 @@ async fn recreated_crd_is_watched_again() {
     for _ in 0..2 {
         define(plane, &definition).await;
         create_empty(&brittles, &group, "Brittle", "one").await;
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until_by(&operator, &brittles, "one", "Ready", ready).await;
+        until_by(&operator, &brittles, "one", "Ready", holds("Ready")).await;
         assert!(maps.get_opt("map").await.unwrap().is_some());
         let name = format!("brittles.{group}");
         delete(&definitions, &name).await;
@@ -546,10 +545,9 @@ async fn same_named_releases_of_two_operators_are_kept_apart() {
             apply(&api(&namespace, kind), name, &json!({"spec": {"map": map}})).await;
         }
     }
-    let ready = |cr: &Value| is_true(cr, "Ready");
     for name in names {
         for kind in ["Widget", "Gadget"] {
-            until(&api(&namespace, kind), name, "Ready", ready).await;
+            until(&api(&namespace, kind), name, "Ready", holds("Ready")).await;
         }
     }
     let gadgets = api(&namespace, "Gadget");

@@ -14,8 +14,8 @@ use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::security::{decode, encode};
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, injected,
-    is_ready, is_true, is_write_to, merge, new_namespace, refuse, until,
+    InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, holds,
+    injected, is_ready, is_write_to, merge, new_namespace, refuse, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -129,8 +129,7 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
     refuse(&faults, "one-extra");
     let extra = json!({"spec": {"value": "2", "extra": true}});
     apply(&widgets, "one", &extra).await;
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
-    until(&widgets, "one", "Stalled", stalled).await;
+    until(&widgets, "one", "Stalled", holds("Stalled")).await;
     let second = password(&namespace).await;
     faults.clear_faults();
     let annotation = "helm.sdk.operatorframework.io/reset-at";

@@ -1,10 +1,10 @@
 //! The scope of an operator: namespaces, and cluster-scoped kinds.
 
 use hybrid_operator_test::TestNamespace;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{
-    api, apply, cluster_api, control_plane, gone, is_true, new_namespace, operator, remove, root,
+    api, apply, cluster_api, control_plane, gone, holds, new_namespace, operator, remove, root,
     until_by,
 };
 
@@ -24,8 +24,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     }
     for namespace in &namespaces[..2] {
         let memcacheds = api(namespace, "Memcached");
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until_by(&running, &memcacheds, "cache", "Ready", ready).await;
+        until_by(&running, &memcacheds, "cache", "Ready", holds("Ready")).await;
     }
     let other = api(&namespaces[2], "Memcached").get("cache").await.unwrap();
     assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
@@ -53,8 +52,7 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
     let caches = cluster_api(&namespace, "GlobalCache");
     let name = namespace.name();
     apply(&caches, name, &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&running, &caches, name, "Ready", ready).await;
+    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
     let deployments = api(&namespace, "Deployment");
     let object = format!("{name}-memcached");
     let deployment = deployments.get(&object).await.unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api_of, condition, create_empty, define, definition_of, eventually,
-    history, is_true, merge, new_namespace, set_ready, until_by,
+    history, holds, merge, new_namespace, set_ready, until_by,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -70,8 +70,7 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     // It clears failures that are older than it, not those of later revisions.
     change(&resources, annotate("reset-at", "now")).await;
     change(&resources, json!({"spec": {"label": "not a label!"}})).await;
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
-    until_by(&operator, &resources, "one", "Stalled", stalled).await;
+    until_by(&operator, &resources, "one", "Stalled", holds("Stalled")).await;
     let newest = history(&namespace, "one").await;
     assert_eq!(newest.len(), 5, "{newest:?}");
 }
@@ -117,7 +116,7 @@ async fn status_shows_chart_and_manifest_of_the_deployed_revision() {
     assert!(manifest.as_str().unwrap().contains("first"), "{manifest}");
 
     project.write("chart/Chart.yaml", SECOND_CHART);
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
+    let stalled = holds("Stalled");
     let cr = world.until("Widget", "one", "Stalled", stalled).await;
     let release = &cr["status"]["release"];
     assert_eq!(release["chartVersion"], "chart-0.1.0", "{release}");

@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 
 pub(crate) use self::project::{InProcessOperator, Project, entry, free_address, options};
 pub(crate) use self::waits::{
-    condition, delete, eventually, eventually_by, gone, gone_by, has_condition, injected, is_false,
-    is_ready, is_true, ready_at, remove, says, try_until, until, until_by,
+    condition, delete, eventually, eventually_by, gone, gone_by, has_condition, holds, injected,
+    is_false, is_ready, is_true, ready_at, remove, says, try_until, until, until_by,
 };
 
 mod project;
@@ -276,8 +276,7 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     api.patch(&name, &params, &Patch::Apply(&object))
         .await
         .unwrap();
-    let established = |definition: &Value| is_true(definition, "Established");
-    until(&api, &name, "Established", established).await;
+    until(&api, &name, "Established", holds("Established")).await;
     // The server answers 404 for a moment more.
     let spec = &object.data["spec"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, is_true, new_namespace, output, root, until_by};
+use crate::world::{LIMIT, api, apply, holds, new_namespace, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -161,8 +161,7 @@ fn is_confined(operator: &RunningOperator, user: &str) {
 async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
     let memcacheds = api(namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(operator, &memcacheds, "cache", "Ready", ready).await;
+    until_by(operator, &memcacheds, "cache", "Ready", holds("Ready")).await;
     let stopped = operator.stop(LIMIT).await.unwrap();
     assert!(stopped.success(), "{}", operator.log());
 }

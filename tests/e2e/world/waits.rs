@@ -157,6 +157,11 @@ pub(crate) fn is_true(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
+/// Returns a check whether a condition of an object is true.
+pub(crate) fn holds(type_: &str) -> impl Fn(&Value) -> bool + Copy {
+    move |object| is_true(object, type_)
+}
+
 /// Returns whether a condition of an object is false.
 pub(crate) fn is_false(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == "False")

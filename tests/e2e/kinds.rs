@@ -229,9 +229,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
         if upgrades {
             world.widget(custom_resource, json!({"made": false})).await;
             let map = format!("{custom_resource}-map");
-            world
-                .until("ConfigMap", &map, "there", |map| !map.is_null())
-                .await;
+            world.there("ConfigMap", &map).await;
             world
                 .has_history(custom_resource, &["superseded", "deployed"])
                 .await;

@@ -4,13 +4,14 @@
 use hybrid_operator_test::process::RunningOperator;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::Api;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use crate::pod;
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, delete, events, eventually,
-    eventually_by, grant, holds, new_namespace, operator, subject, until_by,
+    LIMIT, Project, World, api, apply, cluster_api, condition, control_plane, create, delete,
+    events, eventually, eventually_by, grant, holds, new_namespace, operator, subject, until_by,
 };
 
 const HOOKED: &str = "\
@@ -96,31 +97,22 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
         let found = lines(&world, message);
         assert_eq!(found.len(), count, "{message}: {found:#?}");
         for line in found {
-            assert_eq!(
-                (
-                    &line["kind"],
-                    &line["namespace"],
-                    &line["name"],
-                    &line["release"],
-                    &line["level"]
-                ),
-                (
-                    &json!("Widget"),
-                    &json!(namespace.name()),
-                    &json!("one"),
-                    &json!("one"),
-                    &json!("info")
-                )
-            );
+            for (key, value) in [
+                ("kind", "Widget"),
+                ("namespace", namespace.name()),
+                ("name", "one"),
+                ("release", "one"),
+                ("level", "info"),
+            ] {
+                assert_eq!(line[key], value, "{line}");
+            }
             assert!(line["duration"].as_str().unwrap().ends_with('s'), "{line}");
             assert!(line["ts"].as_str().unwrap().ends_with('Z'), "{line}");
         }
     }
     let hook = &lines(&world, "ran a hook")[0];
-    assert_eq!(
-        (&hook["hook"], &hook["event"]),
-        (&json!("one-before"), &json!("pre-install"))
-    );
+    assert_eq!(hook["hook"], "one-before");
+    assert_eq!(hook["event"], "pre-install");
     let repaired = lines(&world, "repaired drift")[0]["objects"].to_string();
     assert_contains!(repaired, "one-map");
     assert!(!world.log().contains("hush"), "values are in the log");
@@ -158,40 +150,25 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     let port = running.metrics_port();
 
     let client = plane.client().await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
     let token = async |name: &str| {
-        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-        accounts
-            .create(&PostParams::default(), &account)
-            .await
-            .unwrap();
-        let request =
-            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 600}}));
-        let created = accounts
-            .create_token_request(name, &PostParams::default(), &request.unwrap())
-            .await;
-        created.unwrap().status.unwrap().token.unwrap()
+        create(
+            &api(&namespace, "ServiceAccount"),
+            json!({"metadata": {"name": name}}),
+        )
+        .await;
+        pod::token(&client, namespace.name(), name).await
     };
     let (prometheus, other) = (token("prometheus").await, token("other").await);
     let name = format!("{}-metrics-reader", namespace.name());
-    let role: ClusterRole = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-    }))
-    .unwrap();
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": name},
+    let [roles, bindings] =
+        ["ClusterRole", "ClusterRoleBinding"].map(|kind| cluster_api(&namespace, kind));
+    let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    apply(&roles, &name, &json!({"rules": rules})).await;
+    let binding = json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace.name()}],
-    }))
-    .unwrap();
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    let bindings: Api<ClusterRoleBinding> = Api::all(client);
-    roles.create(&PostParams::default(), &role).await.unwrap();
-    bindings
-        .create(&PostParams::default(), &binding)
-        .await
-        .unwrap();
+    });
+    apply(&bindings, &name, &binding).await;
 
     assert_eq!(scrape(port, None).await, Err(401));
     assert_eq!(scrape(port, Some("nobody")).await, Err(401));
@@ -207,9 +184,8 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
         !running.log().contains(&prometheus),
         "a token is in the log"
     );
-    let params = DeleteParams::default();
-    drop(bindings.delete(&name, &params).await.unwrap());
-    drop(roles.delete(&name, &params).await.unwrap());
+    delete(&bindings, &name).await;
+    delete(&roles, &name).await;
 }
 
 #[tokio::test]
@@ -377,11 +353,8 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
     world
         .widget("one", json!({"tidy": true, "dropped": true}))
         .await;
-    told(
-        "ObjectLeft",
-        "one-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
-    )
-    .await;
+    let kept = "is not deleted: it is annotated with helm.sh/resource-policy: keep";
+    told("ObjectLeft", &format!("one-kept {kept}")).await;
     let left =
         |cr: &Value| condition(cr, "NotAsRendered").is_some_and(|c| c["reason"] == "ObjectLeft");
     world.until("Widget", "one", "what stays", left).await;
@@ -398,10 +371,6 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
 
     world.deploy("two", json!({"tidy": true})).await;
     world.remove("Widget", "two").await;
-    told(
-        "ObjectLeft",
-        "two-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
-    )
-    .await;
+    told("ObjectLeft", &format!("two-kept {kept}")).await;
     drop(world.api("ConfigMap").get("two-kept").await.unwrap());
 }

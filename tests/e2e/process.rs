@@ -4,7 +4,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use hybrid_operator_test::process::RunningOperator;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -12,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, eventually, has_event, is_true, new_namespace, operator,
-    program, ready_at, until, until_by,
+    LIMIT, Project, World, api, apply, eventually, has_event, history, is_true, new_namespace,
+    operator, program, ready_at, until, until_by,
 };
 
 #[tokio::test]
@@ -97,21 +96,8 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
     assert_contains!(first.log(), "lost the leader election lease");
     let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
     assert_eq!(map.data["data"]["value"], "3");
-    let list = ListParams::default().labels("owner=helm");
-    let mut history: Vec<(String, String)> = Vec::new();
-    for record in secrets.list(&list).await.unwrap().items {
-        let labels = record.metadata.labels.unwrap();
-        history.push((labels["version"].clone(), labels["status"].clone()));
-    }
-    history.sort();
-    let pairs: Vec<(&str, &str)> = history
-        .iter()
-        .map(|(v, s)| (v.as_str(), s.as_str()))
-        .collect();
-    assert_eq!(
-        pairs,
-        [("1", "superseded"), ("2", "superseded"), ("3", "deployed")]
-    );
+    let statuses = ["superseded", "superseded", "deployed"];
+    assert_eq!(history(&namespace, "one").await, statuses);
 }
 
 /// How many writes of the status of a Widget the API server has refused as conflicts.
@@ -182,17 +168,11 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
 #[tokio::test]
 async fn killed_install_is_finished_after_a_restart() {
     let mut world = or_skip!(World::start("kill").await);
-    apply(
-        &world.api("Memcached"),
-        "cache",
-        &json!({"spec": {"replicaCount": 2}}),
-    )
-    .await;
+    let spec = json!({"spec": {"replicaCount": 2}});
+    apply(&world.api("Memcached"), "cache", &spec).await;
     let record = "sh.helm.release.v1.cache.v1";
     // Once the record exists, the install is in progress and has created nothing else yet.
-    world
-        .until("Secret", record, "a record", |secret| !secret.is_null())
-        .await;
+    world.there("Secret", record).await;
     world.operator.sigkill().unwrap();
     world.operator.exited(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();
@@ -201,16 +181,7 @@ async fn killed_install_is_finished_after_a_restart() {
         ready.data["status"]["release"]["revision"], 1,
         "no second revision"
     );
-    let records = world
-        .api("Secret")
-        .list(&ListParams::default().labels("owner=helm"))
-        .await
-        .unwrap();
-    assert_eq!(records.items.len(), 1);
-    assert_eq!(
-        records.items[0].metadata.labels.as_ref().unwrap()["status"],
-        "deployed"
-    );
+    assert_eq!(world.history("cache").await, ["deployed"]);
 }
 
 #[tokio::test]

@@ -398,8 +398,7 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
     let project = Project::new("", &[("map.yaml", &map("v1")), ("hook.yaml", HOOK)]);
     let world = or_skip!(start(&project, "installing", &[]).await);
     world.widget("one", json!({"value": "1"})).await;
-    let exists = |job: &Value| !job.is_null();
-    world.until("Job", "one-hook", "the hook", exists).await;
+    world.there("Job", "one-hook").await;
     let hook = HOOK.replace("suspend: true", "suspend: false");
     project.write("chart/templates/hook.yaml", &hook);
     deployed(&world, "one", "v1", "1").await;

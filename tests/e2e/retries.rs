@@ -80,13 +80,30 @@ impl Release {
     /// Applies the custom resource and waits until it is ready.
     async fn deploy(&self, spec: Value) {
         self.spec(spec).await;
-        drop(self.is("Ready", is_ready).await);
+        self.is("Ready", is_ready).await;
     }
 
     /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let found = try_until(&self.api("Widget"), "one", what, holds).await;
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
+    }
+
+    /// Waits until no further attempt is made, for this reason.
+    async fn stalls(&self, because: &str) -> Value {
+        let stalled = |cr: &Value| has_condition(cr, "Stalled", "True", because);
+        self.is("Stalled", stalled).await
+    }
+
+    /// Waits until `Ready` says this while attempts are retried.
+    async fn retries(&self, text: &str) -> Value {
+        let retries = |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|ready| {
+                let is_retrying = ready["status"] == "False" && ready["reason"] == "Retrying";
+                is_retrying && says(cr, "Ready", text)
+            })
+        };
+        self.is(text, retries).await
     }
 
     /// Returns revision, status and failure count of each record, oldest first.
@@ -143,10 +160,6 @@ impl Release {
     }
 }
 
-fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| has_condition(cr, "Stalled", "True", because)
-}
-
 /// Waits until the first revision has failed three times and its fourth attempt is planned, eight
 /// seconds after the third.
 async fn has_failed_three_times(world: &World) {
@@ -177,14 +190,14 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
-    drop(release.is("a failed rollback", rollback_failed).await);
+    release.is("a failed rollback", rollback_failed).await;
     release.failed(2).await;
     release.restart().await;
     release.failed(3).await;
     assert_eq!(release.statuses().await, ["deployed", "failed", "failed"]);
 
     release.faults.clear_faults();
-    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    release.stalls(ROLLED_BACK).await;
     let after = ["superseded", "failed", "deployed"];
     assert_eq!(release.statuses().await, after);
     assert_eq!(release.value().await, "1");
@@ -203,13 +216,13 @@ async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollbac
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
-    drop(release.is("a failed rollback", rollback_failed).await);
+    release.is("a failed rollback", rollback_failed).await;
     release.spec(json!({"value": "1"})).await;
     release.failed(3).await;
     let statuses = release.statuses().await;
     assert!(statuses.len() <= 4, "{statuses:?}");
     release.faults.clear_faults();
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.value().await, "1");
     assert_eq!(release.statuses().await.last().unwrap(), "deployed");
 }
@@ -222,7 +235,7 @@ async fn failures_are_remembered_when_the_history_is_short() {
         release.deploy(json!({"value": value})).await;
     }
     release.spec(json!({"value": "2", "bad": true})).await;
-    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    release.stalls(ROLLED_BACK).await;
     let history = release.history().await;
     assert!(history.len() <= 3, "{history:?}");
     let failed: Vec<_> = history.iter().filter(|(_, s, _)| s == "failed").collect();
@@ -248,18 +261,15 @@ async fn many_bad_specs(options: &str, good_first: bool) {
             let mut types = ["Stalled", "ReleaseFailed"].iter();
             types.any(|type_| has_condition(cr, type_, "True", ""))
         };
-        drop(release.is("failed", failed).await);
+        release.is("failed", failed).await;
     }
     release.deploy(json!({"value": "better"})).await;
     let history = release.history().await;
     let failed = history.iter().filter(|(_, status, _)| status == "failed");
     assert!(failed.count() <= 5 && history.len() <= 10, "{history:?}");
     let maps = release.api("ConfigMap");
+    let maps = maps.list(&ListParams::default()).await.unwrap().items;
     let mut names: Vec<String> = maps
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
         .into_iter()
         .filter_map(|map| map.metadata.name)
         .filter(|name| name.starts_with("one-"))
@@ -299,7 +309,7 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
     // The number of retries is not limited.
     release.failed(3).await;
     define_kind(plane, &group, "Late").await;
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.statuses().await, ["deployed"]);
     let widgets = release.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
@@ -372,12 +382,8 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
         assert!(condition(cr, "Stalled").is_none(), "{cr:#}");
         announces_attempt(cr)
     };
-    drop(release.is("the next attempt", waits).await);
-    drop(
-        release
-            .is("Stalled", is_stalled("a hook failed several times"))
-            .await,
-    );
+    release.is("the next attempt", waits).await;
+    release.stalls("a hook failed several times").await;
     let history = release.history().await;
     assert_eq!(history, [(1, "failed".to_owned(), 3)]);
     release.another_release_fails().await;
@@ -386,12 +392,8 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
     let annotation = "helm.sdk.operatorframework.io/reset-at";
     let reset = json!({"metadata": {"annotations": {annotation: "now"}}});
     crate::world::merge(&release.api("Widget"), "one", &reset).await;
-    drop(release.is("the next attempt", announces_attempt).await);
-    drop(
-        release
-            .is("Stalled", is_stalled("a hook failed several times"))
-            .await,
-    );
+    release.is("the next attempt", announces_attempt).await;
+    release.stalls("a hook failed several times").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -399,14 +401,9 @@ async fn exhausted_retries_stall_the_release_and_are_reported() {
     let options = "install: {remediation: {retries: 1}}";
     let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
-    drop(
-        release
-            .is(
-                "Stalled",
-                is_stalled("the retries set by remediation.retries"),
-            )
-            .await,
-    );
+    release
+        .stalls("the retries set by remediation.retries")
+        .await;
     assert_eq!(release.history().await, [(1, "failed".to_owned(), 2)]);
 }
 
@@ -448,11 +445,11 @@ async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
         }
         let widgets = release.api("Widget");
         apply(&widgets, "one", &custom).await;
-        drop(release.is("Ready", is_ready).await);
+        release.is("Ready", is_ready).await;
         custom["spec"] = json!({"value": "2", "bad": true});
         release.faults.forget();
         apply(&widgets, "one", &custom).await;
-        drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+        release.stalls(ROLLED_BACK).await;
         assert_eq!(release.value().await, "1");
         let requests = release.faults.requests();
         let verbs: Vec<&str> = requests
@@ -487,15 +484,6 @@ data: {a: '!', b: 'bm90!'}
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "illegal base64 data");
-}
-
-/// Returns a text that is in `Ready` while attempts are retried.
-fn is_retrying(text: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            ready["status"] == "False" && ready["reason"] == "Retrying" && says(cr, "Ready", text)
-        })
-    }
 }
 
 /// Checks that the retries are over: the release is ready, and nothing else was ever reported.
@@ -557,13 +545,13 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
     add_webhook(&release, &["CREATE"], refused).await;
 
     release.spec(json!({"value": "1"})).await;
-    let cr = release.is("the retries", is_retrying("within 4 s")).await;
+    let cr = release.retries("within 4 s").await;
     let message = condition(&cr, "Ready").unwrap()["message"].to_string();
     assert_contains!(message, "one-map", "not-yet.test.example.com");
     assert_contains!(message, "the next attempt is");
     let irreconcilable = condition(&cr, "Irreconcilable").map(|it| it["status"].clone());
     assert_ne!(irreconcilable, Some(json!("True")));
-    drop(release.is("longer pauses", is_retrying("within 8 s")).await);
+    release.retries("within 8 s").await;
     remove_webhook(&release).await;
     ends_without_a_trace(&release).await;
     assert_eq!(release.value().await, "1");
@@ -577,24 +565,16 @@ async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_
     let refused = async || maps.delete("one-map", &params).await.is_err();
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     release.spec(json!({"value": "2"})).await;
-    drop(
-        release
-            .is("the upgrade", is_retrying("not-yet.test.example.com"))
-            .await,
-    );
+    release.retries("not-yet.test.example.com").await;
     remove_webhook(&release).await;
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.value().await, "2");
     assert_eq!(release.statuses().await, ["superseded", "deployed"]);
 
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     let widgets = release.api("Widget");
     delete(&widgets, "one").await;
-    drop(
-        release
-            .is("the uninstall", is_retrying("not-yet.test.example.com"))
-            .await,
-    );
+    release.retries("not-yet.test.example.com").await;
     remove_webhook(&release).await;
     gone(&widgets, "one").await;
     assert_eq!(maps.get_opt("one-map").await.unwrap(), None);
@@ -613,15 +593,8 @@ async fn what_is_retried_is_in_ready_until_it_succeeds() {
             writes.then_some(fault)
         });
         release.spec(json!({"value": "1"})).await;
-        drop(release.is(cause, is_retrying(cause)).await);
-        drop(
-            release
-                .is(
-                    "the next attempt",
-                    is_retrying("the next attempt is within"),
-                )
-                .await,
-        );
+        release.retries(cause).await;
+        release.retries("the next attempt is within").await;
         release.faults.clear_faults();
         ends_without_a_trace(&release).await;
     }

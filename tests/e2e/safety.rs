@@ -89,11 +89,7 @@ async fn claim_annotated_with_keep_survives_the_release() {
     let world = or_skip!(World::of("keep", "", &[("claim.yaml", CLAIM)]).await);
     world.widget("one", json!({})).await;
     let claims = world.api("PersistentVolumeClaim");
-    world
-        .until("PersistentVolumeClaim", "one-data", "there", |claim| {
-            !claim.is_null()
-        })
-        .await;
+    world.there("PersistentVolumeClaim", "one-data").await;
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     merge(&claims, "one-data", &keep).await;
     let uid = claims.get("one-data").await.unwrap().uid();
@@ -219,8 +215,7 @@ spec:
     let custom =
         |size: &str| json!({"metadata": {"annotations": annotations}, "spec": {"size": size}});
     apply(&world.api("Widget"), "one", &custom("1Gi")).await;
-    let there = |set: &Value| !set.is_null();
-    let before = world.until("StatefulSet", "one-db", "there", there).await;
+    let before = world.there("StatefulSet", "one-db").await;
     let deployed = |cr: &Value| cr["status"]["release"]["status"] == "deployed";
     world.until("Widget", "one", "deployed", deployed).await;
     apply(&world.api("Widget"), "one", &custom("2Gi")).await;
@@ -229,7 +224,7 @@ spec:
         is_true(cr, "ReleaseFailed") && says(cr, "ReleaseFailed", "one-db: spec cannot be changed")
     };
     world.until("Widget", "one", "refused", refused).await;
-    let after = world.until("StatefulSet", "one-db", "there", there).await;
+    let after = world.there("StatefulSet", "one-db").await;
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
 }
 
@@ -242,14 +237,9 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
         let name = format!("one{n}");
         let map = format!("map{n}");
         let mut helm = std::process::Command::new(&program)
-            .args(["install", &name])
+            .args(["install", &name, "--set", &format!("map={map}")])
             .arg(project.watches_file().with_file_name("chart"))
-            .args([
-                "--set",
-                &format!("map={map}"),
-                "--namespace",
-                world.namespace.name(),
-            ])
+            .args(["--namespace", world.namespace.name()])
             .env("KUBECONFIG", world.plane.kubeconfig_path())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())

@@ -242,9 +242,7 @@ async fn a_rollback_restores_no_forged_record() {
     // Without any other revision, nothing is restored.
     world.deploy("one", json!({"value": "v"})).await;
     forger.rewrite("one", 1, add, unchanged).await;
-    world
-        .widget("one", json!({"value": "v", "bad": true}))
-        .await;
+    world.bad("one", "v").await;
     assert_contains!(world.message("one", "Stalled").await, "proof");
     forger.has_nothing().await;
     // With an earlier one, that is restored.
@@ -252,9 +250,7 @@ async fn a_rollback_restores_no_forged_record() {
     world.widget("two", json!({"value": "second"})).await;
     world.revision("two", 2).await;
     forger.rewrite("two", 2, add, unchanged).await;
-    world
-        .widget("two", json!({"value": "third", "bad": true}))
-        .await;
+    world.bad("two", "third").await;
     world.is("two", "Stalled").await;
     world.data("two-map", json!({"value": "first"})).await;
     forger.has_nothing().await;
@@ -274,9 +270,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
     // The uninstall is interrupted while it waits for an object.
     let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
     merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
-    world
-        .widget("one", json!({"value": "v", "bad": true}))
-        .await;
+    world.bad("one", "v").await;
     let uninstalling = async || {
         let history = world.history("one").await;
         history
@@ -357,9 +351,7 @@ async fn losing_the_key_of_the_proofs_loses_no_release() {
     );
     assert_eq!(password(&world, "one").await, before);
     // It can be upgraded and rolled back as before.
-    world
-        .widget("one", json!({"value": "w", "bad": true}))
-        .await;
+    world.bad("one", "w").await;
     world.is("one", "Stalled").await;
     world.data("one-map", json!({"value": "v"})).await;
     assert_eq!(password(&world, "one").await, before);

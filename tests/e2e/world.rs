@@ -111,6 +111,12 @@ impl World {
         apply(&self.api("Widget"), name, &json!({"spec": spec})).await;
     }
 
+    /// Applies a Widget whose chart then has an object that the API server rejects.
+    pub(crate) async fn bad(&self, name: &str, value: &str) {
+        self.widget(name, json!({"value": value, "bad": true}))
+            .await;
+    }
+
     /// Applies a Widget and waits until it is ready at its current generation.
     pub(crate) async fn deploy(&self, name: &str, spec: Value) -> DynamicObject {
         self.widget(name, spec).await;
@@ -186,6 +192,12 @@ impl World {
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
         until_by(&self.operator, &self.api(kind), name, what, wanted).await
+    }
+
+    /// Waits until an object exists.
+    pub(crate) async fn there(&self, kind: &str, name: &str) -> Value {
+        let exists = |object: &Value| !object.is_null();
+        self.until(kind, name, "there", exists).await
     }
 
     /// Deletes an object and waits until it is gone.

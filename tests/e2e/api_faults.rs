@@ -88,12 +88,8 @@ async fn everything_converges_when_the_faults_end() {
     let mut round = 0;
     while began.elapsed() < duration {
         let name = format!("w{}", numbers.usize(..MANY));
-        apply(
-            &widgets,
-            &name,
-            &json!({"spec": {"value": round.to_string()}}),
-        )
-        .await;
+        let object = json!({"spec": {"value": round.to_string()}});
+        apply(&widgets, &name, &object).await;
         wanted.insert(name, round.to_string());
         round += 1;
         // The next change is made after the operator has sent a few requests.

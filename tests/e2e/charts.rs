@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     MAP, Project, World, condition, delete, events, eventually, has_event, holds, merge, says,
+    sum_of,
 };
 
 #[tokio::test]
@@ -20,13 +21,9 @@ async fn custom_resource_becomes_a_release_with_its_values() {
     assert_eq!(status["release"]["revision"], 1);
     let deployed = condition(&ready.data, "Deployed").unwrap();
     assert_eq!(deployed["reason"], "InstallSuccessful");
-    assert!(
-        deployed["message"]
-            .as_str()
-            .unwrap()
-            .contains("Memcached answers"),
-        "the chart's notes"
-    );
+    // The chart's notes.
+    let notes = deployed["message"].as_str().unwrap();
+    assert_contains!(notes, "Memcached answers");
 
     let name = "cache-memcached";
     let deployment = world.api("Deployment").get(name).await.unwrap();
@@ -42,15 +39,8 @@ async fn custom_resource_becomes_a_release_with_its_values() {
     let map = world.api("ConfigMap").get(name).await.unwrap();
     assert_eq!(map.data["data"]["MEMCACHED_MEMORY"], "128");
     let owner = &deployment.metadata.owner_references.as_ref().unwrap()[0];
-    assert_eq!(
-        (owner.kind.as_str(), owner.name.as_str()),
-        ("Memcached", "cache")
-    );
-    world
-        .api("Secret")
-        .get("sh.helm.release.v1.cache.v1")
-        .await
-        .unwrap();
+    assert_eq!((&*owner.kind, &*owner.name), ("Memcached", "cache"));
+    world.get("Secret", "sh.helm.release.v1.cache.v1").await;
 }
 
 #[tokio::test]
@@ -68,16 +58,11 @@ async fn spec_change_upgrades_the_release() {
 #[tokio::test]
 async fn object_removed_from_the_chart_is_pruned() {
     let world = or_skip!(World::start("prune").await);
-    world
-        .memcached(
-            "cache",
-            json!({"serviceAccount": {"name": "own", "create": true}}),
-        )
-        .await;
+    let account = json!({"serviceAccount": {"name": "own", "create": true}});
+    world.memcached("cache", account).await;
     world.api("ServiceAccount").get("own").await.unwrap();
-    world
-        .memcached("cache", json!({"serviceAccount": {"create": false}}))
-        .await;
+    let none = json!({"serviceAccount": {"create": false}});
+    world.memcached("cache", none).await;
     world.gone("ServiceAccount", "own").await;
 }
 
@@ -87,44 +72,26 @@ async fn changed_and_deleted_objects_are_repaired() {
     world.memcached("cache", json!({"replicaCount": 2})).await;
     let name = "cache-memcached";
 
-    merge(
-        &world.api("Deployment"),
-        name,
-        &json!({"spec": {"replicas": 5}}),
-    )
-    .await;
-    world
-        .until("Deployment", name, "2 replicas again", |d| {
-            d["spec"]["replicas"] == 2 && d["metadata"]["generation"].as_i64() > Some(2)
-        })
-        .await;
+    let change = json!({"spec": {"replicas": 5}});
+    merge(&world.api("Deployment"), name, &change).await;
+    let again = |deployment: &Value| {
+        let generation = deployment["metadata"]["generation"].as_i64();
+        deployment["spec"]["replicas"] == 2 && generation > Some(2)
+    };
+    world.until("Deployment", name, "2 replicas", again).await;
 
-    merge(
-        &world.api("ConfigMap"),
-        name,
-        &json!({"data": {"MEMCACHED_MEMORY": "1"}}),
-    )
-    .await;
-    world
-        .until("ConfigMap", name, "the chart's data", |m| {
-            m["data"]["MEMCACHED_MEMORY"] == "64"
-        })
-        .await;
+    let change = json!({"data": {"MEMCACHED_MEMORY": "1"}});
+    merge(&world.api("ConfigMap"), name, &change).await;
+    let again = |map: &Value| map["data"]["MEMCACHED_MEMORY"] == "64";
+    world.until("ConfigMap", name, "its data", again).await;
 
-    let old = world
-        .api("Service")
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .uid
-        .unwrap();
+    let old = world.get("Service", name).await.metadata.uid.unwrap();
     delete(&world.api("Service"), name).await;
-    world
-        .until("Service", name, "a new Service", |s| {
-            s["metadata"]["uid"].as_str().is_some_and(|uid| uid != old)
-        })
-        .await;
+    let again = |service: &Value| {
+        let uid = service["metadata"]["uid"].as_str();
+        uid.is_some_and(|uid| uid != old)
+    };
+    world.until("Service", name, "a new Service", again).await;
     let release = world.ready("Memcached", "cache").await;
     assert_eq!(
         release.data["status"]["release"]["revision"], 1,
@@ -153,17 +120,14 @@ async fn paused_resource_is_left_alone_and_can_be_deleted() {
     let world = or_skip!(World::start("pause").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let memcacheds = world.api("Memcached");
-    let paused =
-        json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/paused": "true"}}});
+    let annotations = json!({"helm.sdk.operatorframework.io/paused": "true"});
+    let paused = json!({"metadata": {"annotations": annotations}});
     merge(&memcacheds, "cache", &paused).await;
     let paused = holds("Paused");
     world.until("Memcached", "cache", "Paused", paused).await;
     merge(&memcacheds, "cache", &json!({"spec": {"replicaCount": 4}})).await;
-    world
-        .until("Memcached", "cache", "seen", |cr| {
-            cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-        })
-        .await;
+    let seen = |cr: &Value| cr["status"]["observedGeneration"] == cr["metadata"]["generation"];
+    world.until("Memcached", "cache", "seen", seen).await;
     let deployment = world.get("Deployment", "cache-memcached").await;
     assert_eq!(deployment.data["spec"]["replicas"], 1);
     delete(&memcacheds, "cache").await;
@@ -192,12 +156,8 @@ async fn idle_release_sends_only_watch_requests() {
     // Trigger two more reconciles of the same state with an annotation that has no meaning.
     for round in ["1", "2"] {
         let reconciled = reconciles(&world).await;
-        merge(
-            &world.api("Memcached"),
-            "cache",
-            &json!({"metadata": {"annotations": {"round": round}}}),
-        )
-        .await;
+        let change = json!({"metadata": {"annotations": {"round": round}}});
+        merge(&world.api("Memcached"), "cache", &change).await;
         let again = async || reconciles(&world).await > reconciled;
         eventually("another reconcile", again).await;
     }
@@ -210,12 +170,8 @@ async fn idle_release_sends_only_watch_requests() {
 
 async fn reconciles(world: &World) -> u64 {
     let text = world.operator.metrics().await.unwrap();
-    text.lines()
-        .filter(|line| {
-            line.starts_with("controller_runtime_reconcile_total{controller=\"memcached\"")
-        })
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum()
+    let begin = "controller_runtime_reconcile_total{controller=\"memcached\"";
+    sum_of(&text, begin)
 }
 
 const SECRET: &str = "\

@@ -126,12 +126,8 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     let operator = start().await;
     let widgets = api(&namespace, "Widget");
     let deployments = api(&namespace, "Deployment");
-    apply(
-        &widgets,
-        "shop",
-        &json!({"spec": {"value": "1", "cache": true}}),
-    )
-    .await;
+    let object = json!({"spec": {"value": "1", "cache": true}});
+    apply(&widgets, "shop", &object).await;
     until(&widgets, "shop", "ready", is_ready("1", 1)).await;
     for release in ["shop-main", "shop-cache"] {
         assert_eq!(history(&namespace, release).await, ["deployed"]);

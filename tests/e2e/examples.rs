@@ -8,7 +8,6 @@ use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -82,6 +81,25 @@ impl NativeOperator {
     }
 }
 
+pub(crate) fn memcached(size: i32) -> Value {
+    json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
+           "metadata": {"name": "cache"}, "spec": {"size": size}})
+}
+
+pub(crate) fn at(name: &str, schedule: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
+           "spec": {"schedule": schedule, "command": "echo done"}})
+}
+
+/// Returns a `MultiSecret` for the namespaces with the name of its own one as a label.
+pub(crate) fn multi_secret_of(home: &TestNamespace) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
+        "spec": {"stringData": {"password": "secret"},
+                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
+    })
+}
+
 /// Held by tests with an operator of `MultiSecret`: it serves all namespaces, and would act on the
 /// custom resources of another such test.
 pub(crate) static CLUSTER_WIDE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -104,10 +122,6 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     };
     let operator = start().await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
-    let memcached = |size: i32| {
-        json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
-               "metadata": {"name": "cache"}, "spec": {"size": size}})
-    };
     let refused = serde_json::from_value(memcached(0)).unwrap();
     let refused = memcacheds.create(&PostParams::default(), &refused).await;
     assert!(refused.unwrap_err().to_string().contains("spec.size"));
@@ -163,10 +177,6 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     };
     let operator = start().await;
     let ats = api_of(&namespace, "example.com", "At");
-    let at = |name: &str, schedule: &str| {
-        json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
-               "spec": {"schedule": schedule, "command": "echo done"}})
-    };
     let phase = async |name: &str, phase: &str| {
         let is = |at: &Value| at["status"]["phase"] == phase;
         until(&ats, name, phase, is).await
@@ -235,12 +245,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     label(&one, json!(home.name())).await;
     let operator = start().await;
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
-    let object = json!({
-        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
-        "spec": {"stringData": {"password": "secret"},
-                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
-    });
-    create(&multi_secrets, object).await;
+    create(&multi_secrets, multi_secret_of(&home)).await;
     let created = async |count: usize| {
         let is = |object: &Value| is_ready(object) && object["status"]["created"] == count;
         until(&multi_secrets, "shared", "its Secrets", is).await
@@ -309,10 +314,10 @@ async fn samples_of_the_examples_are_accepted() {
 }
 
 /// Deletes a custom resource and creates it again at once.
-async fn create_again(api: &Api<DynamicObject>, object: &Value) {
+async fn create_again(api: &Api<DynamicObject>, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     remove(api, name).await;
-    create(api, object.clone()).await;
+    create(api, object).await;
 }
 
 async fn memcached_again(plane: &ControlPlane) {
@@ -320,12 +325,9 @@ async fn memcached_again(plane: &ControlPlane) {
     let controller = memcached_native::controller::controller();
     let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
-    let mut memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
-                               "metadata": {"name": "cache"}, "spec": {"size": 1}});
-    create(&memcacheds, memcached.clone()).await;
+    create(&memcacheds, memcached(1)).await;
     until(&memcacheds, "cache", "Ready", is_ready).await;
-    memcached["spec"]["size"] = json!(2);
-    create_again(&memcacheds, &memcached).await;
+    create_again(&memcacheds, memcached(2)).await;
     let two = |cache: &Value| {
         let nodes = cache["status"]["nodes"].as_array();
         is_ready(cache) && nodes.is_some_and(|nodes| nodes.len() == 2)
@@ -342,14 +344,13 @@ async fn at_again(plane: &ControlPlane) {
     let controller = at_operator::controller::controller();
     let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let ats = api_of(&namespace, "example.com", "At");
-    let at = json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": "one"},
-                    "spec": {"schedule": "2020-01-01T00:00:00Z", "command": "echo done"}});
+    let at = at("one", "2020-01-01T00:00:00Z");
     let done = |at: &Value| at["status"]["phase"] == "DONE";
     let pods = api(&namespace, "Pod");
     create(&ats, at.clone()).await;
     until(&ats, "one", "DONE", done).await;
     let first = pods.get("one").await.unwrap().metadata.uid;
-    create_again(&ats, &at).await;
+    create_again(&ats, at).await;
     until(&ats, "one", "DONE", done).await;
     let second = pods.get("one").await.unwrap().metadata.uid;
     assert_ne!(first, second, "the new At runs its command");
@@ -373,11 +374,6 @@ async fn multi_secret_again(plane: &ControlPlane) {
     let controller = multi_secret::controller::controller();
     let _operator = NativeOperator::everywhere(plane, &home, controller).await;
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
-    let object = json!({
-        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
-        "spec": {"stringData": {"password": "secret"},
-                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
-    });
     let everywhere = async || {
         let all = |object: &Value| is_ready(object) && object["status"]["created"] == MANY;
         until(&multi_secrets, "shared", "its Secrets", all).await;
@@ -388,9 +384,9 @@ async fn multi_secret_again(plane: &ControlPlane) {
         }
         uids
     };
-    create(&multi_secrets, object.clone()).await;
+    create(&multi_secrets, multi_secret_of(&home)).await;
     let first = everywhere().await;
-    create_again(&multi_secrets, &object).await;
+    create_again(&multi_secrets, multi_secret_of(&home)).await;
     let second = everywhere().await;
     assert!(second.iter().all(|uid| !first.contains(uid)));
     remove(&multi_secrets, "shared").await;

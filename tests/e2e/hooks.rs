@@ -151,12 +151,8 @@ async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
 /// Ends a running Pod with the given outcome.
 async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
     let annotations = json!({"test.hybrid-operator/pod": how});
-    merge(
-        pods,
-        name,
-        &json!({"metadata": {"annotations": annotations}}),
-    )
-    .await;
+    let change = json!({"metadata": {"annotations": annotations}});
+    merge(pods, name, &change).await;
 }
 
 async fn absent(world: &World, kind: &str, name: &str) {
@@ -185,13 +181,7 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
         let runs = (runs_of("create").await, runs_of("patch").await);
         let expected = usize::try_from(revision).unwrap();
         assert_eq!(runs, (expected, expected), "{}", world.operator.log());
-        for kind in [
-            "ServiceAccount",
-            "Role",
-            "RoleBinding",
-            "ClusterRole",
-            "ClusterRoleBinding",
-        ] {
+        for kind in "ServiceAccount Role RoleBinding ClusterRole ClusterRoleBinding".split(' ') {
             absent(&world, kind, &name).await;
         }
         absent(&world, "Job", &format!("{name}-create")).await;

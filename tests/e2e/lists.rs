@@ -64,14 +64,7 @@ items:
 async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<String>> {
     let mut found = BTreeMap::new();
     let prefix = format!("{release}-");
-    for kind in [
-        "ConfigMap",
-        "Job",
-        "Role",
-        "RoleBinding",
-        "Secret",
-        "ServiceAccount",
-    ] {
+    for kind in "ConfigMap Job Role RoleBinding Secret ServiceAccount".split(' ') {
         let list = world.api(kind).list(&ListParams::default()).await.unwrap();
         let names = list.items.iter().map(ResourceExt::name_any);
         let names = names.filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned()));

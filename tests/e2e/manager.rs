@@ -7,7 +7,6 @@ use hybrid_operator::manager::{Manager, runnable};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
 use hybrid_operator::telemetry::prometheus_client::metrics::counter::Counter;
 use hybrid_operator_test::{TestNamespace, wait};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DeleteParams;
 use kube::{Client, CustomResource};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hybrid_operator_test::skipped;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, new_namespace};
+use crate::world::{Project, World, new_namespace, says};
 
 /// The limit of the manifest of generated projects.
 const CONTAINER: usize = 128 << 20;
@@ -116,10 +116,7 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
     }
     let expected = "the memory limit of the operator's container (128Mi) leaves no more for one \
                     release: raise `resources.limits.memory` of its Deployment";
-    let refused = |cr: &Value| {
-        let failed = condition(cr, "Irreconcilable");
-        failed.is_some_and(|failed| failed["message"].as_str().unwrap().contains(expected))
-    };
+    let refused = |cr: &Value| says(cr, "Irreconcilable", expected);
     for (name, _) in &sizes {
         world.until("Widget", name, "refused", refused).await;
     }

@@ -21,22 +21,13 @@ use crate::world::{
 async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     let world = or_skip!(World::start("backup").await);
     let backups = world.api("MemcachedBackup");
-    apply(
-        &backups,
-        "b",
-        &json!({"spec": {"size": 2, "memcachedRef": {"name": "cache"}}}),
-    )
-    .await;
-    let reason = |wanted: &'static str| {
-        move |b: &Value| condition(b, "Ready").is_some_and(|ready| ready["reason"] == wanted)
+    let object = json!({"spec": {"size": 2, "memcachedRef": {"name": "cache"}}});
+    apply(&backups, "b", &object).await;
+    let missing = |b: &Value| {
+        condition(b, "Ready").is_some_and(|ready| ready["reason"] == "MemcachedNotFound")
     };
     world
-        .until(
-            "MemcachedBackup",
-            "b",
-            "no source",
-            reason("MemcachedNotFound"),
-        )
+        .until("MemcachedBackup", "b", "no source", missing)
         .await;
     assert!(!exists(&world.api("Deployment"), "b").await);
     world
@@ -60,29 +51,26 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     );
 
     merge(&backups, "b", &json!({"spec": {"size": 3}})).await;
-    world
-        .until("MemcachedBackup", "b", "3 nodes", |b| {
-            b["status"]["nodes"]
-                .as_array()
-                .is_some_and(|nodes| nodes.len() == 3)
-        })
-        .await;
+    let three = |b: &Value| {
+        b["status"]["nodes"]
+            .as_array()
+            .is_some_and(|nodes| nodes.len() == 3)
+    };
+    world.until("MemcachedBackup", "b", "3 nodes", three).await;
 
     let image = |deployment: &Value| {
         deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
     };
     let deployed = |tag: &str| json!(format!("docker.io/library/memcached:{tag}"));
-    let copied = |tag: &'static str| move |d: &Value| image(d) == deployed(tag);
-    world
-        .until("Deployment", "b", "the image", copied("1.6.38"))
-        .await;
+    let copies = async |tag: &str| {
+        let copied = |d: &Value| image(d) == deployed(tag);
+        world.until("Deployment", "b", "the image", copied).await;
+    };
+    copies("1.6.38").await;
     // The backup follows an upgrade of the release.
-    world
-        .memcached("cache", json!({"image": {"tag": "1.6.39"}}))
-        .await;
-    world
-        .until("Deployment", "b", "the image", copied("1.6.39"))
-        .await;
+    let newer = json!({"image": {"tag": "1.6.39"}});
+    world.memcached("cache", newer).await;
+    copies("1.6.39").await;
 
     delete(&backups, "b").await;
     world.gone("Deployment", "b").await;
@@ -149,12 +137,17 @@ async fn misbehave(widget: Arc<Widget>, context: Context<Widget>) -> Result<Acti
 
 /// Sends a request and returns the whole answer.
 pub(crate) async fn get(address: &str, path: &str) -> String {
-    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    try_get(address, path).await.unwrap()
+}
+
+/// Does the same where it may be that nothing listens yet.
+pub(crate) async fn try_get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut connection = tokio::net::TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).await.unwrap();
-    text
+    Ok(text)
 }
 
 #[tokio::test(flavor = "multi_thread")]

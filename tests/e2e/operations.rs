@@ -2,9 +2,6 @@
 //! and messages about what it lacks.
 
 use hybrid_operator_test::process::RunningOperator;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::Api;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 

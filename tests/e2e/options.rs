@@ -120,12 +120,8 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
     project.write("watches.yaml", &both.concat());
     let world = or_skip!(project.start("twins").await);
     world.deploy("one", json!({"value": "widget"})).await;
-    apply(
-        &world.api("Gadget"),
-        "one",
-        &json!({"spec": {"value": "gadget"}}),
-    )
-    .await;
+    let object = json!({"spec": {"value": "gadget"}});
+    apply(&world.api("Gadget"), "one", &object).await;
     world.ready("Gadget", "one").await;
     world.data("one-map", json!({"value": "widget"})).await;
     world

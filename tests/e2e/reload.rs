@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{
     ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, events, eventually,
-    eventually_by, merge, new_namespace, operator, options, says, set_ready, until,
+    eventually_by, merge, new_namespace, operator, options, says, set_ready, sum_of, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -53,12 +53,7 @@ async fn start(project: &Project, prefix: &str, args: &[&str]) -> Option<World> 
 
 /// Returns a metric of the operator; 0 if it does not exist yet.
 async fn metric(operator: &RunningOperator, name: &str) -> u64 {
-    let text = operator.metrics().await.unwrap();
-    let values = text.lines().filter_map(|line| {
-        let value = line.strip_prefix(name)?;
-        value.trim().parse::<u64>().ok()
-    });
-    values.sum()
+    sum_of(&operator.metrics().await.unwrap(), name)
 }
 
 async fn reaches(world: &World, name: &str, wanted: u64) {

@@ -10,11 +10,12 @@ use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::native::try_get;
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
-    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, refuse, says, until,
+    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, refuse, says, sum_of,
+    until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -76,17 +77,10 @@ impl Running {
 
     /// Returns how many reconciles have completed; none before the metrics are served.
     pub(crate) async fn reconciles(&self) -> u64 {
-        let Ok(mut connection) = tokio::net::TcpStream::connect(&self.metrics).await else {
-            return 0;
-        };
-        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        connection.write_all(request).await.unwrap();
-        let mut text = String::new();
-        connection.read_to_string(&mut text).await.unwrap();
-        text.lines()
-            .filter(|line| line.starts_with("controller_runtime_reconcile_total{"))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-            .sum()
+        let text = try_get(&self.metrics, "/metrics").await;
+        text.map_or(0, |text| {
+            sum_of(&text, "controller_runtime_reconcile_total{")
+        })
     }
 
     /// Waits for this many more reconciles.

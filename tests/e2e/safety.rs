@@ -428,12 +428,8 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
     let contested = |cr: &Value| is_contested(cr, &first.id);
     for n in 2..5 {
         until(&widgets, "one", "contested", contested).await;
-        apply(
-            &widgets,
-            "one",
-            &json!({"spec": {"map": "one", "count": n}}),
-        )
-        .await;
+        let object = json!({"spec": {"map": "one", "count": n}});
+        apply(&widgets, "one", &object).await;
         let anew = |map: &Value| map["data"] == json!({"by": "first", "count": n.to_string()});
         until(&maps, "one", "anew", anew).await;
     }

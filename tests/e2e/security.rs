@@ -119,12 +119,7 @@ impl Forger {
     }
 
     async fn create(&self, mut secret: Value) {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "managedFields",
-        ] {
+        for field in "uid resourceVersion creationTimestamp managedFields".split(' ') {
             secret["metadata"].as_object_mut().unwrap().remove(field);
         }
         let secret = serde_json::from_value(secret).unwrap();

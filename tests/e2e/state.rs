@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, autoscale, cluster_api,
     condition, control_plane, create_empty, define, definition_of, delete, deploy, eventually,
-    is_ready, merge, new_namespace, says, undefine, until, until_by,
+    exists, is_ready, merge, new_namespace, says, undefine, until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -147,26 +147,16 @@ async fn value_of_somebody_elses_upgrade_does_not_stay() {
     // As `helm upgrade` does: the same field manager, and a record without this operator's digest.
     let secrets = world.api("Secret");
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"},
-        "data": {"value": "theirs"}});
     let params = PatchParams::apply("helm").force();
     let maps = world.api("ConfigMap");
     let live = maps.get("map").await.unwrap();
     let mut theirs = serde_json::to_value(&live).unwrap();
-    theirs["data"] = map["data"].clone();
-    for field in [
-        "managedFields",
-        "resourceVersion",
-        "uid",
-        "creationTimestamp",
-    ] {
+    theirs["data"] = json!({"value": "theirs"});
+    for field in "managedFields resourceVersion uid creationTimestamp".split(' ') {
         theirs["metadata"].as_object_mut().unwrap().remove(field);
     }
-    drop(
-        maps.patch("map", &params, &Patch::Apply(&theirs))
-            .await
-            .unwrap(),
-    );
+    let patched = maps.patch("map", &params, &Patch::Apply(&theirs)).await;
+    drop(patched.unwrap());
     let mut next = record.clone();
     next.metadata.name = Some("sh.helm.release.v1.one.v2".to_owned());
     next.metadata.resource_version = None;
@@ -210,12 +200,7 @@ rules: []
     }
     world.remove("Widget", "one").await;
     let role = cluster_api(&world.namespace, "ClusterRole");
-    assert!(
-        role.get_opt(world.namespace.name())
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&role, world.namespace.name()).await);
     assert!(world.history("one").await.is_empty());
 }
 
@@ -446,13 +431,8 @@ spec:
         .widget("one", json!({"twice": true, "value": "other"}))
         .await;
     world.data("map", json!({"value": "other"})).await;
-    let history = [
-        "superseded",
-        "failed",
-        "superseded",
-        "superseded",
-        "deployed",
-    ];
+    let history = "superseded failed superseded superseded deployed";
+    let history: Vec<&str> = history.split(' ').collect();
     world.has_history("one", &history).await;
     let stays = |cr: &Value| {
         cr["status"]["release"]["revision"] == 5 && condition(cr, "NotAsRendered").is_some()

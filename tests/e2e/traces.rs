@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::world::{
     LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, eventually_by,
-    new_namespace,
+    new_namespace, sum_of,
 };
 
 /// A hook that takes a moment, and a value that can make the render fail.
@@ -209,15 +209,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
     // Ten reconciles later.
     let reconciles = async || {
         let metrics = operator.metrics().await.unwrap();
-        let counts = metrics.lines().filter_map(|line| {
-            let is_total = line.starts_with("controller_runtime_reconcile_total{");
-            line.rsplit(' ')
-                .next()
-                .filter(|_| is_total)?
-                .parse::<u64>()
-                .ok()
-        });
-        counts.sum::<u64>()
+        sum_of(&metrics, "controller_runtime_reconcile_total{")
     };
     let before = reconciles().await;
     let later = async || reconciles().await >= before + 10;
@@ -246,10 +238,8 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     let widgets = api(&namespace, "Widget");
     let failed = async || {
         let metrics = operator.metrics().await.unwrap();
-        let line = metrics.lines().find_map(|line| {
-            line.strip_prefix("hybrid_operator_trace_spans_total{result=\"failed\"} ")
-        });
-        line.unwrap().parse::<u64>().unwrap()
+        let begin = "hybrid_operator_trace_spans_total{result=\"failed\"} ";
+        sum_of(&metrics, begin)
     };
     let mut seen = 0;
     for name in ["one", "two", "three"] {

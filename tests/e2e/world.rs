@@ -323,6 +323,13 @@ pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) ->
         .dir(root())
 }
 
+/// Returns the sum of the samples of metrics whose lines begin with a text.
+pub(crate) fn sum_of(metrics: &str, begin: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(begin));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    values.sum()
+}
+
 /// Runs a command, which must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn output(command: &mut Command) -> String {

@@ -13,14 +13,12 @@ use std::process::Command;
 
 use hybrid_operator_test::process::{Operator, RunningOperator};
 use hybrid_operator_test::{ControlPlane, TestNamespace, skipped};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, holds, new_namespace, output, root, until_by};
+use crate::world::{LIMIT, api, apply, create, holds, new_namespace, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -95,10 +93,8 @@ fn is_started_alike(image: &Image, other: &Image) {
 /// Starts the entrypoint of an image with access to one namespace.
 async fn start(image: &Image, plane: &ControlPlane, namespace: &TestNamespace) -> RunningOperator {
     let client = plane.client().await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
-    let account = serde_json::from_value(json!({"metadata": {"name": "operator"}})).unwrap();
-    let created = accounts.create(&PostParams::default(), &account).await;
-    drop(created.unwrap());
+    let account = json!({"metadata": {"name": "operator"}});
+    create(&api(namespace, "ServiceAccount"), account).await;
     let binding = json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace.name()}],
@@ -211,28 +207,11 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
 
     let project = tempfile::tempdir().unwrap();
     let chart = root().join("helm-charts/memcached");
-    hybrid_operator(
-        project.path(),
-        &[
-            "init",
-            "--plugins",
-            "helm",
-            "--domain",
-            "example.com",
-            "--project-name",
-            "shop",
-        ],
-    );
-    let kind = [
-        "--group",
-        "cache",
-        "--version",
-        "v1alpha1",
-        "--kind",
-        "Memcached",
-    ];
-    let from = ["create", "api", "--helm-chart", chart.to_str().unwrap()];
-    hybrid_operator(project.path(), &[&from[..], &kind[..]].concat());
+    let init = "init --plugins helm --domain example.com --project-name shop";
+    hybrid_operator(project.path(), init.split(' '));
+    let create = "create api --group cache --version v1alpha1 --kind Memcached --helm-chart";
+    let create = create.split(' ').chain([chart.to_str().unwrap()]);
+    hybrid_operator(project.path(), create);
     let dockerfile = project.path().join("Dockerfile");
     let files = (project.path(), &*dockerfile);
     let image = build_twice(engine.as_ref(), files, "shop", Some((BASE, &base)));
@@ -276,7 +255,7 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
 }
 
 /// Runs the command line in a directory.
-fn hybrid_operator(directory: &Path, arguments: &[&str]) {
+fn hybrid_operator<'a>(directory: &Path, arguments: impl Iterator<Item = &'a str>) {
     let program = programs().join("hybrid-operator");
     output(Command::new(program).args(arguments).current_dir(directory));
 }

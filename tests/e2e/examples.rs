@@ -30,7 +30,8 @@ impl NativeOperator {
         namespace: &TestNamespace,
         controller: impl Controller + 'static,
     ) -> Self {
-        Self::faulty(plane, namespace, controller, Faults::new()).await
+        let watched = [("WATCH_NAMESPACE", namespace.name())];
+        Self::watching(&watched, plane, namespace, controller, Faults::new()).await
     }
 
     /// Starts an operator whose requests meet faults.
@@ -40,8 +41,8 @@ impl NativeOperator {
         controller: impl Controller + 'static,
         faults: Faults,
     ) -> Self {
-        let watched = ("WATCH_NAMESPACE", namespace.name());
-        Self::watching(&[watched], plane, namespace, controller, faults).await
+        let watched = [("WATCH_NAMESPACE", namespace.name())];
+        Self::watching(&watched, plane, namespace, controller, faults).await
     }
 
     /// Starts an operator for all namespaces.

@@ -148,11 +148,8 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
 
     let client = plane.client().await.unwrap();
     let token = async |name: &str| {
-        create(
-            &api(&namespace, "ServiceAccount"),
-            json!({"metadata": {"name": name}}),
-        )
-        .await;
+        let account = json!({"metadata": {"name": name}});
+        create(&api(&namespace, "ServiceAccount"), account).await;
         pod::token(&client, namespace.name(), name).await
     };
     let (prometheus, other) = (token("prometheus").await, token("other").await);

@@ -466,11 +466,8 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = |more: &str| {
         let options = "selector: {matchLabels: {test: accounts}}, serviceAccountName: '{{ .Object.spec.account }}'";
-        project.watch(
-            "test.example.com",
-            "GlobalCache",
-            &format!("{options}{more}"),
-        );
+        let options = format!("{options}{more}");
+        project.watch("test.example.com", "GlobalCache", &options);
     };
     watches("");
     let (plane, namespace) = or_skip!(new_namespace("own-accounts").await);

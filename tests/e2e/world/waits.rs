@@ -40,6 +40,8 @@ fn found<T>(
     wait: impl Future<Output = Result<T, WaitError>>,
 ) -> impl Future<Output = T> {
     let place = Location::caller();
+    // A future has room for what it captures and once more for what it awaits.
+    let wait = Box::pin(wait);
     async move {
         wait.await.unwrap_or_else(|error| {
             let log = operator.map_or_else(String::new, RunningOperator::log);

@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::examples::{CLUSTER_WIDE, NativeOperator, at, example, memcached, multi_secret_of};
+use crate::examples::{
+    CLUSTER_WIDE, NativeOperator, at, example, has_nodes, memcached, multi_secret_of,
+};
 use crate::visitors::Variant;
 use crate::world::{api, api_of, cluster_api, create, eventually, is_ready, merge, remove, until};
 
@@ -209,12 +211,7 @@ async fn memcached_is_as_before_when_the_deletions_end() {
         Target::new(&namespace, "Deployment", "cache", Compared::Content),
         Target::new(&namespace, "Pod", "cache-", Compared::Nothing),
     ];
-    let has_all = |cache: &Value| {
-        is_ready(cache)
-            && cache["status"]["nodes"]
-                .as_array()
-                .is_some_and(|n| n.len() == 3)
-    };
+    let has_all = |cache: &Value| is_ready(cache) && has_nodes(cache, 3);
     let start = async || {
         let controller = memcached_native::controller::controller();
         NativeOperator::start(plane, &namespace, controller).await

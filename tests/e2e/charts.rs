@@ -7,8 +7,8 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{
-    MAP, Project, World, condition, delete, events, eventually, has_event, holds, merge, says,
-    sum_of,
+    MAP, Project, World, condition, delete, events, eventually, has_event, holds, merge,
+    revision_of, says, sum_of,
 };
 
 #[tokio::test]
@@ -93,10 +93,7 @@ async fn changed_and_deleted_objects_are_repaired() {
     };
     world.until("Service", name, "a new Service", again).await;
     let release = world.ready("Memcached", "cache").await;
-    assert_eq!(
-        release.data["status"]["release"]["revision"], 1,
-        "repairs are no revisions"
-    );
+    assert_eq!(revision_of(&release), 1, "repairs are no revisions");
 }
 
 #[tokio::test]

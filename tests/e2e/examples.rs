@@ -87,6 +87,12 @@ pub(crate) fn memcached(size: i32) -> Value {
            "metadata": {"name": "cache"}, "spec": {"size": size}})
 }
 
+/// Returns whether the status names so many Pods.
+pub(crate) fn has_nodes(object: &Value, count: usize) -> bool {
+    let nodes = object["status"]["nodes"].as_array();
+    nodes.is_some_and(|nodes| nodes.len() == count)
+}
+
 pub(crate) fn at(name: &str, schedule: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
            "spec": {"schedule": schedule, "command": "echo done"}})
@@ -129,12 +135,7 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
 
     create(&memcacheds, memcached(3)).await;
     let has = async |size: usize| {
-        let nodes = |cache: &Value| {
-            cache["status"]["nodes"]
-                .as_array()
-                .is_some_and(|n| n.len() == size)
-        };
-        let settled = |cache: &Value| is_ready(cache) && nodes(cache);
+        let settled = |cache: &Value| is_ready(cache) && has_nodes(cache, size);
         until(&memcacheds, "cache", "its nodes", settled).await
     };
     has(3).await;
@@ -329,10 +330,7 @@ async fn memcached_again(plane: &ControlPlane) {
     create(&memcacheds, memcached(1)).await;
     until(&memcacheds, "cache", "Ready", is_ready).await;
     create_again(&memcacheds, memcached(2)).await;
-    let two = |cache: &Value| {
-        let nodes = cache["status"]["nodes"].as_array();
-        is_ready(cache) && nodes.is_some_and(|nodes| nodes.len() == 2)
-    };
+    let two = |cache: &Value| is_ready(cache) && has_nodes(cache, 2);
     let cache = until(&memcacheds, "cache", "its nodes", two).await;
     let deployment = api(&namespace, "Deployment").get("cache").await.unwrap();
     let owners = deployment.metadata.owner_references.unwrap();

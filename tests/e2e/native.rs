@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::examples::NativeOperator;
+use crate::examples::{NativeOperator, has_nodes};
 use crate::world::{
     LIMIT, World, api, apply, condition, delete, eventually, exists, gone, merge, new_namespace,
     until,
@@ -51,11 +51,7 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     );
 
     merge(&backups, "b", &json!({"spec": {"size": 3}})).await;
-    let three = |b: &Value| {
-        b["status"]["nodes"]
-            .as_array()
-            .is_some_and(|nodes| nodes.len() == 3)
-    };
+    let three = |b: &Value| has_nodes(b, 3);
     world.until("MemcachedBackup", "b", "3 nodes", three).await;
 
     let image = |deployment: &Value| {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
     LIMIT, Project, World, api, apply, eventually, has_event, history, is_true, new_namespace,
-    operator, program, ready_at, until, until_by,
+    operator, program, ready_at, revision_of, until, until_by,
 };
 
 #[tokio::test]
@@ -177,10 +177,7 @@ async fn killed_install_is_finished_after_a_restart() {
     world.operator.exited(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();
     let ready = world.ready("Memcached", "cache").await;
-    assert_eq!(
-        ready.data["status"]["release"]["revision"], 1,
-        "no second revision"
-    );
+    assert_eq!(revision_of(&ready), 1, "no second revision");
     assert_eq!(world.history("cache").await, ["deployed"]);
 }
 

@@ -520,6 +520,11 @@ pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
         .unwrap();
 }
 
+/// Returns the revision that the status of a custom resource has.
+pub(crate) fn revision_of(custom_resource: &DynamicObject) -> &Value {
+    &custom_resource.data["status"]["release"]["revision"]
+}
+
 /// Returns the records of a release.
 pub(crate) async fn records(namespace: &TestNamespace, release: &str) -> Vec<DynamicObject> {
     let list = ListParams::default().labels(&format!("owner=helm,name={release}"));

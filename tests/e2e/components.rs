@@ -160,10 +160,8 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     until(&maps, "shop-cache-deleted", "the hook ran", |_| true).await;
     let unchanged = deployments.get("shop-main").await.unwrap().metadata;
     assert_eq!(unchanged.generation, Some(1));
-    assert_eq!(
-        history(&namespace, "shop-main").await,
-        ["superseded", "deployed"]
-    );
+    let statuses = ["superseded", "deployed"];
+    assert_eq!(history(&namespace, "shop-main").await, statuses);
 
     // The deletion uninstalls what is left, after the function of the finalizer.
     assert!(!seen.clean.load(Ordering::SeqCst));

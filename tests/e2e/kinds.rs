@@ -253,10 +253,8 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
         let message = told["message"].as_str().unwrap();
         assert_contains!(message, "a.yaml", "b.yaml");
         let after = world.api("ConfigMap").get("one-map").await.unwrap();
-        assert_eq!(
-            map["metadata"]["resourceVersion"],
-            json!(after.resource_version())
-        );
+        let version = &map["metadata"]["resourceVersion"];
+        assert_eq!(*version, json!(after.resource_version()));
     }
     assert_eq!(world.history("one").await, ["superseded", "deployed"]);
     // Drift is repaired to the last one, too.
@@ -317,10 +315,7 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
         .collect();
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
-    assert_eq!(
-        (left[0].as_str(), left[2].as_str()),
-        ("annotated", "listed")
-    );
+    assert_eq!((&*left[0], &*left[2]), ("annotated", "listed"));
     assert!(left[1].starts_with("generated-"), "{left:?}");
 }
 

@@ -97,10 +97,8 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
     world.deploy("one", json!({"value": "good"})).await;
     world.bad("one", "worse").await;
     assert_contains!(world.message("one", "Stalled").await, "reset-at");
-    assert_eq!(
-        world.history("one").await,
-        ["superseded", "failed", "deployed"]
-    );
+    let history = ["superseded", "failed", "deployed"];
+    assert_eq!(world.history("one").await, history);
     let cr = world.api("Widget").get("one").await.unwrap();
     let failed = condition(&serde_json::to_value(&cr).unwrap(), "ReleaseFailed").cloned();
     assert!(

@@ -288,11 +288,8 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
     };
     eventually_by(&running, "an event", sent).await;
     let log = running.log();
-    assert_eq!(
-        log.matches("sending core events instead").count(),
-        1,
-        "{log}"
-    );
+    let told = log.matches("sending core events instead").count();
+    assert_eq!(told, 1, "{log}");
 }
 
 /// A Deployment with two entries of the same name, and an object that stays.

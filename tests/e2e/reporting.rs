@@ -54,10 +54,8 @@ async fn next_process_reports_the_reason_of_a_failure() {
                 && (options.is_empty() || has_condition(cr, "Stalled", "True", ""))
         };
         let cr = until(&widgets, "one", "the reason", reported).await;
-        assert_eq!(
-            condition(&cr, "Deployed").unwrap()["reason"],
-            "InstallError"
-        );
+        let deployed = condition(&cr, "Deployed").unwrap();
+        assert_eq!(deployed["reason"], "InstallError");
     }
 }
 
@@ -105,10 +103,8 @@ async fn each_failure_has_its_own_event_and_condition_message() {
                 && has_condition(cr, "ReleaseFailed", "True", value)
         };
         let cr = until(&widgets, "one", "the failure", reported).await;
-        assert_eq!(
-            condition(&cr, "Deployed").unwrap()["reason"],
-            "InstallError"
-        );
+        let deployed = condition(&cr, "Deployed").unwrap();
+        assert_eq!(deployed["reason"], "InstallError");
         // Readers of events see the field, and not its value.
         let noted = async || {
             events(&namespace).await.iter().any(|event| {

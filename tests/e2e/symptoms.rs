@@ -99,11 +99,8 @@ async fn only_objects_of_releases_are_listed_and_watched() {
         if !many || request.resource == "widgets" {
             continue;
         }
-        let selector = request
-            .query
-            .get("labelSelector")
-            .cloned()
-            .unwrap_or_default();
+        let selector = request.query.get("labelSelector").cloned();
+        let selector = selector.unwrap_or_default();
         assert!(
             selector == "owner in (helm,hybrid-operator)"
                 || selector.contains("helm.sdk.operatorframework.io/operator="),
@@ -112,10 +109,8 @@ async fn only_objects_of_releases_are_listed_and_watched() {
         kinds.push(request.resource);
     }
     for kind in ["configmaps", "secrets", "deployments"] {
-        assert!(
-            kinds.iter().any(|seen| seen == kind),
-            "{kind} is not watched: {kinds:?}"
-        );
+        let is_watched = kinds.iter().any(|seen| seen == kind);
+        assert!(is_watched, "{kind} is not watched: {kinds:?}");
     }
 }
 
@@ -248,11 +243,8 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
     let asked: Vec<_> = requests.iter().filter(about_first).collect();
     assert!(asked.is_empty(), "{asked:#?}");
     assert!(discovered > 0);
-    assert_eq!(
-        requests.iter().filter(discovery).count(),
-        0,
-        "{requests:#?}"
-    );
+    let again = requests.iter().filter(discovery).count();
+    assert_eq!(again, 0, "{requests:#?}");
 }
 
 #[tokio::test]

@@ -165,11 +165,8 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
     let operator = variant.start(plane, namespace).await;
     delete(&quotas, "none").await;
     let app = site.ready().await;
-    assert_eq!(
-        site.identity("mysql").await,
-        before,
-        "the restart changes nothing"
-    );
+    // The restart changes nothing.
+    assert_eq!(site.identity("mysql").await, before);
     assert_eq!(site.password().await, password);
     if variant == Variant::Native {
         assert_eq!(app["status"]["database"], "Ready");
@@ -215,11 +212,8 @@ async fn repair_and_change(variant: Variant, plane: &ControlPlane, namespace: &T
     until(&site.deployments, "site-frontend", "its title", title).await;
     drop(site.ready().await);
     assert_eq!(site.identity("backend").await, backend);
-    assert_eq!(
-        site.password().await,
-        password,
-        "a change keeps the password"
-    );
+    // A change keeps the password.
+    assert_eq!(site.password().await, password);
     let change = json!({"data": {"password": "b3RoZXI="}});
     let params = PatchParams::default();
     let refused = site

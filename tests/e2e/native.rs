@@ -59,8 +59,10 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     };
     let deployed = |tag: &str| json!(format!("docker.io/library/memcached:{tag}"));
     let copies = async |tag: &str| {
-        let copied = |d: &Value| image(d) == deployed(tag);
-        world.until("Deployment", "b", "the image", copied).await;
+        let is_deployed = |d: &Value| image(d) == deployed(tag);
+        world
+            .until("Deployment", "b", "the image", is_deployed)
+            .await;
     };
     copies("1.6.38").await;
     // The backup follows an upgrade of the release.

@@ -156,8 +156,8 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     let name = format!("{}-metrics-reader", namespace.name());
     let [roles, bindings] =
         ["ClusterRole", "ClusterRoleBinding"].map(|kind| cluster_api(&namespace, kind));
-    let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-    apply(&roles, &name, &json!({"rules": rules})).await;
+    let reading = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    apply(&roles, &name, &json!({"rules": reading})).await;
     let binding = json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace.name()}],

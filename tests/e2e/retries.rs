@@ -258,8 +258,8 @@ async fn many_bad_specs(options: &str, good_first: bool) {
     for number in 1..=BAD {
         release.spec(json!({"number": number, "bad": true})).await;
         let failed = |cr: &Value| {
-            let mut types = ["Stalled", "ReleaseFailed"].iter();
-            types.any(|type_| has_condition(cr, type_, "True", ""))
+            let mut ends = ["Stalled", "ReleaseFailed"].iter();
+            ends.any(|type_| has_condition(cr, type_, "True", ""))
         };
         release.is("failed", failed).await;
     }

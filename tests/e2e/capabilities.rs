@@ -18,13 +18,18 @@ data:
 }
 
 async fn start(prefix: &str, group: &str) -> Option<World> {
-    let project = Project::new("dryRunOption: server", &[("map.yaml", &chart(group))]);
-    let world = project.start(prefix).await?;
+    let chart = chart(group);
+    let templates = [("map.yaml", chart.as_str())];
+    let world = World::of(prefix, "dryRunOption: server", &templates).await?;
     world.deploy("one", json!({})).await;
-    world
-        .data("one-map", json!({"serves": "false", "found": "null"}))
-        .await;
+    shows(&world, "false", "null").await;
     Some(world)
+}
+
+/// Waits until the `ConfigMap` of the chart shows this.
+async fn shows(world: &World, serves: &str, found: &str) {
+    let data = json!({"serves": serves, "found": found});
+    world.data("one-map", data).await;
 }
 
 #[tokio::test]
@@ -32,9 +37,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
     let world = or_skip!(start("asked", group).await);
     define_kind(world.plane, group, "Asked").await;
-    world
-        .data("one-map", json!({"serves": "true", "found": "null"}))
-        .await;
+    shows(&world, "true", "null").await;
     world.has_history("one", &["superseded", "deployed"]).await;
     undefine(&world.namespace, &format!("askeds.{group}")).await;
 }
@@ -50,12 +53,7 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
         "metadata": {"name": "it"}, "spec": {"size": 3},
     });
     create(&looked, object).await;
-    world
-        .data(
-            "one-map",
-            json!({"serves": "false", "found": "{\"size\":3}"}),
-        )
-        .await;
+    shows(&world, "false", "{\"size\":3}").await;
     undefine(&world.namespace, &format!("lookeds.{group}")).await;
 }
 

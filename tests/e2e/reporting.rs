@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, deploy, events, eventually,
-    has_condition, is_true, new_namespace, until,
+    has_condition, is_true, until,
 };
 
 /// An object with a label that may be invalid.
@@ -83,11 +83,10 @@ async fn status_writes_carry_the_resource_version_and_are_retried_after_a_confli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_has_its_own_event_and_condition_message() {
-    let (plane, namespace) = or_skip!(new_namespace("events").await);
     let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
     let project = Project::new("", &[("map.yaml", &template)]);
-    let client = plane.client().await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let started = project.in_process("events", &Faults::new()).await;
+    let (namespace, _operator) = or_skip!(started);
     let widgets = api(&namespace, "Widget");
     for (spec, value, field) in [
         (
@@ -134,11 +133,10 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_release_name_while_it_is_pending() {
-    let (plane, namespace) = or_skip!(new_namespace("pending").await);
     let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
     let project = Project::new("", &templates);
-    let client = plane.client().await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let started = project.in_process("pending", &Faults::new()).await;
+    let (namespace, _operator) = or_skip!(started);
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     let pending = |cr: &Value| {

@@ -321,8 +321,7 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
 
 /// Starts an operator without periodic resyncs.
 async fn without_resyncs(prefix: &str) -> Option<World> {
-    let project = Project::new("reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]);
-    project.start(prefix).await
+    World::of(prefix, "reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]).await
 }
 
 #[tokio::test]

@@ -325,9 +325,7 @@ spec:
 /// the field only if the chart has set it before.
 async fn autoscaled(name: &str, replicas: &Value) -> Option<World> {
     let templates = [("scaled.yaml", SCALED), ("objects.yaml", OBJECTS)];
-    let world = Project::new("reconcilePeriod: 0s", &templates)
-        .start(name)
-        .await?;
+    let world = World::of(name, "reconcilePeriod: 0s", &templates).await?;
     let spec = json!({"autoscaled": true, "replicas": replicas});
     world.widget("one", spec).await;
     world.has_history("one", &["deployed"]).await;

@@ -3,12 +3,12 @@
 
 use hybrid_operator_test::wait;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::security::grant;
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, eventually_by, merge, resource,
+    LIMIT, Project, World, api_in, apply, cluster_api, eventually_by, is_true, merge, says,
 };
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
@@ -30,7 +30,7 @@ metadata:
 const NOBODY: &str = "No One!";
 
 /// Lets an account change `ConfigMap`s.
-async fn allow_maps(world: &World, account: &str) {
+pub(crate) async fn allow_maps(world: &World, account: &str) {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     grant(world, account, account, rules).await;
 }
@@ -41,7 +41,7 @@ async fn deployed_as(world: &World, account: &str) {
     world.deploy("one", json!({"account": account})).await;
     world.widget("one", json!({"account": NOBODY})).await;
     let message = world.message("one", "Irreconcilable").await;
-    assert!(message.contains("serviceAccountName"), "{message}");
+    assert_contains!(message, "serviceAccountName");
 }
 
 async fn delete(world: &World) {
@@ -52,10 +52,8 @@ async fn delete(world: &World) {
 /// Waits until the condition of the Widget, which stays, contains these texts.
 async fn stays(world: &World, parts: &[&str]) {
     let said = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && parts.iter().all(|part| message.contains(part))
-        })
+        let says = |part: &&str| says(cr, "Irreconcilable", part);
+        is_true(cr, "Irreconcilable") && parts.iter().all(says)
     };
     world.until("Widget", "one", "why it stays", said).await;
     assert!(exists(world, "one-map").await);
@@ -67,8 +65,7 @@ async fn exists(world: &World, map: &str) -> bool {
 
 #[tokio::test]
 async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_account() {
-    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let mut world = or_skip!(project.start("placeholder").await);
+    let mut world = or_skip!(World::of("placeholder", ACCOUNT, &[("map.yaml", CHART)]).await);
     deployed_as(&world, "deployer").await;
     // The account alone counts: without its permissions nothing is deleted.
     world.remove("RoleBinding", "deployer").await;
@@ -92,8 +89,7 @@ async fn a_release_whose_account_is_a_placeholder_is_deleted_as_the_proven_accou
 
 #[tokio::test]
 async fn a_release_whose_account_no_record_proves_stays() {
-    let project = Project::new(ACCOUNT, &[("map.yaml", CHART)]);
-    let world = or_skip!(project.start("unproven").await);
+    let world = or_skip!(World::of("unproven", ACCOUNT, &[("map.yaml", CHART)]).await);
     deployed_as(&world, "deployer").await;
     allow_maps(&world, "mighty").await;
     let label = "helm.sdk.operatorframework.io/account";
@@ -137,8 +133,7 @@ metadata: {name: '{{ .Release.Namespace }}-{{ .Release.Name }}'}
 rules: []
 ";
     let templates = [("map.yaml", CHART), ("role.yaml", role)];
-    let project = Project::new(ACCOUNT, &templates);
-    let world = or_skip!(project.start("last").await);
+    let world = or_skip!(World::of("last", ACCOUNT, &templates).await);
     let namespace = world.namespace.name();
     let (group, plural) = ("rbac.authorization.k8s.io", "clusterroles");
     let rules = json!({"rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["*"]}]});
@@ -147,19 +142,11 @@ rules: []
     apply(&cluster_roles, &granted, &rules).await;
     let bindings = cluster_api(&world.namespace, "ClusterRoleBinding");
     let subject = json!({"kind": "ServiceAccount", "name": "deployer", "namespace": namespace});
-    let types = resource("ClusterRoleBinding");
     let binding = json!({
-        "apiVersion": types.api_version, "kind": types.kind, "metadata": {"name": granted},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": granted},
         "subjects": [subject],
     });
-    let binding = serde_json::from_value(binding).unwrap();
-    drop(
-        bindings
-            .create(&PostParams::default(), &binding)
-            .await
-            .unwrap(),
-    );
+    apply(&bindings, &granted, &binding).await;
     deployed_as(&world, "deployer").await;
     // In a namespace that ends, accounts and their permissions may go first.
     drop(bindings.delete(&granted, &DeleteParams::default()).await);
@@ -170,10 +157,10 @@ rules: []
     gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
     let left = format!("{namespace}-one");
     assert!(cluster_roles.get_opt(&left).await.unwrap().is_some());
-    let events = Api::namespaced_with(world.namespace.client(), "default", &resource("Event"));
+    let events = api_in(&world.namespace, "default", "Event");
     let named = async || {
-        let events = events.list(&ListParams::default()).await.unwrap().items;
-        events.iter().any(|event: &kube::api::DynamicObject| {
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events.iter().any(|event| {
             event.data["reason"] == "ObjectLeft"
                 && event.data["involvedObject"]["name"] == namespace
                 && event.data["message"].to_string().contains(&left)

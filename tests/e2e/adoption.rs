@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, delete, merge};
+use crate::world::{Project, World, delete, merge, revision_of};
 
 const WEB: &str = "\
 apiVersion: apps/v1
@@ -53,30 +53,18 @@ async fn check_adoption_of_helm_release(how: &str) {
     let before = web(&world).await;
     let spec = json!({"replicas": 2, "notes": {"old": "x"}});
     world.widget("one", spec).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .contains("adopt-release"),
-        "{refused}"
-    );
+    let message = world.message("one", "Irreconcilable").await;
+    assert_contains!(message, "adopt-release");
     assert_eq!(world.history("one").await, ["deployed"]);
 
     world.annotate("one", "adopt-release", json!("true")).await;
     let cr = world.ready("Widget", "one").await;
-    assert_eq!(
-        cr.data["status"]["release"]["revision"], 1,
-        "no new revision"
-    );
+    assert_eq!(revision_of(&cr), 1, "no new revision");
     assert_eq!(web(&world).await, before);
     let secret = "sh.helm.release.v1.one.v1";
     let record = world.api("Secret").get(secret).await.unwrap();
-    assert!(
-        record
-            .labels()
-            .contains_key("helm.sdk.operatorframework.io/cr")
-    );
+    let label = "helm.sdk.operatorframework.io/cr";
+    assert!(record.labels().contains_key(label));
     // After the adoption, objects that the chart no longer has are pruned.
     let spec = json!({"replicas": 3, "notes": {"new": "y"}});
     world.widget("one", spec).await;
@@ -111,10 +99,7 @@ async fn go_operator_release_is_adopted_by_its_owner_reference() {
     world.annotate("one", "paused", Value::Null).await;
 
     let cr = world.ready("Widget", "one").await;
-    assert_eq!(
-        cr.data["status"]["release"]["revision"], 1,
-        "no new revision"
-    );
+    assert_eq!(revision_of(&cr), 1, "no new revision");
     assert_eq!(web(&world).await, before);
     let record = world.api("Secret").get(secret).await.unwrap();
     assert!(
@@ -200,12 +185,8 @@ async fn chunked_go_operator_release_is_adopted() {
         world.gone("Deployment", "one-web").await;
         assert!(world.history("one").await.is_empty());
         for left in ["sh.helm.release.v1.one.v1", "one-extra"] {
-            drop(
-                world
-                    .api("Secret")
-                    .delete(left, &DeleteParams::default())
-                    .await,
-            );
+            let secrets = world.api("Secret");
+            drop(secrets.delete(left, &DeleteParams::default()).await);
         }
     }
 }

@@ -15,15 +15,8 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, control_plane, deploy, eventually, is_ready, until,
+    InProcessOperator, MAP, Project, api, apply, deploy, eventually, is_ready, new_namespace, until,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 /// Number of custom resources that change.
 const MANY: usize = 8;
@@ -49,11 +42,10 @@ fn start_with_deadlines(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_converges_when_the_faults_end() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("faults").await);
     let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
     let duration = Duration::from_secs(seconds.unwrap_or(20));
     let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "faults").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     // The deadlines are short enough to expire many times during this test.
@@ -96,12 +88,8 @@ async fn everything_converges_when_the_faults_end() {
     let mut round = 0;
     while began.elapsed() < duration {
         let name = format!("w{}", numbers.usize(..MANY));
-        apply(
-            &widgets,
-            &name,
-            &json!({"spec": {"value": round.to_string()}}),
-        )
-        .await;
+        let object = json!({"spec": {"value": round.to_string()}});
+        apply(&widgets, &name, &object).await;
         wanted.insert(name, round.to_string());
         round += 1;
         // The next change is made after the operator has sent a few requests.
@@ -131,9 +119,8 @@ async fn everything_converges_when_the_faults_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_watch_is_detected() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("silent").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "silent").await.unwrap();
     let faults = Faults::new();
     faults.inject_with(|request| (request.verb == "watch").then_some(Fault::Silence));
     let client = plane.client_with(&faults).await.unwrap();

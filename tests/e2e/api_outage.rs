@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -14,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::world::{
-    api, apply, control_plane, delete, eventually, is_true, operator, until, until_by,
+    api, apply, delete, eventually, is_true, new_namespace, operator, until, until_by,
 };
 
 /// A TCP proxy to the API server that can be switched off and on.
@@ -113,8 +112,7 @@ impl SwitchableProxy {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "away").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("away").await);
     let dir = tempfile::tempdir().unwrap();
     let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
 

@@ -4,7 +4,7 @@ use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use serde_json::{Value, json};
 
-use crate::world::{Project, api, apply, eventually, ready_at, remove, until};
+use crate::world::{Project, api, apply, events, eventually, ready_at, remove, until};
 
 /// Number of objects of the chart: R in the budgets.
 const OBJECTS: usize = 4;
@@ -56,15 +56,14 @@ async fn each_step_stays_within_its_request_budget() {
         };
         until(&widgets, name, "Ready", ready).await;
         // Events may be sent after the status.
-        let events = api(&namespace, "Event");
         let reported = async || {
-            let list = events.list(&kube::api::ListParams::default()).await;
-            let items = list.unwrap().items;
-            let about = |e: &&kube::api::DynamicObject| e.data["regarding"]["name"] == name;
-            let count = items.iter().filter(about).count();
+            let mut all = events(&namespace).await;
             // events.k8s.io has `regarding` instead of core/v1's `involvedObject`.
-            let core = |e: &&kube::api::DynamicObject| e.data["involvedObject"]["name"] == name;
-            count + items.iter().filter(core).count() >= revision as usize
+            all.retain(|e| {
+                let fields = ["regarding", "involvedObject"];
+                fields.iter().any(|field| e.data[*field]["name"] == name)
+            });
+            all.len() >= revision as usize
         };
         eventually("events", reported).await;
     };

@@ -1,9 +1,8 @@
 //! Charts that ask what the cluster serves are rendered anew when that changes.
 
-use kube::api::PostParams;
 use serde_json::json;
 
-use crate::world::{ANYTHING, Project, World, define_kind, definition_of, undefine};
+use crate::world::{ANYTHING, MAP, Project, World, create, define_kind, definition_of, undefine};
 
 /// Reads `.Capabilities` of one kind, and looks up an object of another.
 fn chart(group: &str) -> String {
@@ -19,13 +18,18 @@ data:
 }
 
 async fn start(prefix: &str, group: &str) -> Option<World> {
-    let project = Project::new("dryRunOption: server", &[("map.yaml", &chart(group))]);
-    let world = project.start(prefix).await?;
+    let chart = chart(group);
+    let templates = [("map.yaml", chart.as_str())];
+    let world = World::of(prefix, "dryRunOption: server", &templates).await?;
     world.deploy("one", json!({})).await;
-    world
-        .data("one-map", json!({"serves": "false", "found": "null"}))
-        .await;
+    shows(&world, "false", "null").await;
     Some(world)
+}
+
+/// Waits until the `ConfigMap` of the chart shows this.
+async fn shows(world: &World, serves: &str, found: &str) {
+    let data = json!({"serves": serves, "found": found});
+    world.data("one-map", data).await;
 }
 
 #[tokio::test]
@@ -33,9 +37,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     let group = "asked.example.com";
     let world = or_skip!(start("asked", group).await);
     define_kind(world.plane, group, "Asked").await;
-    world
-        .data("one-map", json!({"serves": "true", "found": "null"}))
-        .await;
+    shows(&world, "true", "null").await;
     world.has_history("one", &["superseded", "deployed"]).await;
     undefine(&world.namespace, &format!("askeds.{group}")).await;
 }
@@ -50,19 +52,8 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
         "apiVersion": format!("{group}/v1"), "kind": "Looked",
         "metadata": {"name": "it"}, "spec": {"size": 3},
     });
-    let object = serde_json::from_value(object).unwrap();
-    drop(
-        looked
-            .create(&PostParams::default(), &object)
-            .await
-            .unwrap(),
-    );
-    world
-        .data(
-            "one-map",
-            json!({"serves": "false", "found": "{\"size\":3}"}),
-        )
-        .await;
+    create(&looked, object).await;
+    shows(&world, "false", "{\"size\":3}").await;
     undefine(&world.namespace, &format!("lookeds.{group}")).await;
 }
 
@@ -125,8 +116,7 @@ async fn an_upgrade_that_requires_a_new_definition_of_its_chart_gets_it() {
 #[tokio::test]
 async fn objects_of_any_kind_and_lists_in_crds_are_installed_and_stay() {
     let group = "listed.example.com";
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let definition = definition_of(group, "Listed", "Namespaced", ANYTHING);
     let definition: serde_json::Value = go_yaml::from_str(&definition).unwrap();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
@@ -163,8 +153,7 @@ async fn objects_in_crds_that_cannot_be_installed_are_reported() {
             "NotAName",
         ),
     ] {
-        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-        let project = Project::new("", &[("map.yaml", map)]);
+        let project = Project::new("", &[("map.yaml", MAP)]);
         project.write("chart/crds/bad.yaml", text);
         let world = or_skip!(project.start(prefix).await);
         world.widget("one", json!({})).await;

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::examples::{CLUSTER_WIDE, NativeOperator, create, example};
+use crate::examples::{
+    CLUSTER_WIDE, NativeOperator, at, example, has_nodes, memcached, multi_secret_of,
+};
 use crate::visitors::Variant;
-use crate::world::{api, api_of, eventually, is_ready, remove, until};
+use crate::world::{api, api_of, cluster_api, create, eventually, is_ready, merge, remove, until};
 
 /// How long a deletion may go without effect before the next one.
 const PACE: Duration = Duration::from_millis(500);
@@ -205,29 +206,18 @@ async fn memcached_is_as_before_when_the_deletions_end() {
     let plane = or_skip!(example("memcached-native").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
-    let memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
-                           "metadata": {"name": "cache"}, "spec": {"size": 3}});
-    create(&memcacheds, memcached).await;
+    create(&memcacheds, memcached(3)).await;
     let targets = vec![
         Target::new(&namespace, "Deployment", "cache", Compared::Content),
         Target::new(&namespace, "Pod", "cache-", Compared::Nothing),
     ];
-    let has_all = |cache: &Value| {
-        is_ready(cache)
-            && cache["status"]["nodes"]
-                .as_array()
-                .is_some_and(|n| n.len() == 3)
+    let has_all = |cache: &Value| is_ready(cache) && has_nodes(cache, 3);
+    let start = async || {
+        let controller = memcached_native::controller::controller();
+        NativeOperator::start(plane, &namespace, controller).await
     };
-    survives(
-        Chaos::new(targets),
-        (&memcacheds, "cache"),
-        has_all,
-        async || {
-            let controller = memcached_native::controller::controller();
-            NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
-        },
-    )
-    .await;
+    let chaos = Chaos::new(targets);
+    survives(chaos, (&memcacheds, "cache"), has_all, start).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,42 +225,25 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     let plane = or_skip!(example("multi-secret").await);
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "chaos").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let mut selected = Vec::new();
     for _ in 0..3 {
         let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
         let patch = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
-        let patched = namespaces
-            .patch(
-                namespace.name(),
-                &PatchParams::default(),
-                &Patch::Merge(&patch),
-            )
-            .await;
-        drop(patched.unwrap());
+        merge(&namespaces, namespace.name(), &patch).await;
         selected.push(namespace);
     }
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
-    let object = json!({
-        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
-        "spec": {"stringData": {"password": "secret"},
-                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
-    });
-    create(&multi_secrets, object).await;
+    create(&multi_secrets, multi_secret_of(&home)).await;
     let target = |namespace| Target::new(namespace, "Secret", "shared", Compared::Content);
     let targets = selected.iter().map(target).collect();
     let has_all = |object: &Value| is_ready(object) && object["status"]["created"] == 3;
     let start = async || {
         let controller = multi_secret::controller::controller();
-        NativeOperator::start(plane, home.name(), None, controller).await
+        NativeOperator::everywhere(plane, &home, controller).await
     };
-    survives(
-        Chaos::new(targets),
-        (&multi_secrets, "shared"),
-        has_all,
-        start,
-    )
-    .await;
+    let chaos = Chaos::new(targets);
+    survives(chaos, (&multi_secrets, "shared"), has_all, start).await;
     // Its finalizer needs an operator.
     let _operator = start().await;
     remove(&multi_secrets, "shared").await;
@@ -312,7 +285,7 @@ async fn visitors_of_the_chart_are_as_before_when_the_deletions_end() {
 
 async fn at_operator(plane: &ControlPlane, namespace: &TestNamespace) -> NativeOperator {
     let controller = at_operator::controller::controller();
-    NativeOperator::start(plane, namespace.name(), Some(namespace), controller).await
+    NativeOperator::start(plane, namespace, controller).await
 }
 
 /// Returns the names of the Pods that an operator has applied.
@@ -327,10 +300,7 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     let plane = or_skip!(example("at").await);
     let namespace = TestNamespace::create(plane, "chaos").await.unwrap();
     let ats = api_of(&namespace, "example.com", "At");
-    let at = |name: &str, schedule: Timestamp| {
-        json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
-               "spec": {"schedule": schedule.to_string(), "command": "echo done"}})
-    };
+    let at = |name: &str, schedule: Timestamp| at(name, &schedule.to_string());
     let done = async |name: &str| {
         let is_done = |at: &Value| at["status"]["phase"] == "DONE";
         until(&ats, name, "DONE", is_done).await;

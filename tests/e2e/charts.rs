@@ -1,14 +1,15 @@
 //! Custom resources, their chart and their releases: every step of `make demo`.
 
-use std::time::Duration;
-
 use helm_core::chart::DocumentIndex;
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, delete, is_true, merge};
+use crate::world::{
+    MAP, Project, World, condition, delete, events, eventually, has_event, holds, merge,
+    revision_of, says, sum_of,
+};
 
 #[tokio::test]
 async fn custom_resource_becomes_a_release_with_its_values() {
@@ -20,37 +21,21 @@ async fn custom_resource_becomes_a_release_with_its_values() {
     assert_eq!(status["release"]["revision"], 1);
     let deployed = condition(&ready.data, "Deployed").unwrap();
     assert_eq!(deployed["reason"], "InstallSuccessful");
-    assert!(
-        deployed["message"]
-            .as_str()
-            .unwrap()
-            .contains("Memcached answers"),
-        "the chart's notes"
-    );
+    // The chart's notes.
+    let notes = deployed["message"].as_str().unwrap();
+    assert_contains!(notes, "Memcached answers");
 
     let name = "cache-memcached";
     let deployment = world.api("Deployment").get(name).await.unwrap();
-    assert_eq!(
-        deployment.data["spec"]["replicas"], 2,
-        "the custom resource's value"
-    );
+    // The value of the custom resource, and the default of the chart.
+    assert_eq!(deployment.data["spec"]["replicas"], 2);
     let image = &deployment.data["spec"]["template"]["spec"]["containers"][0]["image"];
-    assert_eq!(
-        image, "docker.io/library/memcached:1.6.39",
-        "the chart's default"
-    );
+    assert_eq!(image, "docker.io/library/memcached:1.6.39");
     let map = world.api("ConfigMap").get(name).await.unwrap();
     assert_eq!(map.data["data"]["MEMCACHED_MEMORY"], "128");
     let owner = &deployment.metadata.owner_references.as_ref().unwrap()[0];
-    assert_eq!(
-        (owner.kind.as_str(), owner.name.as_str()),
-        ("Memcached", "cache")
-    );
-    world
-        .api("Secret")
-        .get("sh.helm.release.v1.cache.v1")
-        .await
-        .unwrap();
+    assert_eq!((&*owner.kind, &*owner.name), ("Memcached", "cache"));
+    world.get("Secret", "sh.helm.release.v1.cache.v1").await;
 }
 
 #[tokio::test]
@@ -68,16 +53,11 @@ async fn spec_change_upgrades_the_release() {
 #[tokio::test]
 async fn object_removed_from_the_chart_is_pruned() {
     let world = or_skip!(World::start("prune").await);
-    world
-        .memcached(
-            "cache",
-            json!({"serviceAccount": {"name": "own", "create": true}}),
-        )
-        .await;
+    let account = json!({"serviceAccount": {"name": "own", "create": true}});
+    world.memcached("cache", account).await;
     world.api("ServiceAccount").get("own").await.unwrap();
-    world
-        .memcached("cache", json!({"serviceAccount": {"create": false}}))
-        .await;
+    let none = json!({"serviceAccount": {"create": false}});
+    world.memcached("cache", none).await;
     world.gone("ServiceAccount", "own").await;
 }
 
@@ -87,49 +67,28 @@ async fn changed_and_deleted_objects_are_repaired() {
     world.memcached("cache", json!({"replicaCount": 2})).await;
     let name = "cache-memcached";
 
-    merge(
-        &world.api("Deployment"),
-        name,
-        &json!({"spec": {"replicas": 5}}),
-    )
-    .await;
-    world
-        .until("Deployment", name, "2 replicas again", |d| {
-            d["spec"]["replicas"] == 2 && d["metadata"]["generation"].as_i64() > Some(2)
-        })
-        .await;
+    let change = json!({"spec": {"replicas": 5}});
+    merge(&world.api("Deployment"), name, &change).await;
+    let again = |deployment: &Value| {
+        let generation = deployment["metadata"]["generation"].as_i64();
+        deployment["spec"]["replicas"] == 2 && generation > Some(2)
+    };
+    world.until("Deployment", name, "2 replicas", again).await;
 
-    merge(
-        &world.api("ConfigMap"),
-        name,
-        &json!({"data": {"MEMCACHED_MEMORY": "1"}}),
-    )
-    .await;
-    world
-        .until("ConfigMap", name, "the chart's data", |m| {
-            m["data"]["MEMCACHED_MEMORY"] == "64"
-        })
-        .await;
+    let change = json!({"data": {"MEMCACHED_MEMORY": "1"}});
+    merge(&world.api("ConfigMap"), name, &change).await;
+    let again = |map: &Value| map["data"]["MEMCACHED_MEMORY"] == "64";
+    world.until("ConfigMap", name, "its data", again).await;
 
-    let old = world
-        .api("Service")
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .uid
-        .unwrap();
+    let old = world.get("Service", name).await.metadata.uid.unwrap();
     delete(&world.api("Service"), name).await;
-    world
-        .until("Service", name, "a new Service", |s| {
-            s["metadata"]["uid"].as_str().is_some_and(|uid| uid != old)
-        })
-        .await;
+    let again = |service: &Value| {
+        let uid = service["metadata"]["uid"].as_str();
+        uid.is_some_and(|uid| uid != old)
+    };
+    world.until("Service", name, "a new Service", again).await;
     let release = world.ready("Memcached", "cache").await;
-    assert_eq!(
-        release.data["status"]["release"]["revision"], 1,
-        "repairs are no revisions"
-    );
+    assert_eq!(revision_of(&release), 1, "repairs are no revisions");
 }
 
 #[tokio::test]
@@ -153,17 +112,14 @@ async fn paused_resource_is_left_alone_and_can_be_deleted() {
     let world = or_skip!(World::start("pause").await);
     world.memcached("cache", json!({"replicaCount": 1})).await;
     let memcacheds = world.api("Memcached");
-    let paused =
-        json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/paused": "true"}}});
+    let annotations = json!({"helm.sdk.operatorframework.io/paused": "true"});
+    let paused = json!({"metadata": {"annotations": annotations}});
     merge(&memcacheds, "cache", &paused).await;
-    let paused = |cr: &Value| is_true(cr, "Paused");
+    let paused = holds("Paused");
     world.until("Memcached", "cache", "Paused", paused).await;
     merge(&memcacheds, "cache", &json!({"spec": {"replicaCount": 4}})).await;
-    world
-        .until("Memcached", "cache", "seen", |cr| {
-            cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-        })
-        .await;
+    let seen = |cr: &Value| cr["status"]["observedGeneration"] == cr["metadata"]["generation"];
+    world.until("Memcached", "cache", "seen", seen).await;
     let deployment = world.get("Deployment", "cache-memcached").await;
     assert_eq!(deployment.data["spec"]["replicas"], 1);
     delete(&memcacheds, "cache").await;
@@ -186,54 +142,25 @@ async fn idle_release_sends_only_watch_requests() {
         lines
     };
     // The last events of the install are sent after the status that says it is ready.
-    let reported = async || {
-        let events = world.api("Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        events.any(|event| event.data["reason"] == "InstallSuccessful")
-    };
-    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", reported)
-        .await
-        .unwrap();
+    let reported = async || has_event(&world.namespace, "InstallSuccessful").await;
+    eventually("an event", reported).await;
     let before = writes().await;
     // Trigger two more reconciles of the same state with an annotation that has no meaning.
     for round in ["1", "2"] {
         let reconciled = reconciles(&world).await;
-        merge(
-            &world.api("Memcached"),
-            "cache",
-            &json!({"metadata": {"annotations": {"round": round}}}),
-        )
-        .await;
-        hybrid_operator_test::wait::until(
-            Duration::from_secs(20),
-            "another reconcile",
-            async || {
-                let now = reconciles(&world).await;
-                if now > reconciled {
-                    Ok(())
-                } else {
-                    Err(format!("{now} reconciles"))
-                }
-            },
-        )
-        .await
-        .unwrap();
+        let change = json!({"metadata": {"annotations": {"round": round}}});
+        merge(&world.api("Memcached"), "cache", &change).await;
+        let again = async || reconciles(&world).await > reconciled;
+        eventually("another reconcile", again).await;
     }
-    assert_eq!(
-        writes().await,
-        before,
-        "an unchanged release is not written"
-    );
+    // An unchanged release is not written.
+    assert_eq!(writes().await, before);
 }
 
 async fn reconciles(world: &World) -> u64 {
     let text = world.operator.metrics().await.unwrap();
-    text.lines()
-        .filter(|line| {
-            line.starts_with("controller_runtime_reconcile_total{controller=\"memcached\"")
-        })
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum()
+    let begin = "controller_runtime_reconcile_total{controller=\"memcached\"";
+    sum_of(&text, begin)
 }
 
 const SECRET: &str = "\
@@ -245,23 +172,20 @@ stringData: {token: {{ .Values.token }}}
 
 #[tokio::test]
 async fn secret_content_does_not_appear_in_status_events_or_logs() {
-    let project = Project::new("", &[("secret.yaml", SECRET)]);
-    let world = or_skip!(project.start("secret").await);
+    let world = or_skip!(World::of("secret", "", &[("secret.yaml", SECRET)]).await);
     let ready = world.deploy("one", json!({"token": "hunter2"})).await;
     let status: &Value = &ready.data["status"];
     assert!(!status.to_string().contains("hunter2"), "{status}");
     let manifest = &status["deployedRelease"]["manifest"];
     assert!(manifest.as_str().unwrap().contains("Secret one-secret"));
     assert!(!world.operator.log().contains("hunter2"));
-    let events = world.api("Event").list(&ListParams::default()).await;
-    let events = serde_json::to_string(&events.unwrap().items).unwrap();
+    let events = serde_json::to_string(&events(&world.namespace).await).unwrap();
     assert!(!events.contains("hunter2"), "{events}");
 }
 
 #[tokio::test]
 async fn schema_refers_to_a_file_below_the_working_directory() {
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let schema = r#"{"properties": {"value": {"$ref": "file://./schemas/value.json"}}}"#;
     project.write("chart/values.schema.json", schema);
     let folder = project.watches_file();
@@ -273,7 +197,7 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
     world.widget("one", json!({"value": "v"})).await;
     let message = world.message("one", "Irreconcilable").await;
     let expected = "\"file://./schemas/value.json\" is not in /helm-charts, nor below";
-    assert!(message.contains(expected), "{message}");
+    assert_contains!(message, expected);
     // It is looked for again, and what it says counts.
     project.write("schemas/value.json", r#"{"enum": ["v"]}"#);
     world
@@ -281,11 +205,8 @@ async fn schema_refers_to_a_file_below_the_working_directory() {
         .await;
     world.widget("one", json!({"value": "other"})).await;
     let expected = "'/value': violates enum (required by file://./schemas/value.json)";
-    let says = |cr: &Value| {
-        let failed = condition(cr, "Irreconcilable");
-        failed.is_some_and(|failed| failed["message"].to_string().contains(expected))
-    };
-    world.until("Widget", "one", expected, says).await;
+    let is_told = |cr: &Value| says(cr, "Irreconcilable", expected);
+    world.until("Widget", "one", expected, is_told).await;
 }
 
 #[tokio::test]
@@ -293,23 +214,17 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     let text = r#"{"enum": ["v"]}"#;
     let server = HttpServer::start(move |_| Reply::body(text)).unwrap();
     let url = server.url("/value.json");
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let schema = format!(r#"{{"properties": {{"value": {{"$ref": "{url}"}}}}}}"#);
     project.write("chart/values.schema.json", &schema);
     let world = or_skip!(project.start_with("web-schema", &["--reload-pace=0"]).await);
     world.widget("one", json!({"value": "v"})).await;
-    let says = async |expected: &str| {
-        let says = |cr: &Value| {
-            let failed = condition(cr, "Irreconcilable");
-            failed.is_some_and(|failed| failed["message"].as_str().unwrap().contains(expected))
-        };
-        world.until("Widget", "one", expected, says).await;
+    let told = async |expected: &str| {
+        let is_told = |cr: &Value| says(cr, "Irreconcilable", expected);
+        world.until("Widget", "one", expected, is_told).await;
     };
-    says(&format!(
-        "\"{url}\" is not in the chart; run \"hybrid-operator charts vendor\""
-    ))
-    .await;
+    let missing = "is not in the chart; run \"hybrid-operator charts vendor\"";
+    told(&format!("\"{url}\" {missing}")).await;
     // The files that the command writes.
     let mut index = DocumentIndex::default();
     for file in [index.insert(&url, text.as_bytes().into()), index.file()] {
@@ -318,16 +233,14 @@ async fn schema_refers_to_a_document_of_the_web_that_only_the_chart_provides() {
     }
     world.ready("Widget", "one").await;
     world.widget("one", json!({"value": "other"})).await;
-    says(&format!("'/value': value must be 'v' (required by {url})")).await;
+    told(&format!("'/value': value must be 'v' (required by {url})")).await;
     assert!(server.received().is_empty(), "{:?}", server.received());
 }
 
 /// Schemas of a chart and of its dependency that reject every value, or cannot be read.
 #[tokio::test]
 async fn schemas_are_skipped_by_the_entry() {
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-map'}\n\
-               data: {value: '{{ .Values.value }}'}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     project.write(
         "chart/values.schema.json",
         r#"{"properties": {"value": {"$ref": "https://schemas.invalid/value.json"}}}"#,
@@ -339,12 +252,9 @@ async fn schemas_are_skipped_by_the_entry() {
     project.write("chart/charts/db/values.schema.json", "false");
     let world = or_skip!(project.start_with("skips", &["--reload-pace=0"]).await);
     world.widget("one", json!({"value": "v", "db": {}})).await;
-    let failed = world.is("one", "Irreconcilable").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "Irreconcilable").await;
     assert_contains!(message, "https://schemas.invalid/value.json");
-    let entry =
-        "- {group: test.example.com, version: v1, kind: Widget, chart: chart, schema: skip}\n";
-    project.write("watches.yaml", entry);
+    project.watch("test.example.com", "Widget", "schema: skip");
     world.ready("Widget", "one").await;
     world.data("one-map", json!({"value": "v"})).await;
 }

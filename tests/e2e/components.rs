@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{self, Chart, Component};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
 use crate::world::{
-    Project, api, apply, control_plane, delete, eventually, gone, history, merge, remove, until,
+    Project, api, apply, delete, eventually, gone, history, merge, new_namespace, remove, until,
 };
 
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
@@ -116,24 +115,19 @@ fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalled() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("components").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT), ("hook.yaml", HOOK)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "components").await.unwrap();
     let seen = Arc::<Seen>::default();
     let start = async || {
         let controller = controller(&chart, &seen);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let widgets = api(&namespace, "Widget");
     let deployments = api(&namespace, "Deployment");
-    apply(
-        &widgets,
-        "shop",
-        &json!({"spec": {"value": "1", "cache": true}}),
-    )
-    .await;
+    let object = json!({"spec": {"value": "1", "cache": true}});
+    apply(&widgets, "shop", &object).await;
     until(&widgets, "shop", "ready", is_ready("1", 1)).await;
     for release in ["shop-main", "shop-cache"] {
         assert_eq!(history(&namespace, release).await, ["deployed"]);
@@ -166,10 +160,8 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     until(&maps, "shop-cache-deleted", "the hook ran", |_| true).await;
     let unchanged = deployments.get("shop-main").await.unwrap().metadata;
     assert_eq!(unchanged.generation, Some(1));
-    assert_eq!(
-        history(&namespace, "shop-main").await,
-        ["superseded", "deployed"]
-    );
+    let statuses = ["superseded", "deployed"];
+    assert_eq!(history(&namespace, "shop-main").await, statuses);
 
     // The deletion uninstalls what is left, after the function of the finalizer.
     assert!(!seen.clean.load(Ordering::SeqCst));
@@ -182,14 +174,12 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_by_new_values() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("values").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "values").await.unwrap();
     let seen = Arc::<Seen>::default();
     let controller = controller(&chart, &seen);
-    let name = namespace.name();
-    let operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
+    let operator = NativeOperator::start(plane, &namespace, controller).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "shop", &json!({"spec": {"value": ""}})).await;
     let told = |widget: &Value| {
@@ -224,10 +214,9 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("parts-crash").await);
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
-    let namespace = TestNamespace::create(plane, "parts-crash").await.unwrap();
     let widgets = api(&namespace, "Widget");
     for deleting in [false, true] {
         for nth in 1.. {
@@ -250,14 +239,8 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
                     request.is_write() && !request.kind().contains("events") && concerns
                 },
             );
-            let first = NativeOperator::faulty(
-                plane,
-                namespace.name(),
-                Some(&namespace),
-                controller(&chart, &Arc::default()),
-                faults.clone(),
-            )
-            .await;
+            let crashing = controller(&chart, &Arc::default());
+            let first = NativeOperator::faulty(plane, &namespace, crashing, faults.clone()).await;
             let settled = async || {
                 if deleting {
                     gone(&widgets, &name).await;
@@ -271,8 +254,7 @@ async fn a_component_is_installed_and_uninstalled_wherever_the_operator_crashes(
             }
             drop(first);
             let controller = controller(&chart, &Arc::default());
-            let name_of = namespace.name();
-            let second = NativeOperator::start(plane, name_of, Some(&namespace), controller).await;
+            let second = NativeOperator::start(plane, &namespace, controller).await;
             settled().await;
             drop(second);
             let release = format!("{name}-main");

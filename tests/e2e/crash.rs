@@ -11,9 +11,10 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
+use crate::hooks::runs;
 use crate::world::{
     InProcessOperator, Project, api, apply, control_plane, delete, gone, history, is_ready,
-    is_true, until,
+    is_true, ready_at, until,
 };
 
 /// Number of runs in parallel.
@@ -129,7 +130,7 @@ impl Run<'_> {
         if !matches!(self.scenario, Scenario::Install | Scenario::Hooked) {
             let operator = InProcessOperator::start(self.project, clean().await, namespace.name());
             self.spec(&widgets, json!({"value": "1"})).await;
-            self.settled(&widgets, "deployed", 1).await;
+            self.settled(&widgets, 1).await;
             drop(operator);
         }
         let password = self.password(&namespace).await;
@@ -154,7 +155,7 @@ impl Run<'_> {
         assert_eq!(end.history, self.scenario.history(), "{context}");
         self.check(&end, password.as_ref(), &context);
         if matches!(self.scenario, Scenario::Hooked | Scenario::HookedUpgrade) {
-            assert_eq!(self.runs(&namespace).await, 1, "{context}");
+            assert_eq!(runs(&namespace, "one-hook").await, 1, "{context}");
         }
         Some(())
     }
@@ -188,9 +189,9 @@ impl Run<'_> {
     /// Waits until the scenario is complete.
     async fn done(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
-            Scenario::Install | Scenario::Hooked => self.settled(widgets, "deployed", 1).await,
+            Scenario::Install | Scenario::Hooked => self.settled(widgets, 1).await,
             Scenario::Upgrade | Scenario::Edit | Scenario::HookedUpgrade => {
-                self.settled(widgets, "deployed", 2).await;
+                self.settled(widgets, 2).await;
             }
             Scenario::Rollback => {
                 until(widgets, "one", "Stalled", |cr| {
@@ -204,23 +205,9 @@ impl Run<'_> {
         }
     }
 
-    async fn settled(&self, widgets: &Api<DynamicObject>, status: &str, revision: u32) {
-        until(widgets, "one", "Ready", |cr| {
-            is_ready(cr)
-                && cr["status"]["release"]["status"] == status
-                && cr["status"]["release"]["revision"] == revision
-        })
-        .await;
-    }
-
-    /// Returns how often the hook's Job ran: the Job controller creates an event for every Pod.
-    async fn runs(&self, namespace: &TestNamespace) -> usize {
-        let events = api(namespace, "Event").list(&ListParams::default()).await;
-        let made = |event: &&DynamicObject| {
-            event.data["reason"] == "SuccessfulCreate"
-                && event.data["involvedObject"]["name"] == "one-hook"
-        };
-        events.unwrap().items.iter().filter(made).count()
+    async fn settled(&self, widgets: &Api<DynamicObject>, revision: u32) {
+        let ready = |cr: &Value| is_ready(cr) && ready_at(revision)(cr);
+        until(widgets, "one", "Ready", ready).await;
     }
 
     async fn password(&self, namespace: &TestNamespace) -> Option<Value> {

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, deploy, gone, injected, until,
+    InProcessOperator, Project, api, apply, control_plane, deploy, gone, grant, has_condition,
+    injected, is_true, new_namespace, records, says, subject, until,
 };
 
 const MAP: &str = "\
@@ -35,21 +36,13 @@ async fn uninstalled(namespace: &TestNamespace) {
     let names = maps.into_iter().filter_map(|map| map.metadata.name);
     let left: Vec<String> = names.filter(|name| name != "kube-root-ca.crt").collect();
     assert!(left.is_empty(), "{left:?}");
-    assert!(records(namespace).await.is_empty());
-}
-
-async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
-    let list = ListParams::default().labels("owner=helm,name=one");
-    let secrets = api(namespace, "Secret");
-    let records = secrets.list(&list).await.unwrap().items.into_iter();
-    records.map(|record| record.metadata.name).collect()
+    assert!(records(namespace, "one").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("vanishing").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "vanishing").await.unwrap();
     let faults = Faults::new();
     faults.at(1, Fault::Status(404), |request| {
         request.resource == "widgets"
@@ -63,7 +56,7 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
     drop(widgets.delete("one", &DeleteParams::default()).await);
     gone(&widgets, "one").await;
     deploy(&widgets, "two", json!({})).await;
-    assert!(records(&namespace).await.is_empty());
+    assert!(records(&namespace, "one").await.is_empty());
     let map = api(&namespace, "ConfigMap").get_opt("one-map").await;
     assert!(map.unwrap().is_none());
 }
@@ -83,11 +76,8 @@ async fn failing_templates_do_not_block_deletion() {
             let widgets = api(&namespace, "Widget");
             deploy(&widgets, "one", json!({"deep": {"name": "one"}})).await;
             apply(&widgets, "one", &json!({"spec": {"deep": "text"}})).await;
-            let refused = |cr: &Value| {
-                condition(cr, "Irreconcilable").is_some_and(|c| {
-                    c["status"] == "True" && c["message"].to_string().contains(option)
-                })
-            };
+            let refused =
+                |cr: &Value| is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", option);
             until(&widgets, "one", option, refused).await;
             if restart {
                 drop(operator);
@@ -101,22 +91,15 @@ async fn failing_templates_do_not_block_deletion() {
 
 /// Lets the service accounts of a namespace change its `ConfigMap`s.
 async fn allow_accounts(namespace: &TestNamespace) {
-    let rules =
-        json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
-    apply(&api(namespace, "Role"), "maps", &rules).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     let group = format!("system:serviceaccounts:{}", namespace.name());
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"},
-        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
-    });
-    apply(&api(namespace, "RoleBinding"), "maps", &binding).await;
+    grant(namespace, "maps", subject("Group", &group), rules).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_that_no_longer_renders_does_not_block_deletion() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("broken").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "broken").await.unwrap();
     let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
     deploy(&widgets, "one", json!({})).await;
@@ -138,27 +121,21 @@ async fn forbidden_dependency_does_not_block_deletion() {
 
 /// Deletes a custom resource that depends on one of this kind. Listing Gadgets is forbidden.
 async fn check_deletion_despite_a_dependency(kind: &str) {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("dependency").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "dependency").await.unwrap();
     let operator = InProcessOperator::faulty(&project, plane, &namespace, &Faults::new()).await;
     let widgets = api(&namespace, "Widget");
     deploy(&widgets, "one", json!({})).await;
     drop(operator);
-    let watches = format!(
-        "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, dependsOn: [{{apiVersion: test.example.com/v1, kind: {kind}, name: base}}]}}\n"
-    );
-    project.write("watches.yaml", &watches);
+    let group = "test.example.com";
+    let base = format!("dependsOn: [{{apiVersion: {group}/v1, kind: {kind}, name: base}}]");
+    project.watch(group, "Widget", &base);
     let faults = Faults::new();
     faults.inject_with(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
     let _operator = InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     // The spec change requires another revision, which has to wait.
     apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;
-    let waits = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|c| {
-            c["status"] == "False" && c["observedGeneration"] == cr["metadata"]["generation"]
-        })
-    };
+    let waits = |cr: &Value| has_condition(cr, "Ready", "False", "");
     until(&widgets, "one", "waiting", waits).await;
     uninstalled(&namespace).await;
 }
@@ -175,8 +152,7 @@ async fn adopting_a_release_does_not_take_over_later_objects() {
     let theirs = json!({"data": {"value": "theirs"}});
     apply(&world.api("ConfigMap"), "one-extra", &theirs).await;
     world.widget("one", json!({"extra": true})).await;
-    let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("one-extra"), "{message}");
+    assert_contains!(world.message("one", "ReleaseFailed").await, "one-extra");
     world.data("one-extra", json!({"value": "theirs"})).await;
     world.remove("Widget", "one").await;
     world.data("one-extra", json!({"value": "theirs"})).await;

@@ -19,7 +19,7 @@ use crate::operations::scrape;
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{has_kubectl, is_current, programs};
 use crate::world::{
-    ANYTHING, define, definition_of, eventually, is_true, output, program, resource, root, until_by,
+    ANYTHING, define, definition_of, eventually, holds, output, program, resource, root, until_by,
 };
 
 const IMAGE: &str = "registry.example.com:5000/team/operator@sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -91,8 +91,7 @@ pub(crate) async fn samples_are_ready(client: &Client, operator: &RunningOperato
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), "default", &resource(kind));
         let name = format!("{}-sample", kind.to_lowercase());
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until_by(operator, &api, &name, "Ready", ready).await;
+        until_by(operator, &api, &name, "Ready", holds("Ready")).await;
     }
 }
 

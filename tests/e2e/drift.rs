@@ -28,12 +28,8 @@ fn project(templates: &[(&str, &str)]) -> Project {
 
 /// Changes a key of a `ConfigMap` and waits until it is restored.
 async fn change(world: &World, map: &str, key: &str, was: &str) {
-    merge(
-        &world.api("ConfigMap"),
-        map,
-        &json!({"data": {key: "theirs"}}),
-    )
-    .await;
+    let edit = json!({"data": {key: "theirs"}});
+    merge(&world.api("ConfigMap"), map, &edit).await;
     let restored = |map: &Value| map["data"][key] == was;
     world.until("ConfigMap", map, key, restored).await;
 }

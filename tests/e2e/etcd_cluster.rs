@@ -14,9 +14,10 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, binary_or_skip, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create, example};
+use crate::examples::{NativeOperator, example};
 use crate::world::{
-    LIMIT, api, api_of, condition, delete, eventually, injected, is_ready, merge, remove, try_until,
+    LIMIT, api, api_of, condition, create, delete, eventually, injected, is_false, is_ready, merge,
+    remove, says, try_until,
 };
 use kubelet::Kubelet;
 
@@ -50,8 +51,7 @@ impl Etcd {
 
     async fn operator(&self) -> NativeOperator {
         let controller = controller_with(self.kubelet.loopback());
-        let namespace = &self.namespace;
-        NativeOperator::start(self.plane, namespace.name(), Some(namespace), controller).await
+        NativeOperator::start(self.plane, &self.namespace, controller).await
     }
 
     async fn create(&self, size: i32) {
@@ -107,6 +107,12 @@ impl Etcd {
         pods.into_iter().map(image).collect()
     }
 
+    /// Checks that a member has the value that was stored.
+    async fn is_blue(&self, member: &str) {
+        let colour = self.kubelet.get(member, "colour").await;
+        assert_eq!(colour.as_deref(), Some("blue"), "{member}");
+    }
+
     /// Deletes a Pod and waits until its etcd is gone: before that, the cluster looks healthy.
     async fn delete_pod(&self, name: &str) {
         delete(&self.pods, name).await;
@@ -151,10 +157,7 @@ async fn an_etcd_cluster_forms_replaces_a_lost_member_and_survives_its_operator(
     let after = etcd.running(3).await;
     let added: Vec<&String> = after.difference(&before).collect();
     assert_eq!(added.len(), 1, "{before:?} {after:?}");
-    assert_eq!(
-        etcd.kubelet.get(added[0], "colour").await.as_deref(),
-        Some("blue")
-    );
+    etcd.is_blue(added[0]).await;
 
     // A restart of the operator touches nothing; its first writes are those of a change.
     drop(operator);
@@ -197,7 +200,7 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
         let refused = serde_json::from_value(cluster(size, version)).unwrap();
         let refused = etcd.clusters.create(&PostParams::default(), &refused).await;
         let message = refused.unwrap_err().to_string();
-        assert!(message.contains(problem), "{message}");
+        assert_contains!(message, problem);
     }
     let operator = etcd.operator().await;
     etcd.create(3).await;
@@ -217,10 +220,8 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
     drop(operator);
     let _operator = etcd.operator().await;
     assert_eq!(etcd.running(3).await, members);
-    assert_eq!(
-        etcd.images().await,
-        ["quay.io/coreos/etcd:v3.6.9".to_owned()].into()
-    );
+    let image = "quay.io/coreos/etcd:v3.6.9".to_owned();
+    assert_eq!(etcd.images().await, [image].into());
     let upgrades = etcd.kubelet.upgrades();
     assert_eq!(upgrades.len(), 3, "{upgrades:?}");
     assert!(
@@ -228,30 +229,21 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
         "{upgrades:?}"
     );
     for member in &members {
-        assert_eq!(
-            etcd.kubelet.get(member, "colour").await.as_deref(),
-            Some("blue")
-        );
+        etcd.is_blue(member).await;
     }
 
     // Two minor releases at once are refused, and the cluster stays as it is.
     etcd.change(json!({"version": "3.8.0"})).await;
     let refused = |cluster: &Value| {
-        condition(cluster, "VersionAccepted").is_some_and(|accepted| {
-            let message = accepted["message"].as_str().unwrap_or_default();
-            accepted["status"] == "False" && message.contains("a release of 3.7 first")
-        })
+        is_false(cluster, "VersionAccepted")
+            && says(cluster, "VersionAccepted", "a release of 3.7 first")
     };
     let cluster = etcd.until("the refusal", refused).await;
     let status = &cluster["status"];
-    assert_eq!(
-        (&status["currentVersion"], &status["ready"]),
-        (&json!("3.6.9"), &json!(3))
-    );
-    assert_eq!(
-        condition(&cluster, "Ready").unwrap()["reason"],
-        "VersionRefused"
-    );
+    assert_eq!(status["currentVersion"], "3.6.9");
+    assert_eq!(status["ready"], 3);
+    let ready = condition(&cluster, "Ready").unwrap();
+    assert_eq!(ready["reason"], "VersionRefused");
     assert_eq!(etcd.pod_names().await, members);
     assert_eq!(etcd.kubelet.upgrades().len(), 3);
 }
@@ -287,7 +279,7 @@ async fn a_cluster_that_lost_all_members_is_not_replaced_by_an_empty_one() {
     let cluster = etcd.until("the failure", failed).await;
     let ready = condition(&cluster, "Ready").unwrap();
     let message = ready["message"].as_str().unwrap();
-    assert!(message.contains("delete this EtcdCluster"), "{message}");
+    assert_contains!(message, "delete this EtcdCluster");
     assert!(etcd.pod_names().await.is_empty());
 }
 
@@ -333,10 +325,7 @@ async fn an_etcd_cluster_converges_after_ten_seconds_of_chaos() {
     eventually("three healthy members", whole).await;
     let members = etcd.running(3).await;
     for member in &members {
-        assert_eq!(
-            etcd.kubelet.get(member, "colour").await.as_deref(),
-            Some("blue")
-        );
+        etcd.is_blue(member).await;
     }
     for service in ["db", "db-client"] {
         wait::object(&services, service, "it", LIMIT, |found| found.is_some())

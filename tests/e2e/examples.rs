@@ -4,64 +4,73 @@
 use std::path::PathBuf;
 
 use hybrid_operator::manager::{Controller, Manager};
-use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    LIMIT, api, api_of, condition, control_plane, define, delete, gone, is_ready, merge, remove,
-    root, until,
+    InProcessOperator, LIMIT, api, api_of, cluster_api, condition, control_plane, create, define,
+    delete, free_address, gone, is_false, is_ready, merge, options, remove, root, says, until,
 };
 
-/// A native operator in this process. It is killed when dropped.
+/// A native operator in this process, named after a namespace. It is killed when dropped.
 pub(crate) struct NativeOperator {
     pub(crate) faults: Faults,
     pub(crate) metrics: String,
-    runtime: Option<tokio::runtime::Runtime>,
+    _operator: InProcessOperator,
 }
 
 impl NativeOperator {
-    /// Starts an operator with one controller, for a namespace or, without one, for all.
+    /// Starts an operator with one controller for the namespace.
     pub(crate) async fn start(
         plane: &ControlPlane,
-        name: &str,
-        namespace: Option<&TestNamespace>,
+        namespace: &TestNamespace,
         controller: impl Controller + 'static,
     ) -> Self {
-        Self::faulty(plane, name, namespace, controller, Faults::new()).await
+        let watched = [("WATCH_NAMESPACE", namespace.name())];
+        Self::watching(&watched, plane, namespace, controller, Faults::new()).await
     }
 
     /// Starts an operator whose requests meet faults.
     pub(crate) async fn faulty(
         plane: &ControlPlane,
-        name: &str,
-        namespace: Option<&TestNamespace>,
+        namespace: &TestNamespace,
+        controller: impl Controller + 'static,
+        faults: Faults,
+    ) -> Self {
+        let watched = [("WATCH_NAMESPACE", namespace.name())];
+        Self::watching(&watched, plane, namespace, controller, faults).await
+    }
+
+    /// Starts an operator for all namespaces.
+    pub(crate) async fn everywhere(
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
+        controller: impl Controller + 'static,
+    ) -> Self {
+        Self::watching(&[], plane, namespace, controller, Faults::new()).await
+    }
+
+    async fn watching(
+        watched: &[(&str, &str)],
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
         controller: impl Controller + 'static,
         faults: Faults,
     ) -> Self {
         let client = plane.client_with(&faults).await.unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let metrics = free.local_addr().unwrap().to_string();
-        drop(free);
-        let manager = Manager::new(options(name, namespace, &metrics))
-            .client(client)
-            .with(controller);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.spawn(manager.run_until(CancellationToken::new()));
+        let named = ["OPERATOR_NAME", "POD_NAME"].map(|name| (name, namespace.name()));
+        let mut options = options(&[], &[&named[..], watched].concat());
+        let metrics = free_address();
+        options.metrics_bind_address.clone_from(&metrics);
+        let manager = Manager::new(options).client(client).with(controller);
         Self {
             faults,
             metrics,
-            runtime: Some(runtime),
+            _operator: InProcessOperator::run(manager),
         }
     }
 
@@ -73,23 +82,29 @@ impl NativeOperator {
     }
 }
 
-impl Drop for NativeOperator {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+pub(crate) fn memcached(size: i32) -> Value {
+    json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
+           "metadata": {"name": "cache"}, "spec": {"size": size}})
 }
 
-fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Options {
-    let args = <RunArgs as clap::Parser>::parse_from(["run", "--health-probe-bind-address=0"]);
-    let mut options = args.options(|variable| match variable {
-        "WATCH_NAMESPACE" => namespace.map(|namespace| namespace.name().to_owned()),
-        "OPERATOR_NAME" | "POD_NAME" => Some(name.to_owned()),
-        _ => None,
-    });
-    metrics.clone_into(&mut options.metrics_bind_address);
-    options
+/// Returns whether the status names so many Pods.
+pub(crate) fn has_nodes(object: &Value, count: usize) -> bool {
+    let nodes = object["status"]["nodes"].as_array();
+    nodes.is_some_and(|nodes| nodes.len() == count)
+}
+
+pub(crate) fn at(name: &str, schedule: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
+           "spec": {"schedule": schedule, "command": "echo done"}})
+}
+
+/// Returns a `MultiSecret` for the namespaces with the name of its own one as a label.
+pub(crate) fn multi_secret_of(home: &TestNamespace) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
+        "spec": {"stringData": {"password": "secret"},
+                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
+    })
 }
 
 /// Held by tests with an operator of `MultiSecret`: it serves all namespaces, and would act on the
@@ -104,37 +119,23 @@ pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     Some(plane)
 }
 
-pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
-    let object = serde_json::from_value(object).unwrap();
-    drop(api.create(&PostParams::default(), &object).await.unwrap());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     let plane = or_skip!(example("memcached-native").await);
     let namespace = TestNamespace::create(plane, "memcached").await.unwrap();
     let start = async || {
         let controller = memcached_native::controller::controller();
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
-    let memcached = |size: i32| {
-        json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
-               "metadata": {"name": "cache"}, "spec": {"size": size}})
-    };
     let refused = serde_json::from_value(memcached(0)).unwrap();
     let refused = memcacheds.create(&PostParams::default(), &refused).await;
     assert!(refused.unwrap_err().to_string().contains("spec.size"));
 
     create(&memcacheds, memcached(3)).await;
     let has = async |size: usize| {
-        let nodes = |cache: &Value| {
-            cache["status"]["nodes"]
-                .as_array()
-                .is_some_and(|n| n.len() == size)
-        };
-        let settled = |cache: &Value| is_ready(cache) && nodes(cache);
+        let settled = |cache: &Value| is_ready(cache) && has_nodes(cache, size);
         until(&memcacheds, "cache", "its nodes", settled).await
     };
     has(3).await;
@@ -144,26 +145,15 @@ async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
     // A restart changes nothing.
     drop(operator);
     let operator = start().await;
-    merge(
-        &memcacheds,
-        "cache",
-        &json!({"metadata": {"labels": {"seen": "yes"}}}),
-    )
-    .await;
+    let seen = json!({"metadata": {"labels": {"seen": "yes"}}});
+    merge(&memcacheds, "cache", &seen).await;
     let deployments = api(&namespace, "Deployment");
     let before = deployments.get("cache").await.unwrap();
     // What somebody removes comes back.
-    for pod in api(&namespace, "Pod")
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-    {
+    let pods = api(&namespace, "Pod");
+    for pod in pods.list(&ListParams::default()).await.unwrap() {
         let name = pod.metadata.name.unwrap();
-        drop(
-            api(&namespace, "Pod")
-                .delete(&name, &DeleteParams::default())
-                .await,
-        );
+        drop(pods.delete(&name, &DeleteParams::default()).await);
     }
     has(4).await;
     let after = deployments.get("cache").await.unwrap();
@@ -185,14 +175,10 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     let namespace = TestNamespace::create(plane, "at").await.unwrap();
     let start = async || {
         let controller = at_operator::controller::controller();
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let operator = start().await;
     let ats = api_of(&namespace, "example.com", "At");
-    let at = |name: &str, schedule: &str| {
-        json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
-               "spec": {"schedule": schedule, "command": "echo done"}})
-    };
     let phase = async |name: &str, phase: &str| {
         let is = |at: &Value| at["status"]["phase"] == phase;
         until(&ats, name, phase, is).await
@@ -222,12 +208,12 @@ async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
     assert_eq!(owners.unwrap()[0].kind, "At");
 
     create(&ats, at("bad", "tomorrow")).await;
-    let invalid = |at: &Value| condition(at, "Valid").is_some_and(|c| c["status"] == "False");
+    let invalid = |at: &Value| is_false(at, "Valid");
     let bad = until(&ats, "bad", "a condition", invalid).await;
     let message = condition(&bad, "Valid").unwrap()["message"]
         .as_str()
         .unwrap();
-    assert!(message.contains("2030-01-02T03:04:05Z"), "{message}");
+    assert_contains!(message, "2030-01-02T03:04:05Z");
     let change = json!({"spec": {"schedule": "2020-01-01T00:00:00Z"}});
     let refused = ats
         .patch("bad", &PatchParams::default(), &Patch::Merge(&change))
@@ -249,30 +235,19 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
         TestNamespace::create(plane, "selected").await.unwrap(),
         TestNamespace::create(plane, "selected").await.unwrap(),
     ];
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let label = async |namespace: &TestNamespace, value: Value| {
         let patch = json!({"metadata": {"labels": {"multi-secret": value}}});
-        let params = PatchParams::default();
-        drop(
-            namespaces
-                .patch(namespace.name(), &params, &Patch::Merge(&patch))
-                .await
-                .unwrap(),
-        );
+        merge(&namespaces, namespace.name(), &patch).await;
     };
     let start = async || {
         let controller = multi_secret::controller::controller();
-        NativeOperator::start(plane, home.name(), None, controller).await
+        NativeOperator::everywhere(plane, &home, controller).await
     };
     label(&one, json!(home.name())).await;
     let operator = start().await;
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
-    let object = json!({
-        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
-        "spec": {"stringData": {"password": "secret"},
-                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
-    });
-    create(&multi_secrets, object).await;
+    create(&multi_secrets, multi_secret_of(&home)).await;
     let created = async |count: usize| {
         let is = |object: &Value| is_ready(object) && object["status"]["created"] == count;
         until(&multi_secrets, "shared", "its Secrets", is).await
@@ -287,12 +262,8 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
         until(&secrets(namespace), "shared", "its data", is).await
     };
     // What is changed or deleted is restored, also after a restart, which itself writes nothing.
-    merge(
-        &secrets(&one),
-        "shared",
-        &json!({"data": {"password": "b3RoZXI="}}),
-    )
-    .await;
+    let other = json!({"data": {"password": "b3RoZXI="}});
+    merge(&secrets(&one), "shared", &other).await;
     has(&one).await;
     drop(operator);
     let operator = start().await;
@@ -305,12 +276,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shared"}});
     create(&secrets(&three), foreign).await;
     label(&three, json!(home.name())).await;
-    let refused = |object: &Value| {
-        condition(object, "Ready").is_some_and(|ready| {
-            let message = ready["message"].as_str().unwrap_or_default();
-            ready["status"] == "False" && message.contains(three.name())
-        })
-    };
+    let refused = |object: &Value| is_false(object, "Ready") && says(object, "Ready", three.name());
     until(&multi_secrets, "shared", "the refusal", refused).await;
     label(&three, Value::Null).await;
     created(2).await;
@@ -350,28 +316,21 @@ async fn samples_of_the_examples_are_accepted() {
 }
 
 /// Deletes a custom resource and creates it again at once.
-async fn create_again(api: &Api<DynamicObject>, object: &Value) {
+async fn create_again(api: &Api<DynamicObject>, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     remove(api, name).await;
-    create(api, object.clone()).await;
+    create(api, object).await;
 }
 
 async fn memcached_again(plane: &ControlPlane) {
     let namespace = TestNamespace::create(plane, "again").await.unwrap();
     let controller = memcached_native::controller::controller();
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
-    let mut memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
-                               "metadata": {"name": "cache"}, "spec": {"size": 1}});
-    create(&memcacheds, memcached.clone()).await;
+    create(&memcacheds, memcached(1)).await;
     until(&memcacheds, "cache", "Ready", is_ready).await;
-    memcached["spec"]["size"] = json!(2);
-    create_again(&memcacheds, &memcached).await;
-    let two = |cache: &Value| {
-        let nodes = cache["status"]["nodes"].as_array();
-        is_ready(cache) && nodes.is_some_and(|nodes| nodes.len() == 2)
-    };
+    create_again(&memcacheds, memcached(2)).await;
+    let two = |cache: &Value| is_ready(cache) && has_nodes(cache, 2);
     let cache = until(&memcacheds, "cache", "its nodes", two).await;
     let deployment = api(&namespace, "Deployment").get("cache").await.unwrap();
     let owners = deployment.metadata.owner_references.unwrap();
@@ -382,17 +341,15 @@ async fn memcached_again(plane: &ControlPlane) {
 async fn at_again(plane: &ControlPlane) {
     let namespace = TestNamespace::create(plane, "again").await.unwrap();
     let controller = at_operator::controller::controller();
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let ats = api_of(&namespace, "example.com", "At");
-    let at = json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": "one"},
-                    "spec": {"schedule": "2020-01-01T00:00:00Z", "command": "echo done"}});
+    let at = at("one", "2020-01-01T00:00:00Z");
     let done = |at: &Value| at["status"]["phase"] == "DONE";
     let pods = api(&namespace, "Pod");
     create(&ats, at.clone()).await;
     until(&ats, "one", "DONE", done).await;
     let first = pods.get("one").await.unwrap().metadata.uid;
-    create_again(&ats, &at).await;
+    create_again(&ats, at).await;
     until(&ats, "one", "DONE", done).await;
     let second = pods.get("one").await.unwrap().metadata.uid;
     assert_ne!(first, second, "the new At runs its command");
@@ -405,25 +362,17 @@ const MANY: usize = 50;
 async fn multi_secret_again(plane: &ControlPlane) {
     let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "again").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(home.client());
+    let namespaces = cluster_api(&home, "Namespace");
     let labels = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
-    let labels = Patch::Merge(&labels);
     let selected = (0..MANY).map(async |_| {
         let namespace = TestNamespace::create(plane, "many").await.unwrap();
-        let params = PatchParams::default();
-        let patched = namespaces.patch(namespace.name(), &params, &labels).await;
-        drop(patched.unwrap());
+        merge(&namespaces, namespace.name(), &labels).await;
         namespace
     });
     let selected = futures::future::join_all(selected).await;
     let controller = multi_secret::controller::controller();
-    let _operator = NativeOperator::start(plane, home.name(), None, controller).await;
+    let _operator = NativeOperator::everywhere(plane, &home, controller).await;
     let multi_secrets = api_of(&home, "example.com", "MultiSecret");
-    let object = json!({
-        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
-        "spec": {"stringData": {"password": "secret"},
-                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
-    });
     let everywhere = async || {
         let all = |object: &Value| is_ready(object) && object["status"]["created"] == MANY;
         until(&multi_secrets, "shared", "its Secrets", all).await;
@@ -434,9 +383,9 @@ async fn multi_secret_again(plane: &ControlPlane) {
         }
         uids
     };
-    create(&multi_secrets, object.clone()).await;
+    create(&multi_secrets, multi_secret_of(&home)).await;
     let first = everywhere().await;
-    create_again(&multi_secrets, &object).await;
+    create_again(&multi_secrets, multi_secret_of(&home)).await;
     let second = everywhere().await;
     assert!(second.iter().all(|uid| !first.contains(uid)));
     remove(&multi_secrets, "shared").await;

@@ -1,9 +1,8 @@
 //! A chart that takes long to render holds up nothing else, even on one CPU.
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
-use crate::world::{Project, World, control_plane, eventually};
+use crate::world::{Project, World, eventually, new_namespace};
 
 /// Far more work than fits into the time limit of a render.
 const CHART: &str = "\
@@ -17,9 +16,8 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("expensive").await);
     let project = Project::new("", &[("map.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "expensive").await.unwrap();
     let lease = format!("--leader-election-namespace={}", namespace.name());
     let operator = project
         .operator(plane, namespace.name())
@@ -73,17 +71,12 @@ data: {length: {{ repeat 3000000 \"x\" | len | quote }}}
         let project = Project::new("", &[("map.yaml", LONG)]);
         let world = or_skip!(project.start_with("limits", &[flag]).await);
         world.widget("one", json!({})).await;
-        let refused = world.is("one", "Irreconcilable").await;
+        let refused = world.is("one", "Irreconcilable").await.to_string();
         let name = flag.split('=').next().unwrap();
-        for part in [name, field, "chart/templates/map.yaml:"] {
-            assert!(refused.to_string().contains(part), "{part}: {refused}");
-        }
+        assert_contains!(refused, name, field, "chart/templates/map.yaml:");
         // The entry comes first.
         let limits = "limits: {time: 1m, memory: 20Mi}";
-        let entry = format!(
-            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, {limits}}}\n"
-        );
-        project.write("watches.yaml", &entry);
+        project.watch("test.example.com", "Widget", limits);
         world.ready("Widget", "one").await;
     }
 }

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
 use crate::helm_cli::helm;
+use crate::security::decode;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, delete, exists, gone,
-    is_true, merge, ready_at, remove, until,
+    InProcessOperator, Project, api, apply, control_plane, delete, exists, gone, holds, is_false,
+    is_true, merge, new_namespace, ready_at, remove, says, until,
 };
 
 const MAP: &str = "\
@@ -62,9 +63,8 @@ impl FailingHook {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extension_hook_error_is_reported_and_retried() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("extended").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
     let (before, after) = (FailingHook::failing(), FailingHook::failing());
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
@@ -82,12 +82,8 @@ async fn extension_hook_error_is_reported_and_retried() {
     apply(&widgets, "one", &json!({"spec": {"value": "v"}})).await;
     let is_failed = |which: &'static str| {
         move |cr: &Value| {
-            condition(cr, "Irreconcilable").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "True"
-                    && message.contains(which)
-                    && message.contains("rejected by the test")
-            })
+            let says = |text: &str| says(cr, "Irreconcilable", text);
+            is_true(cr, "Irreconcilable") && says(which) && says("rejected by the test")
         }
     };
     until(
@@ -119,9 +115,7 @@ async fn extension_hook_error_is_reported_and_retried() {
     );
 
     after.fails.store(false, Ordering::SeqCst);
-    let ready = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False") && ready_at(1)(cr)
-    };
+    let ready = |cr: &Value| is_false(cr, "Irreconcilable") && ready_at(1)(cr);
     until(&widgets, "one", "Ready", ready).await;
     assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
     assert!(
@@ -146,9 +140,8 @@ async fn of_cluster(context: ReleaseContext, mut values: Values) -> Result<Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_own_annotation() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("in-code").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "in-code").await.unwrap();
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let recorded = Arc::clone(&events);
     let controller = HelmController::builder(
@@ -174,8 +167,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
         recorded.lock().unwrap().push(event.reason);
         std::future::ready(Ok(()))
     });
-    let name = namespace.name();
-    let _operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
 
     let secrets = api(&namespace, "Secret");
     apply(&secrets, "owner", &json!({"stringData": {"name": "me"}})).await;
@@ -196,8 +188,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     // A change of the watched object upgrades the release without a change of the custom resource.
     apply(&maps, "settings", &json!({"data": {"value": "2"}})).await;
     until(&maps, "one-map", "new values", data("2")).await;
-    let is_paused = |cr: &Value| is_true(cr, "Paused");
-    until(&widgets, "held", "paused", is_paused).await;
+    until(&widgets, "held", "paused", holds("Paused")).await;
     assert!(maps.get_opt("held-map").await.unwrap().is_none());
     assert!(maps.get_opt("other-map").await.unwrap().is_none());
     merge(&widgets, "held", &json!({"spec": {"hold": false}})).await;
@@ -206,41 +197,30 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     let described = |cr: &Value| cr["status"]["release"]["revision"] == 2;
     until(&widgets, "one", "revision 2", described).await;
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
-    let text = record.data["data"]["release"].as_str().unwrap();
-    let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
-    let release = codec::decode(&payload).unwrap();
-    assert_eq!(release.info.description, "first");
+    assert_eq!(decode(&record.data).info.description, "first");
     // Events went to the recorder, and not to the API server.
     let reasons = events.lock().unwrap().clone();
     for reason in ["InvalidAnnotation", "InstallSuccessful"] {
         assert!(reasons.iter().any(|found| found == reason), "{reasons:?}");
     }
-    let published = api(&namespace, "Event");
-    let published = published.list(&ListParams::default()).await.unwrap().items;
+    let published = crate::world::events(&namespace).await;
     let of_widgets =
         |event: &&kube::api::DynamicObject| event.data["involvedObject"]["kind"] == "Widget";
     assert_eq!(published.iter().filter(of_widgets).count(), 0);
 }
-
-const VALUE: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     let (Some(plane), Some(program)) = (control_plane().await, helm()) else {
         return;
     };
-    let project = Project::new("", &[("map.yaml", VALUE)]);
+    let project = Project::new("", &[("map.yaml", crate::world::MAP)]);
     let namespace = TestNamespace::create(plane, "config-maps").await.unwrap();
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let start = async |storage: Storage| {
         let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
         let controller = HelmController::builder(gvk, chart.clone()).storage(storage);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let widgets = api(&namespace, "Widget");
     // A release whose records are in Secrets is left alone with the other storage.
@@ -249,15 +229,8 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     until(&widgets, "old", "deployed", ready_at(1)).await;
     drop(operator);
     let operator = start(Storage::ConfigMaps).await;
-    let is_refused = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            c["status"] == "True"
-                && c["message"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .contains("Secrets")
-        })
-    };
+    let is_refused =
+        |cr: &Value| is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", "Secrets");
     until(&widgets, "old", "refused", is_refused).await;
 
     for (revision, value) in [(1, "1"), (2, "2")] {
@@ -303,14 +276,12 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
-    let plane = or_skip!(control_plane().await);
-    let project = Project::new("", &[("map.yaml", VALUE)]);
-    let namespace = TestNamespace::create(plane, "forged-map").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("forged-map").await);
+    let project = Project::new("", &[("map.yaml", crate::world::MAP)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
     let controller = HelmController::builder(gvk, chart).storage(Storage::ConfigMaps);
-    let _operator =
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let _operator = NativeOperator::start(plane, &namespace, controller).await;
     let widgets = api(&namespace, "Widget");
     let maps: Api<ConfigMap> = Api::namespaced(namespace.client(), namespace.name());
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane, delete,
-    eventually, gone, gone_by, is_true, merge, ready_at, until,
+    InProcessOperator, Project, World, api, api_in, apply, cluster_api, condition, delete, events,
+    eventually, gone, gone_by, holds, merge, new_namespace, ready_at, says, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -114,12 +114,11 @@ const ONCE: &str = "before-hook-creation";
 const AT_ONCE: &str = "ttlSecondsAfterFinished: 0";
 
 /// Returns how often a Job ran: the Job controller creates an event for every Pod.
-async fn runs(namespace: &TestNamespace, job: &str) -> usize {
-    let events = api(namespace, "Event").list(&ListParams::default()).await;
+pub(crate) async fn runs(namespace: &TestNamespace, job: &str) -> usize {
     let made = |event: &&DynamicObject| {
         event.data["reason"] == "SuccessfulCreate" && event.data["involvedObject"]["name"] == job
     };
-    events.unwrap().items.iter().filter(made).count()
+    events(namespace).await.iter().filter(made).count()
 }
 
 /// Waits until a Job ran `times` times, and fails if it ran more often.
@@ -152,19 +151,8 @@ async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
 /// Ends a running Pod with the given outcome.
 async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
     let annotations = json!({"test.hybrid-operator/pod": how});
-    merge(
-        pods,
-        name,
-        &json!({"metadata": {"annotations": annotations}}),
-    )
-    .await;
-}
-
-/// Waits until a revision of a Widget is deployed and ready.
-async fn deployed(widgets: &Api<DynamicObject>, name: &str, revision: u32) {
-    let ready = ready_at(revision);
-    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    until(widgets, name, "deployed", deployed).await;
+    let change = json!({"metadata": {"annotations": annotations}});
+    merge(pods, name, &change).await;
 }
 
 async fn absent(world: &World, kind: &str, name: &str) {
@@ -179,8 +167,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
 
 #[tokio::test]
 async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind() {
-    let project = Project::new("", &[("admission.yaml", ADMISSION)]);
-    let world = or_skip!(project.start("admission").await);
+    let world = or_skip!(World::of("admission", "", &[("admission.yaml", ADMISSION)]).await);
     let name = format!("{}-one-admission", world.namespace.name());
     for revision in 1..=2 {
         world
@@ -189,18 +176,12 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
         world
             .data("one", json!({"value": revision.to_string()}))
             .await;
-        deployed(&world.api("Widget"), "one", revision).await;
+        world.revision("one", revision).await;
         let runs_of = async |job: &str| runs(&world.namespace, &format!("{name}-{job}")).await;
         let runs = (runs_of("create").await, runs_of("patch").await);
         let expected = usize::try_from(revision).unwrap();
         assert_eq!(runs, (expected, expected), "{}", world.operator.log());
-        for kind in [
-            "ServiceAccount",
-            "Role",
-            "RoleBinding",
-            "ClusterRole",
-            "ClusterRoleBinding",
-        ] {
+        for kind in "ServiceAccount Role RoleBinding ClusterRole ClusterRoleBinding".split(' ') {
             absent(&world, kind, &name).await;
         }
         absent(&world, "Job", &format!("{name}-create")).await;
@@ -212,10 +193,9 @@ async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind(
 #[tokio::test]
 async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("ttl").await);
+    let world = or_skip!(World::of("ttl", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     // The chart has no delete policy that removes it; its TTL does.
     world.gone("Job", "one-migrate").await;
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
@@ -224,10 +204,9 @@ async fn hook_job_with_zero_ttl_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("unattended").await);
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
-    let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
     let client = async || plane.client().await.unwrap();
     let operator = InProcessOperator::start(&project, client().await, namespace.name());
     let widgets = api(&namespace, "Widget");
@@ -237,11 +216,10 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     drop(operator);
     end(&pods, &pod, Value::Null).await;
     let jobs = api(&namespace, "Job");
-    let complete = |job: &Value| is_true(job, "Complete");
-    until(&jobs, "one-migrate", "Complete", complete).await;
+    until(&jobs, "one-migrate", "Complete", holds("Complete")).await;
 
     let _operator = InProcessOperator::start(&project, client().await, namespace.name());
-    deployed(&widgets, "one", 1).await;
+    until(&widgets, "one", "deployed", ready_at(1)).await;
     gone(&jobs, "one-migrate").await;
     assert_eq!(runs(&namespace, "one-migrate").await, 1);
 }
@@ -250,15 +228,13 @@ async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
 async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     let hook = job("migrate", "pre-install", ONCE, "", "running");
     let options = "install: {remediation: {retries: 0}}";
-    let project = Project::new(options, &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("deleted").await);
+    let world = or_skip!(World::of("deleted", options, &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
     drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
     world.remove("Job", "one-migrate").await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     let expected = "one-migrate was deleted before it completed";
-    assert!(message.contains(expected), "{message}");
+    assert_contains!(message, expected);
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
     assert_eq!(world.history("one").await, ["failed"]);
 }
@@ -267,7 +243,7 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
 fn plain_job(name: &str) -> String {
     let annotations = "annotations: {helm.sh/hook: \"\", helm.sh/hook-delete-policy: \"\"}";
     let hook = job(name, "", "", "", "running");
-    assert!(hook.contains(annotations), "{hook}");
+    assert_contains!(hook, annotations);
     hook.replace(annotations, "annotations: {}")
 }
 
@@ -275,24 +251,20 @@ fn plain_job(name: &str) -> String {
 async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete() {
     let options = "install: {wait: true, waitForJobs: true}, upgrade: {wait: true}";
     let template = plain_job("{{ .Values.job }}");
-    let project = Project::new(options, &[("job.yaml", &template)]);
-    let world = or_skip!(project.start("awaited").await);
+    let world = or_skip!(World::of("awaited", options, &[("job.yaml", &template)]).await);
     world.widget("one", json!({"job": "first"})).await;
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-first", "Running").await;
-    let waits = |cr: &Value| {
-        let message = condition(cr, "Ready").map(|ready| ready["message"].to_string());
-        message.is_some_and(|message| message.contains("one-first: not complete"))
-    };
-    drop(world.until("Widget", "one", "waiting", waits).await);
+    let waits = |cr: &Value| says(cr, "Ready", "one-first: not complete");
+    world.until("Widget", "one", "waiting", waits).await;
     assert_eq!(world.history("one").await, ["pending-install"]);
     end(&pods, &pod, Value::Null).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-first").await, 1);
 
     // The upgrade does not wait for Jobs, and one that runs does not make the release unready.
     world.widget("one", json!({"job": "second"})).await;
-    deployed(&world.api("Widget"), "one", 2).await;
+    world.revision("one", 2).await;
     drop(pod_of(&pods, "one-second", "Running").await);
 }
 
@@ -305,8 +277,7 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
     let pods = world.api("Pod");
     let pod = pod_of(&pods, "one-migrate", "Running").await;
     end(&pods, &pod, json!("failed")).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "one-migrate failed", "BackoffLimitExceeded");
     assert_eq!(world.history("one").await, ["failed"]);
 }
@@ -314,20 +285,18 @@ async fn failed_job_fails_the_revision_that_waits_for_it() {
 #[tokio::test]
 async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("twice").await);
+    let world = or_skip!(World::of("twice", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-check").await, 2);
 }
 
 #[tokio::test]
 async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("cleanup").await);
+    let world = or_skip!(World::of("cleanup", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
     world.remove("Widget", "one").await;
     assert_eq!(runs(&world.namespace, "one-register").await, 2);
@@ -337,21 +306,18 @@ async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
 #[tokio::test]
 async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
-    let project = Project::new("", &[("hook.yaml", &hook)]);
-    let world = or_skip!(project.start("again").await);
+    let world = or_skip!(World::of("again", "", &[("hook.yaml", &hook)]).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let widgets = world.api("Widget");
     delete(&widgets, "one").await;
     let pods = world.api("Pod");
     let first = pod_of(&pods, "one-backup", "Running").await;
     end(&pods, &first, json!("failed")).await;
-    let failed = world.is("one", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
+    let message = world.message("one", "ReleaseFailed").await;
     let why = format!("Job/one-backup: Pod {first}: container main exited with code 1");
-    for part in ["pre-delete hook one-backup failed: Job failed", &why] {
-        assert!(message.contains(part), "{message}");
-    }
+    assert_contains!(message, "pre-delete hook one-backup failed: Job failed");
+    assert_contains!(message, &why);
 
     has_run(&world.namespace, "one-backup", 2).await;
     let second = pod_of(&pods, "one-backup", "Running").await;
@@ -403,7 +369,7 @@ rules: []
     for restart in [false, true] {
         let mut world = or_skip!(project.start("becomes").await);
         world.widget("one", json!({"hooks": false})).await;
-        deployed(&world.api("Widget"), "one", 1).await;
+        world.revision("one", 1).await;
         let pod = if restart { "running" } else { "" };
         world
             .widget("one", json!({"hooks": true, "pod": pod}))
@@ -415,7 +381,7 @@ rules: []
             world.operator.restart().await.unwrap();
             end(&pods, &name, Value::Null).await;
         }
-        deployed(&world.api("Widget"), "one", 2).await;
+        world.revision("one", 2).await;
         let objects = [
             ("ServiceAccount", "one-account"),
             ("Role", "one-role"),
@@ -431,7 +397,7 @@ rules: []
         assert!(condition(&widget, "NotAsRendered").is_none(), "{widget}");
         // And back.
         world.widget("one", json!({"hooks": false})).await;
-        deployed(&world.api("Widget"), "one", 3).await;
+        world.revision("one", 3).await;
         world.remove("Widget", "one").await;
         for (kind, name) in objects {
             absent(&world, kind, name).await;
@@ -451,7 +417,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         let project = Project::new("", &[("hook.yaml", &hook), ("map.yaml", map)]);
         let mut world = or_skip!(project.start("leftover").await);
         world.widget("one", json!({"value": "1", "pod": ""})).await;
-        deployed(&world.api("Widget"), "one", 1).await;
+        world.revision("one", 1).await;
         world
             .widget("one", json!({"value": "2", "pod": "running"}))
             .await;
@@ -468,7 +434,7 @@ async fn the_leftover_of_an_interrupted_hook_is_recognised() {
         if !edited {
             end(&pods, &name, Value::Null).await;
         }
-        deployed(&world.api("Widget"), "one", revision).await;
+        world.revision("one", revision).await;
         let value = revision.to_string();
         world.data("one", json!({"value": value})).await;
         let history = world.history("one").await;
@@ -494,19 +460,15 @@ metadata:
     let project = Project::new("", &[("space.yaml", space), ("map.yaml", map)]);
     let world = or_skip!(project.start("hook-space").await);
     world.widget("one", json!({"value": "1"})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let name = format!("{}-shared", world.namespace.name());
     let spaces = cluster_api(&world.namespace, "Namespace");
     let uid = async || spaces.get(&name).await.unwrap().metadata.uid;
     let before = uid().await;
-    let theirs: Api<DynamicObject> = Api::namespaced_with(
-        world.namespace.client(),
-        &name,
-        &crate::world::resource("ConfigMap"),
-    );
+    let theirs = api_in(&world.namespace, &name, "ConfigMap");
     apply(&theirs, "theirs", &json!({"data": {"count": "1"}})).await;
     world.widget("one", json!({"value": "2"})).await;
-    deployed(&world.api("Widget"), "one", 2).await;
+    world.revision("one", 2).await;
     assert_eq!(uid().await, before);
     assert!(theirs.get_opt("theirs").await.unwrap().is_some());
     drop(spaces.delete(&name, &DeleteParams::default()).await);
@@ -529,7 +491,7 @@ rules: []
     let project = Project::new("", &[("short.yaml", &short), ("long.yaml", &long)]);
     let world = or_skip!(project.start("roles").await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let name = |role: &str| format!("{}-{role}", world.namespace.name());
     absent(&world, "ClusterRole", &name("short")).await;
@@ -549,16 +511,15 @@ async fn hooks_run_correctly_after_helm_rewrites_a_record() {
         ("check.yaml", job("check", "test", ONCE, "", "")),
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
-    let project = Project::new("", &templates);
-    let world = or_skip!(project.start("rewritten").await);
+    let world = or_skip!(World::of("rewritten", "", &templates).await);
     world.widget("one", json!({})).await;
-    deployed(&world.api("Widget"), "one", 1).await;
+    world.revision("one", 1).await;
     let helm = |args: &[&str]| world.helm(&program, args);
     let hooks = helm(&["get", "hooks", "one"]);
-    assert!(hooks.contains("name: one-register"), "{hooks}");
+    assert_contains!(hooks, "name: one-register");
     // Helm rewrites the record without the fields it does not know.
     let tested = helm(&["test", "one"]);
-    assert!(tested.contains("one-check"), "{tested}");
+    assert_contains!(tested, "one-check");
     assert_eq!(runs(&world.namespace, "one-register").await, 1);
     world.remove("Widget", "one").await;
     assert_eq!(runs(&world.namespace, "one-register").await, 2);

@@ -7,26 +7,13 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, Project, World, api_of, apply, cluster_api, condition, create, define, define_kind,
-    definition_of, delete, gone_by, merge, ready_at, undefine,
+    ANYTHING, MAP, Project, World, api_in, api_of, apply, cluster_api, create_empty, define,
+    define_kind, definition_of, delete, gone_by, is_true, merge, says, undefine,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 /// A group of custom resources that no other test has.
 fn group(prefix: &str) -> String {
     format!("{prefix}{}.example.com", std::process::id())
-}
-
-/// Waits until the release of a revision is deployed and the custom resource ready.
-async fn deployed(world: &World, revision: u32) {
-    let ready = ready_at(revision);
-    world.until("Widget", "one", "ready", ready).await;
 }
 
 /// A `ClusterRole` and a `Namespace`, whose kinds are cluster-scoped, with a namespace that means nothing.
@@ -55,14 +42,11 @@ data: {value: {is: {not: text}}}
 
 #[tokio::test]
 async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
-    let project = Project::new("", &[("wide.yaml", WIDE)]);
-    let world = or_skip!(project.start("wide").await);
+    let world = or_skip!(World::of("wide", "", &[("wide.yaml", WIDE)]).await);
     let name = format!("{}-wide", world.namespace.name());
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let namespaces = cluster_api(&world.namespace, "Namespace");
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim"));
-    let claims: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), &name, &resource);
+    let claims = api_in(&world.namespace, &name, "PersistentVolumeClaim");
     world.widget("one", json!({"text": "a"})).await;
     world.has_history("one", &["deployed"]).await;
     let uids = async || {
@@ -109,7 +93,7 @@ async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_othe
         api_of(&world.namespace, &group, "Thing"),
     );
     world.deploy("one", json!({})).await;
-    create(&things, &group, "Thing", "theirs").await;
+    create_empty(&things, &group, "Thing", "theirs").await;
     world.remove("Widget", "one").await;
     let live = definitions.get(&name).await.unwrap();
     assert!(live.metadata.deletion_timestamp.is_none());
@@ -138,7 +122,7 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Thing"));
     let things: Api<DynamicObject> =
         Api::namespaced_with(world.namespace.client(), &made, &resource);
-    create(&things, &group, "Thing", "theirs").await;
+    create_empty(&things, &group, "Thing", "theirs").await;
     world.remove("Widget", "one").await;
     let namespaces = cluster_api(&world.namespace, "Namespace");
     let live = namespaces.get(&made).await.unwrap();
@@ -153,8 +137,7 @@ async fn a_namespace_with_an_object_of_a_younger_kind_outlives_its_release() {
 #[tokio::test]
 async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     let group = group("leaving");
-    let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let world = or_skip!(project.start("leaving").await);
+    let world = or_skip!(World::of("leaving", "", &[("namespace.yaml", NAMESPACE)]).await);
     define_kind(world.plane, &group, "Thing").await;
     world.deploy("one", json!({})).await;
     undefine(&world.namespace, &format!("things.{group}")).await;
@@ -180,12 +163,8 @@ async fn a_kind_whose_definition_is_not_accepted_in_time_fails_the_install() {
     let world = or_skip!(project.start("clash").await);
     define(world.plane, &other).await;
     world.widget("one", json!({})).await;
-    let failed = |cr: &Value| {
-        condition(cr, "ReleaseFailed").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains(&format!("Item.{group} to be served"))
-        })
-    };
+    let missing = format!("Item.{group} to be served");
+    let failed = |cr: &Value| is_true(cr, "ReleaseFailed") && says(cr, "ReleaseFailed", &missing);
     world.until("Widget", "one", "failed", failed).await;
     world.remove("Widget", "one").await;
     undefine(&world.namespace, &format!("things.{group}")).await;
@@ -215,16 +194,16 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
     define(world.plane, &two_versions(&group, true)).await;
     let things = api_of(&world.namespace, &group, "Thing");
     world.widget("one", json!({"thing": true})).await;
-    deployed(&world, 1).await;
+    world.revision("one", 1).await;
     define(world.plane, &two_versions(&group, false)).await;
     world.widget("one", json!({"thing": false})).await;
     gone_by(&world.operator, &things, "thing").await;
-    deployed(&world, 2).await;
+    world.revision("one", 2).await;
 
     // The same at the uninstall.
     define(world.plane, &two_versions(&group, true)).await;
     world.widget("one", json!({"thing": true})).await;
-    deployed(&world, 3).await;
+    world.revision("one", 3).await;
     assert!(things.get_opt("thing").await.unwrap().is_some());
     define(world.plane, &two_versions(&group, false)).await;
     world.remove("Widget", "one").await;
@@ -250,9 +229,7 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
         if upgrades {
             world.widget(custom_resource, json!({"made": false})).await;
             let map = format!("{custom_resource}-map");
-            world
-                .until("ConfigMap", &map, "there", |map| !map.is_null())
-                .await;
+            world.there("ConfigMap", &map).await;
             world
                 .has_history(custom_resource, &["superseded", "deployed"])
                 .await;
@@ -263,10 +240,9 @@ async fn an_object_with_a_generated_name_blocks_nothing_once_its_kind_is_gone() 
 
 #[tokio::test]
 async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
-    let map = |value: &str| MAP.replace("{{ .Values.value | quote }}", value);
+    let map = |value: &str| MAP.replace("{{ .Values.value | default \"none\" | quote }}", value);
     let (first, last) = (map("first"), map("'last {{ .Values.n }}'"));
-    let project = Project::new("", &[("a.yaml", &first), ("b.yaml", &last)]);
-    let world = or_skip!(project.start("twice").await);
+    let world = or_skip!(World::of("twice", "", &[("a.yaml", &first), ("b.yaml", &last)]).await);
     for n in 1..=2 {
         world.widget("one", json!({"n": n})).await;
         let value = format!("last {n}");
@@ -277,10 +253,8 @@ async fn of_an_object_that_is_rendered_twice_the_last_one_is_applied() {
         let message = told["message"].as_str().unwrap();
         assert_contains!(message, "a.yaml", "b.yaml");
         let after = world.api("ConfigMap").get("one-map").await.unwrap();
-        assert_eq!(
-            map["metadata"]["resourceVersion"],
-            json!(after.resource_version())
-        );
+        let version = &map["metadata"]["resourceVersion"];
+        assert_eq!(*version, json!(after.resource_version()));
     }
     assert_eq!(world.history("one").await, ["superseded", "deployed"]);
     // Drift is repaired to the last one, too.
@@ -318,8 +292,7 @@ metadata: {name: hook, annotations: {helm.sh/hook: pre-delete}}
 
 #[tokio::test]
 async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_the_foreground() {
-    let project = Project::new("", &[("kept.yaml", KEPT)]);
-    let world = or_skip!(project.start("kept").await);
+    let world = or_skip!(World::of("kept", "", &[("kept.yaml", KEPT)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
@@ -329,13 +302,8 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
         .until("ConfigMap", "annotated", "released", released)
         .await;
     let foreground = DeleteParams::foreground();
-    drop(
-        world
-            .api("Widget")
-            .delete("one", &foreground)
-            .await
-            .unwrap(),
-    );
+    let deleted = world.api("Widget").delete("one", &foreground).await;
+    drop(deleted.unwrap());
     gone_by(&world.operator, &world.api("Widget"), "one").await;
     let all = maps.list(&ListParams::default()).await.unwrap();
     let left = all
@@ -347,10 +315,7 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
         .collect();
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
-    assert_eq!(
-        (left[0].as_str(), left[2].as_str()),
-        ("annotated", "listed")
-    );
+    assert_eq!((&*left[0], &*left[2]), ("annotated", "listed"));
     assert!(left[1].starts_with("generated-"), "{left:?}");
 }
 
@@ -382,8 +347,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
         ("kept-off", "\"off\""),
     ] {
         let options = format!("driftDetection: {{mode: {mode}}}");
-        let project = Project::new(&options, &[("kept.yaml", UNANNOTATED)]);
-        let world = or_skip!(project.start(prefix).await);
+        let world = or_skip!(World::of(prefix, &options, &[("kept.yaml", UNANNOTATED)]).await);
         world.deploy("one", json!({})).await;
         let maps = world.api("ConfigMap");
         let generated = async || {
@@ -445,9 +409,7 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     let project = Project::new("", &[("hook.yaml", HOOK), ("map.yaml", MAP)]);
     let world = or_skip!(project.start("all-hooks").await);
     let elsewhere = world.namespace.name().to_owned();
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
-    let outside: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), "default", &resource);
+    let outside = api_in(&world.namespace, "default", "ConfigMap");
     for (revision, spec) in [
         json!({"hook": elsewhere, "place": "default"}),
         json!({"hook": "first"}),
@@ -460,7 +422,9 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
         let mut spec = spec;
         spec["value"] = json!(revision);
         world.widget("one", spec).await;
-        deployed(&world, u32::try_from(revision).unwrap() + 1).await;
+        world
+            .revision("one", u32::try_from(revision).unwrap() + 1)
+            .await;
     }
     let maps = world.api("ConfigMap");
     for name in ["first", "second"] {

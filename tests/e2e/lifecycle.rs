@@ -4,7 +4,7 @@
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, apply, condition, delete, eventually, exists};
+use crate::world::{Project, World, apply, condition, delete, eventually, exists, says};
 
 /// A `ConfigMap` that the API server rejects if `bad` is set.
 const MAP: &str = "\
@@ -37,46 +37,22 @@ spec:
 
 #[tokio::test]
 async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
+    let policy = ", helm.sh/hook-delete-policy: hook-succeeded";
     let templates = [
         ("second.yaml", hook("second", "pre-install", 5, "", "")),
         ("first.yaml", hook("first", "pre-install", -5, "", "")),
-        (
-            "after.yaml",
-            hook(
-                "after",
-                "post-install",
-                0,
-                ", helm.sh/hook-delete-policy: hook-succeeded",
-                "",
-            ),
-        ),
+        ("after.yaml", hook("after", "post-install", 0, policy, "")),
         ("map.yaml", MAP.to_owned()),
     ];
     let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
-    let project = Project::new("", &templates);
-    let world = or_skip!(project.start("hooks").await);
+    let world = or_skip!(World::of("hooks", "", &templates).await);
     world.deploy("one", json!({})).await;
-    let time = |job: &kube::api::DynamicObject, field: &str| {
-        job.data
-            .pointer(field)
-            .unwrap()
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
     let jobs = world.api("Job");
     let first = jobs.get("one-first").await.unwrap();
-    let second = jobs.get("one-second").await.unwrap();
-    assert!(
-        time(&first, "/status/completionTime")
-            <= second
-                .metadata
-                .creation_timestamp
-                .clone()
-                .unwrap()
-                .0
-                .to_string()
-    );
+    let second = jobs.get("one-second").await.unwrap().metadata;
+    let completed = first.data["status"]["completionTime"].as_str().unwrap();
+    let created = second.creation_timestamp.unwrap().0.to_string();
+    assert!(completed <= created.as_str());
     world.gone("Job", "one-after").await;
     // A spec change runs only the upgrade hooks.
     world.widget("one", json!({"value": "new"})).await;
@@ -91,30 +67,20 @@ async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
 
 #[tokio::test]
 async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
-    let stuck = hook(
-        "check",
-        "pre-install",
-        0,
-        "",
-        "test.hybrid-operator/pod: {{ .Values.pod }}",
-    );
+    let pod = "test.hybrid-operator/pod: {{ .Values.pod }}";
+    let stuck = hook("check", "pre-install", 0, "", pod);
     let stuck = format!("{{{{ if .Values.pod }}}}\n{stuck}{{{{ end }}}}\n");
     let templates = [("hook.yaml", stuck.as_str()), ("map.yaml", MAP)];
     let options = "maxConcurrentReconciles: 1, install: {timeout: 3s}";
-    let project = Project::new(options, &templates);
-    let world = or_skip!(project.start("stuck").await);
+    let world = or_skip!(World::of("stuck", options, &templates).await);
     world.widget("hangs", json!({"pod": "pending"})).await;
-    world
-        .until("Widget", "hangs", "waiting", |cr| {
-            condition(cr, "Ready")
-                .is_some_and(|c| c["message"] == "waiting for pre-install hook hangs-check")
-        })
-        .await;
+    let text = "waiting for pre-install hook hangs-check";
+    let waits = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["message"] == text);
+    world.until("Widget", "hangs", "waiting", waits).await;
     world.widget("free", json!({"value": "v"})).await;
     world.data("free-map", json!({"value": "v"})).await;
-    let failed = world.is("hangs", "ReleaseFailed").await;
-    let message = failed["message"].as_str().unwrap();
-    assert!(message.contains("did not complete within 3s"), "{message}");
+    let message = world.message("hangs", "ReleaseFailed").await;
+    assert_contains!(message, "did not complete within 3s");
 
     world.widget("fails", json!({"pod": "failed"})).await;
     let failed = world.is("fails", "ReleaseFailed").await;
@@ -127,18 +93,12 @@ async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
 
 #[tokio::test]
 async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("bad").await);
+    let world = or_skip!(World::of("bad", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"value": "good"})).await;
-    world
-        .widget("one", json!({"value": "worse", "bad": true}))
-        .await;
-    let stalled = world.is("one", "Stalled").await;
-    assert!(stalled["message"].as_str().unwrap().contains("reset-at"));
-    assert_eq!(
-        world.history("one").await,
-        ["superseded", "failed", "deployed"]
-    );
+    world.bad("one", "worse").await;
+    assert_contains!(world.message("one", "Stalled").await, "reset-at");
+    let history = ["superseded", "failed", "deployed"];
+    assert_eq!(world.history("one").await, history);
     let cr = world.api("Widget").get("one").await.unwrap();
     let failed = condition(&serde_json::to_value(&cr).unwrap(), "ReleaseFailed").cloned();
     assert!(
@@ -162,16 +122,11 @@ async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
 
 #[tokio::test]
 async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("never").await);
+    let world = or_skip!(World::of("never", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"bad": true})).await;
-    let next = |cr: &Value| {
-        let reported = condition(cr, "Irreconcilable");
-        reported.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
-    };
     let several = |cr: &Value| {
         // The attempts are counted in the record.
-        next(cr) && condition(cr, "Stalled").is_none()
+        says(cr, "Irreconcilable", "the next attempt is at") && condition(cr, "Stalled").is_none()
     };
     world
         .until("Widget", "one", "the next attempt", several)
@@ -200,14 +155,8 @@ async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_re
 
 #[tokio::test]
 async fn failing_template_is_reported_with_its_line() {
-    let project = Project::new(
-        "",
-        &[(
-            "map.yaml",
-            "a: 1\nb: {{ required \"give .Values.b\" .Values.b }}\n",
-        )],
-    );
-    let world = or_skip!(project.start("render").await);
+    let template = "a: 1\nb: {{ required \"give .Values.b\" .Values.b }}\n";
+    let world = or_skip!(World::of("render", "", &[("map.yaml", template)]).await);
     world.widget("one", json!({})).await;
     let failed = world.is("one", "ReleaseFailed").await;
     assert_eq!(failed["reason"], "InstallError");
@@ -238,16 +187,11 @@ async fn random_values_are_generated_once() {
 #[tokio::test]
 async fn chart_tests_run_and_set_a_condition() {
     let test = hook("check", "test", 0, "", "");
-    let project = Project::new(
-        "test: {}",
-        &[("check.yaml", test.as_str()), ("map.yaml", MAP)],
-    );
-    let world = or_skip!(project.start("tests").await);
+    let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
+    let world = or_skip!(World::of("tests", "test: {}", &templates).await);
     world.widget("one", json!({})).await;
     world.is("one", "TestSuccess").await;
-    world
-        .until("Job", "one-check", "there", |job| !job.is_null())
-        .await;
+    world.there("Job", "one-check").await;
 }
 
 #[tokio::test]
@@ -259,8 +203,7 @@ async fn rejected_test_hook_fails_the_test_and_the_release_stays_deployed() {
     for policy in ["", ", helm.sh/hook-delete-policy: hook-failed"] {
         let test = invalid("check", policy);
         let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
-        let project = Project::new("test: {}", &templates);
-        let world = or_skip!(project.start("refused").await);
+        let world = or_skip!(World::of("refused", "test: {}", &templates).await);
         world.widget("one", json!({})).await;
         let failed = |cr: &Value| {
             condition(cr, "TestSuccess").is_some_and(|tests| {
@@ -315,22 +258,13 @@ async fn objects_with_generate_name_are_created_once_per_revision() {
     let world = or_skip!(project.start("generate").await);
     let count = async || {
         let labels = ListParams::default().labels("run=one");
-        world
-            .api("ConfigMap")
-            .list(&labels)
-            .await
-            .unwrap()
-            .items
-            .len()
+        let maps = world.api("ConfigMap").list(&labels).await;
+        maps.unwrap().items.len()
     };
     world.deploy("one", json!({"value": "1"})).await;
     assert_eq!(count().await, 2);
     world.widget("one", json!({"value": "2"})).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     assert_eq!(count().await, 2);
     world.remove("Widget", "one").await;
     assert_eq!(count().await, 0);

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use kube::ResourceExt;
 use kube::api::ListParams;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::helm_cli::helm;
-use crate::world::{Project, World, ready_at};
+use crate::world::{Project, World};
 
 /// A list of two kinds as a hook, typed lists, and an object of any kind that is a list because it has items.
 const LISTS: &str = "\
@@ -64,27 +64,13 @@ items:
 async fn objects(world: &World, release: &str) -> BTreeMap<&'static str, Vec<String>> {
     let mut found = BTreeMap::new();
     let prefix = format!("{release}-");
-    for kind in [
-        "ConfigMap",
-        "Job",
-        "Role",
-        "RoleBinding",
-        "Secret",
-        "ServiceAccount",
-    ] {
+    for kind in "ConfigMap Job Role RoleBinding Secret ServiceAccount".split(' ') {
         let list = world.api(kind).list(&ListParams::default()).await.unwrap();
         let names = list.items.iter().map(ResourceExt::name_any);
         let names = names.filter_map(|name| Some(name.strip_prefix(&prefix)?.to_owned()));
         found.insert(kind, names.collect::<Vec<_>>());
     }
     found
-}
-
-/// Waits until a revision of the Widget `one` is deployed and ready.
-async fn deployed(world: &World, revision: u32) {
-    let ready = ready_at(revision);
-    let deployed = |cr: &Value| ready(cr) && cr["status"]["release"]["status"] == "deployed";
-    world.until("Widget", "one", "deployed", deployed).await;
 }
 
 #[tokio::test]
@@ -95,7 +81,7 @@ async fn typed_lists_and_lists_that_are_hooks_are_deployed_as_by_helm() {
     let chart = project.watches_file().with_file_name("chart");
     for (revision, value) in [(1, "1"), (2, "2")] {
         world.widget("one", json!({"value": value})).await;
-        deployed(&world, revision).await;
+        world.revision("one", revision).await;
         let (set, chart) = (format!("value={value}"), chart.to_str().unwrap());
         let args = ["upgrade", "--install", "two", "--set-string", &set];
         world.helm(&program, &[&args[..], &[chart]].concat());
@@ -178,14 +164,9 @@ async fn lists_that_helm_refuses_are_refused_with_their_place() {
         );
         let name = format!("ours-{n}");
         world.widget(&name, json!({"list": n})).await;
-        let refused = world.is(&name, "Irreconcilable").await;
-        let message = refused["message"].as_str().unwrap();
-        assert_contains!(
-            message,
-            *ours,
-            "templates/lists.yaml renders, at line ",
-            " of its output, cannot be created"
-        );
+        let message = world.message(&name, "Irreconcilable").await;
+        assert_contains!(message, *ours, "templates/lists.yaml renders, at line ");
+        assert_contains!(message, " of its output, cannot be created");
         let created = objects(&world, &name).await;
         assert!(created.values().all(Vec::is_empty), "{list}: {created:?}");
     }

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hybrid_operator::manager::{Manager, runnable};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator::telemetry::prometheus_client::metrics::counter::Counter;
 use hybrid_operator_test::{TestNamespace, wait};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use kube::{Client, CustomResource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,21 +15,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::native::get;
-use crate::world::{LIMIT, api, apply, control_plane, merge, until};
-
-fn options(flags: &[&str], env: &[(&str, &str)]) -> Options {
-    let all = [
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-    ];
-    let all = all.iter().chain(flags);
-    let args = <RunArgs as clap::Parser>::parse_from(all);
-    args.options(|variable| {
-        let found = env.iter().find(|(name, _)| *name == variable);
-        found.map(|(_, value)| (*value).to_owned())
-    })
-}
+use crate::world::{
+    LIMIT, api, apply, cluster_api, control_plane, create, free_address, merge, new_namespace,
+    options, until,
+};
 
 /// A manager that runs until it is dropped.
 struct Running {
@@ -55,11 +42,6 @@ impl Running {
 
 async fn client() -> Option<Client> {
     Some(control_plane().await?.client().await.unwrap())
-}
-
-fn free_address() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +90,7 @@ async fn checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager() {
             .starts_with("HTTP/1.0 404")
     );
     let scraped = get(&metrics, "/metrics").await;
-    assert!(scraped.contains("\ntest_ticks_total 1\n"), "{scraped}");
+    assert_contains!(scraped, "\ntest_ticks_total 1\n");
     // Tools that do not ask for OpenMetrics get the older format, in which types have the names of samples.
     for line in [
         "content-type: text/plain; version=0.0.4; charset=utf-8\r\n",
@@ -174,19 +156,13 @@ fn copying() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, one) = or_skip!(new_namespace("selected").await);
     let client = plane.client().await.unwrap();
-    let one = TestNamespace::create(plane, "selected").await.unwrap();
     let two = TestNamespace::create(plane, "selected").await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespaces = cluster_api(&one, "Namespace");
     let label = async |namespace: &TestNamespace, value: Value| {
         let patch = json!({"metadata": {"labels": {"copies": value}}});
-        let patch = Patch::Merge(patch);
-        let name = namespace.name();
-        namespaces
-            .patch(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        merge(&namespaces, namespace.name(), &patch).await;
     };
     let selector = format!("--namespace-selector=copies={}", one.name());
     label(&one, json!(one.name())).await;
@@ -214,16 +190,12 @@ async fn only_namespaces_with_the_label_are_reconciled_while_they_have_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_for_life_leads_until_its_pod_is_gone() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("for-life").await);
     let client = plane.client().await.unwrap();
-    let namespace = TestNamespace::create(plane, "for-life").await.unwrap();
     let pods = api(&namespace, "Pod");
     let start = async |pod: &str| {
         let body = json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-        let body = serde_json::from_value(body).unwrap();
-        pods.create(&kube::api::PostParams::default(), &body)
-            .await
-            .unwrap();
+        create(&pods, body).await;
         let flags = ["--leader-elect", "--leader-election-mode=for-life"];
         let env = [
             ("POD_NAME", pod),

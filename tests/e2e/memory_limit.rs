@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hybrid_operator_test::{TestNamespace, skipped};
+use hybrid_operator_test::skipped;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, condition, control_plane};
+use crate::world::{Project, World, new_namespace, says};
 
 /// The limit of the manifest of generated projects.
 const CONTAINER: usize = 128 << 20;
@@ -69,13 +69,12 @@ impl Drop for Container {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operator_lives() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("memory").await);
     let container = match Container::create(&format!("operator-{}", std::process::id())) {
         Ok(container) => container,
         Err(reason) => return skipped(1, &format!("no memory limit can be set: {reason}")),
     };
     let project = Project::new("", &[("maps.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "memory").await.unwrap();
     // Without it, glibc keeps nearly as much again for its threads.
     let enter = format!(
         "export MALLOC_ARENA_MAX=2 && echo $$ >{}/cgroup.procs && exec \"$0\" \"$@\"",
@@ -117,10 +116,7 @@ async fn releases_that_do_not_fit_into_the_container_are_refused_and_the_operato
     }
     let expected = "the memory limit of the operator's container (128Mi) leaves no more for one \
                     release: raise `resources.limits.memory` of its Deployment";
-    let refused = |cr: &Value| {
-        let failed = condition(cr, "Irreconcilable");
-        failed.is_some_and(|failed| failed["message"].as_str().unwrap().contains(expected))
-    };
+    let refused = |cr: &Value| says(cr, "Irreconcilable", expected);
     for (name, _) in &sizes {
         world.until("Widget", name, "refused", refused).await;
     }

@@ -10,21 +10,15 @@ use helm_core::release::Release;
 use hybrid_operator::native::{self, Action};
 use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
+use crate::security::decode;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, eventually,
-    eventually_by, is_true, merge, program, remove, resource, root, until, until_by,
+    InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
+    control_plane, events, eventually, eventually_by, holds, merge, new_namespace, options,
+    program, remove, root, says, until, until_by,
 };
-
-/// A `ConfigMap` with one value.
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | quote }}}
-";
 
 /// A hook that leaves a `ConfigMap` with the number of its revision.
 const HOOK: &str = "\
@@ -39,33 +33,17 @@ data: {revision: {{ .Release.Revision | quote }}}
 /// Reads a record.
 async fn record(world: &World, release: &str, revision: u32) -> Release {
     let name = format!("sh.helm.release.v1.{release}.v{revision}");
-    let secret = world.api("Secret").get(&name).await.unwrap();
-    let text = secret.data["data"]["release"].as_str().unwrap();
-    let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
-    helm_core::release::codec::decode(&payload).unwrap()
-}
-
-/// Waits until a revision of a Widget is deployed.
-async fn deployed(world: &World, name: &str, revision: u32) -> Value {
-    let there = |cr: &Value| {
-        let release = &cr["status"]["release"];
-        release["revision"] == revision && release["status"] == "deployed"
-    };
-    world.until("Widget", name, "deployed", there).await
+    decode(&world.get("Secret", &name).await.data)
 }
 
 /// Waits until there is an event about a Widget with a reason and returns its message.
 async fn told(world: &World, reason: &str) -> String {
-    let mut note = String::new();
-    let events = world.api("Event");
     let told = async || {
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let found = all.iter().find(|event| event.data["reason"] == reason);
-        note = found.map_or_else(String::new, |event| event.data["message"].to_string());
-        found.is_some()
+        let events = events(&world.namespace).await;
+        let found = events.iter().find(|event| event.data["reason"] == reason);
+        found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, told).await;
-    note
+    eventually_by(&world.operator, reason, told).await
 }
 
 #[tokio::test]
@@ -81,46 +59,42 @@ async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninst
         format!("{prefix}/uninstall-wait"): "yes",
     });
     apply(&world.api("Widget"), "one", &custom("1", first)).await;
-    deployed(&world, "one", 1).await;
+    world.revision("one", 1).await;
     let maps = world.api("ConfigMap");
     assert!(maps.get_opt("one-hook").await.unwrap().is_none());
     assert_eq!(record(&world, "one", 1).await.info.description, "first");
     // What is wrong is named with its form, and changes nothing.
-    let events = world.api("Event");
-    let mut notes = String::new();
     let both = async || {
-        let all = events.list(&ListParams::default()).await.unwrap().items;
-        let invalid = all
-            .iter()
-            .filter(|event| event.data["reason"] == "InvalidAnnotation");
-        notes = invalid
+        let all = events(&world.namespace).await.into_iter();
+        let invalid = all.filter(|event| event.data["reason"] == "InvalidAnnotation");
+        let notes: String = invalid
             .map(|event| event.data["message"].to_string())
             .collect();
-        notes.contains("did you mean") && notes.contains("uninstall.wait of watches.yaml holds")
+        let parts = ["did you mean", "uninstall.wait of watches.yaml holds"];
+        let told = parts.iter().all(|part| notes.contains(part));
+        if told { Ok(()) } else { Err(notes) }
     };
-    let both = wait::until(LIMIT, "the events", both).await;
-    both.unwrap_or_else(|error| panic!("{error}\n{notes}"));
+    eventually("the events", both).await;
 
     // An upgrade has annotations of its own.
     world.widget("one", json!({"value": "2"})).await;
-    deployed(&world, "one", 2).await;
+    world.revision("one", 2).await;
     world.data("one-hook", json!({"revision": "2"})).await;
     let second = json!({
         format!("{prefix}/upgrade-disable-hooks"): "true",
         format!("{prefix}/upgrade-description"): "third",
     });
     apply(&world.api("Widget"), "one", &custom("3", second)).await;
-    deployed(&world, "one", 3).await;
+    world.revision("one", 3).await;
     world.data("one-hook", json!({"revision": "2"})).await;
     assert_eq!(record(&world, "one", 3).await.info.description, "third");
 }
 
 #[tokio::test]
 async fn uninstall_waits_and_is_described_as_its_annotations_say() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("last").await);
+    let world = or_skip!(World::of("last", "", &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "1"})).await;
-    deployed(&world, "one", 1).await;
+    world.revision("one", 1).await;
     world.annotate("one", "uninstall-wait", json!("true")).await;
     world
         .annotate("one", "uninstall-description", json!("the end"))
@@ -130,11 +104,8 @@ async fn uninstall_waits_and_is_described_as_its_annotations_say() {
     merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
     let widgets = world.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    world
-        .until("Widget", "one", "waiting for the object", |cr| {
-            condition(cr, "Ready").is_some_and(|c| c["message"].to_string().contains("one-map"))
-        })
-        .await;
+    let waits = |cr: &Value| says(cr, "Ready", "one-map");
+    world.until("Widget", "one", "the object", waits).await;
     assert_eq!(record(&world, "one", 1).await.info.description, "the end");
     merge(&maps, "one-map", &hold(Value::Null)).await;
     world.gone("Widget", "one").await;
@@ -147,7 +118,7 @@ async fn hooks_are_disabled_by_the_entry() {
     let world = or_skip!(project.start("hookless").await);
     for (value, revision) in [("1", 1), ("2", 2)] {
         world.widget("one", json!({"value": value})).await;
-        deployed(&world, "one", revision).await;
+        world.revision("one", revision).await;
     }
     let maps = world.api("ConfigMap");
     assert!(maps.get_opt("one-hook").await.unwrap().is_none());
@@ -158,8 +129,7 @@ async fn counted(
     project: &Project,
     flag: Duration,
 ) -> Option<(InProcessOperator, TestNamespace, Arc<AtomicUsize>)> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, "period").await.unwrap();
+    let (plane, namespace) = new_namespace("period").await?;
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
     let operator = InProcessOperator::with(
@@ -208,8 +178,7 @@ async fn reconcile_period_comes_from_the_annotation_the_entry_or_the_flag() {
 /// Reconciles three Widgets and returns how many at once at most. Each takes until two are in progress,
 /// or some requests long.
 async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
-    let plane = control_plane().await?;
-    let namespace = TestNamespace::create(plane, "atonce").await.unwrap();
+    let (plane, namespace) = new_namespace("atonce").await?;
     let (current, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let seen = Arc::clone(&most);
     let project = Project::new(options, &[("map.yaml", MAP)]);
@@ -242,8 +211,7 @@ async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
         move |options| options.max_concurrent_reconciles = flag,
     );
     for name in ["a", "b", "c"] {
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until(&widgets, name, "Ready", ready).await;
+        until(&widgets, name, "Ready", holds("Ready")).await;
     }
     Some(seen.load(Ordering::SeqCst))
 }
@@ -264,15 +232,10 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
 #[tokio::test]
 async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("unseen").await);
+    let world = or_skip!(World::of("unseen", options, &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"value": "1"})).await;
-    merge(
-        &world.api("ConfigMap"),
-        "one-map",
-        &json!({"data": {"value": "other"}}),
-    )
-    .await;
+    let change = json!({"data": {"value": "other"}});
+    merge(&world.api("ConfigMap"), "one-map", &change).await;
     // Another custom resource is reconciled from begin to end meanwhile.
     world.deploy("two", json!({"value": "1"})).await;
     world.data("one-map", json!({"value": "other"})).await;
@@ -299,7 +262,7 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
     );
     world.widget("one", json!({"value": "b"})).await;
     let note = told(&world, "UninstalledAfterFailure").await;
-    assert!(note.contains("strategy is uninstall"), "{note}");
+    assert_contains!(note, "strategy is uninstall");
     let there = |object: &Value| object["spec"]["selector"]["matchLabels"]["a"] == "b";
     world.until("Deployment", "one-web", "new", there).await;
     world.ready("Widget", "one").await;
@@ -310,13 +273,12 @@ async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_
 
 #[tokio::test]
 async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "scoped").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("scoped").await);
     let name = namespace.name();
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let entry = "- {group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {matchLabels: {of: NAME}}}\n";
-    project.write("watches.yaml", &entry.replace("NAME", name));
-    let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
+    let selector = format!("selector: {{matchLabels: {{of: {name}}}}}");
+    project.watch("test.example.com", "GlobalCache", &selector);
+    let caches = cluster_api(&namespace, "GlobalCache");
     let custom = json!({"metadata": {"labels": {"of": name}}, "spec": {"value": "1"}});
     apply(&caches, name, &custom).await;
     // The namespace of its release is not watched: it is refused, and says how to change that.
@@ -324,25 +286,19 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
         .operator(plane, name)
         .env("POD_NAMESPACE", "default");
     let running = elsewhere.start().await.unwrap();
-    let refused = |cr: &Value| is_true(cr, "Irreconcilable");
-    let refused = until_by(&running, &caches, name, "refused", refused).await;
+    let refused = until_by(&running, &caches, name, "refused", holds("Irreconcilable")).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
-    for part in ["namespace default", "$WATCH_NAMESPACE", "releaseNamespace"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
-    assert!(
-        running
-            .log()
-            .contains("the entry of the watches file cannot be used"),
-        "{}",
-        running.log()
+    assert_contains!(message, "namespace default", "$WATCH_NAMESPACE");
+    assert_contains!(message, "releaseNamespace");
+    assert_contains!(
+        running.log(),
+        "the entry of the watches file cannot be used"
     );
     running.stop(LIMIT).await.unwrap();
 
     let running = project.operator(plane, name).env("POD_NAMESPACE", name);
     let running = running.start().await.unwrap();
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&running, &caches, name, "Ready", ready).await;
+    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
     let map = api(&namespace, "ConfigMap")
         .get(&format!("{name}-map"))
         .await;
@@ -406,25 +362,15 @@ async fn changed_files_are_looked_for_unless_that_is_turned_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sync_period_reconciles_native_resources_that_nothing_changes() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "sync").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("sync").await);
     let count = Arc::<AtomicUsize>::default();
     let counter = Arc::clone(&count);
     let controller = native::controller::<ConfigMap>("maps").reconcile(move |_, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         async { Ok(Action::done()) }
     });
-    let args = <hybrid_operator::options::RunArgs as clap::Parser>::parse_from([
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-        "--sync-period=50ms",
-    ]);
-    let name = namespace.name().to_owned();
-    let options = args.options(|variable| {
-        let known = ["WATCH_NAMESPACE", "OPERATOR_NAME"].contains(&variable);
-        known.then(|| name.clone())
-    });
+    let env = ["WATCH_NAMESPACE", "OPERATOR_NAME"].map(|name| (name, namespace.name()));
+    let options = options(&["--sync-period=50ms"], &env);
     let stop = tokio_util::sync::CancellationToken::new();
     let manager = hybrid_operator::manager::Manager::new(options)
         .client(plane.client().await.unwrap())
@@ -533,11 +479,6 @@ fn wrong_names_end_the_process_at_the_start_and_are_named() {
     let project = Project::new("releaseName: '{{ .Spec.a | upperr }}'", &[]);
     let (code, text) = refused(&project, &[], &[]);
     assert_eq!(code, Some(1), "{text}");
-    for part in [
-        "watches.yaml:1:",
-        "[0].releaseName",
-        "\"upperr\" not defined",
-    ] {
-        assert!(text.contains(part), "{part} is not in {text}");
-    }
+    assert_contains!(text, "watches.yaml:1:", "[0].releaseName");
+    assert_contains!(text, "\"upperr\" not defined");
 }

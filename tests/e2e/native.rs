@@ -5,16 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
-use hybrid_operator_test::TestNamespace;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::examples::NativeOperator;
+use crate::examples::{NativeOperator, has_nodes};
 use crate::world::{
-    LIMIT, World, api, apply, condition, control_plane, delete, eventually, exists, gone, merge,
+    LIMIT, World, api, apply, condition, delete, eventually, exists, gone, merge, new_namespace,
     until,
 };
 
@@ -22,22 +21,13 @@ use crate::world::{
 async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     let world = or_skip!(World::start("backup").await);
     let backups = world.api("MemcachedBackup");
-    apply(
-        &backups,
-        "b",
-        &json!({"spec": {"size": 2, "memcachedRef": {"name": "cache"}}}),
-    )
-    .await;
-    let reason = |wanted: &'static str| {
-        move |b: &Value| condition(b, "Ready").is_some_and(|ready| ready["reason"] == wanted)
+    let object = json!({"spec": {"size": 2, "memcachedRef": {"name": "cache"}}});
+    apply(&backups, "b", &object).await;
+    let missing = |b: &Value| {
+        condition(b, "Ready").is_some_and(|ready| ready["reason"] == "MemcachedNotFound")
     };
     world
-        .until(
-            "MemcachedBackup",
-            "b",
-            "no source",
-            reason("MemcachedNotFound"),
-        )
+        .until("MemcachedBackup", "b", "no source", missing)
         .await;
     assert!(!exists(&world.api("Deployment"), "b").await);
     world
@@ -61,29 +51,24 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     );
 
     merge(&backups, "b", &json!({"spec": {"size": 3}})).await;
-    world
-        .until("MemcachedBackup", "b", "3 nodes", |b| {
-            b["status"]["nodes"]
-                .as_array()
-                .is_some_and(|nodes| nodes.len() == 3)
-        })
-        .await;
+    let three = |b: &Value| has_nodes(b, 3);
+    world.until("MemcachedBackup", "b", "3 nodes", three).await;
 
     let image = |deployment: &Value| {
         deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
     };
     let deployed = |tag: &str| json!(format!("docker.io/library/memcached:{tag}"));
-    let copied = |tag: &'static str| move |d: &Value| image(d) == deployed(tag);
-    world
-        .until("Deployment", "b", "the image", copied("1.6.38"))
-        .await;
+    let copies = async |tag: &str| {
+        let is_deployed = |d: &Value| image(d) == deployed(tag);
+        world
+            .until("Deployment", "b", "the image", is_deployed)
+            .await;
+    };
+    copies("1.6.38").await;
     // The backup follows an upgrade of the release.
-    world
-        .memcached("cache", json!({"image": {"tag": "1.6.39"}}))
-        .await;
-    world
-        .until("Deployment", "b", "the image", copied("1.6.39"))
-        .await;
+    let newer = json!({"image": {"tag": "1.6.39"}});
+    world.memcached("cache", newer).await;
+    copies("1.6.39").await;
 
     delete(&backups, "b").await;
     world.gone("Deployment", "b").await;
@@ -150,26 +135,29 @@ async fn misbehave(widget: Arc<Widget>, context: Context<Widget>) -> Result<Acti
 
 /// Sends a request and returns the whole answer.
 pub(crate) async fn get(address: &str, path: &str) -> String {
-    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    try_get(address, path).await.unwrap()
+}
+
+/// Does the same where it may be that nothing listens yet.
+pub(crate) async fn try_get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut connection = tokio::net::TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).await.unwrap();
-    text
+    Ok(text)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_misbehave_affect_their_own_object_alone() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "misbehaving").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("misbehaving").await);
     let widgets = api(&namespace, "Widget");
     for mode in ["panic", "block", "never", "now", "terminal"] {
         apply(&widgets, mode, &json!({"spec": {"mode": mode}})).await;
     }
     // An object of an older schema.
     apply(&widgets, "undecodable", &json!({"spec": {"mode": 7}})).await;
-    let name = namespace.name();
-    let operator = NativeOperator::start(plane, name, Some(&namespace), misbehaving()).await;
+    let operator = NativeOperator::start(plane, &namespace, misbehaving()).await;
     let is = |mode: &'static str| move |widget: &Value| widget["status"]["mode"] == mode;
     apply(&widgets, "well", &json!({"spec": {"mode": "fine"}})).await;
     until(&widgets, "well", "its status", is("fine")).await;
@@ -191,8 +179,7 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "finalizer").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("finalizer").await);
     let widgets = api(&namespace, "Widget");
     let start = async |calls: &Arc<AtomicUsize>| {
         let calls = Arc::clone(calls);
@@ -208,7 +195,7 @@ async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
                 }
             })
             .reconcile(misbehave);
-        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+        NativeOperator::start(plane, &namespace, controller).await
     };
     let calls = Arc::new(AtomicUsize::new(0));
     let operator = start(&calls).await;
@@ -246,13 +233,10 @@ fn owning_and_watching() -> NativeController<Widget> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_owned_and_watched_has_one_watch() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "owned-watched").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("owned-watched").await);
     let foreign = json!({"data": {}});
     apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;
-    let name = namespace.name();
-    let operator =
-        NativeOperator::start(plane, name, Some(&namespace), owning_and_watching()).await;
+    let operator = NativeOperator::start(plane, &namespace, owning_and_watching()).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "w", &json!({"spec": {"mode": "w"}})).await;
     let both = |widget: &Value| widget["status"]["seen"] == 2;

@@ -5,13 +5,12 @@ use std::process::Command;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, api_of, apply, control_plane, define, definition_of, merge,
-    output, ready_at, until,
+    InProcessOperator, Project, api, api_of, apply, autoscale, control_plane, define,
+    definition_of, merge, output, ready_at, until,
 };
 
 /// Fields with defaults, one without, and one of any content.
@@ -112,17 +111,7 @@ async fn nulls_are_sent_as_by_helm_and_leave_nothing_to_do() {
     assert_eq!(ours.data["spec"], helms.data["spec"]);
 
     // An autoscaler sets what the chart leaves to the server; a null that the server refuses is left out.
-    let params = PatchParams {
-        field_manager: Some("kube-controller-manager".to_owned()),
-        ..PatchParams::default()
-    };
-    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    drop(
-        deployments
-            .patch_scale("one-web", &params, &scale)
-            .await
-            .unwrap(),
-    );
+    autoscale(&deployments, "one-web").await;
     for (revision, value) in [(2, "2"), (3, "3")] {
         let spec = json!({"value": value, "refused": true});
         apply(&widgets, "one", &json!({"spec": spec})).await;

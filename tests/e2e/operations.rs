@@ -1,17 +1,14 @@
 //! What those who run an operator rely on: its log, its metrics over TLS, events with a narrow role,
 //! and messages about what it lacks.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use crate::pod;
 use crate::world::{
-    LIMIT, Project, api, apply, condition, control_plane, delete, eventually, eventually_by,
-    is_true, operator, until_by,
+    LIMIT, Project, World, api, apply, cluster_api, condition, control_plane, create, delete,
+    events, eventually, eventually_by, grant, holds, new_namespace, operator, subject, until_by,
 };
 
 const HOOKED: &str = "\
@@ -50,8 +47,7 @@ fn lines(operator: &RunningOperator, message: &str) -> Vec<Value> {
 #[tokio::test]
 async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
     let project = Project::new("test: {}", &[("all.yaml", HOOKED)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "log").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("log").await);
     let program = crate::world::program();
     let world = hybrid_operator_test::process::Operator::new(program)
         .args(["run", "--zap-log-level=10", "--watches-file"])
@@ -98,33 +94,24 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
         let found = lines(&world, message);
         assert_eq!(found.len(), count, "{message}: {found:#?}");
         for line in found {
-            assert_eq!(
-                (
-                    &line["kind"],
-                    &line["namespace"],
-                    &line["name"],
-                    &line["release"],
-                    &line["level"]
-                ),
-                (
-                    &json!("Widget"),
-                    &json!(namespace.name()),
-                    &json!("one"),
-                    &json!("one"),
-                    &json!("info")
-                )
-            );
+            for (key, value) in [
+                ("kind", "Widget"),
+                ("namespace", namespace.name()),
+                ("name", "one"),
+                ("release", "one"),
+                ("level", "info"),
+            ] {
+                assert_eq!(line[key], value, "{line}");
+            }
             assert!(line["duration"].as_str().unwrap().ends_with('s'), "{line}");
             assert!(line["ts"].as_str().unwrap().ends_with('Z'), "{line}");
         }
     }
     let hook = &lines(&world, "ran a hook")[0];
-    assert_eq!(
-        (&hook["hook"], &hook["event"]),
-        (&json!("one-before"), &json!("pre-install"))
-    );
+    assert_eq!(hook["hook"], "one-before");
+    assert_eq!(hook["event"], "pre-install");
     let repaired = lines(&world, "repaired drift")[0]["objects"].to_string();
-    assert!(repaired.contains("one-map"), "{repaired}");
+    assert_contains!(repaired, "one-map");
     assert!(!world.log().contains("hush"), "values are in the log");
 }
 
@@ -151,8 +138,7 @@ pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16
 
 #[tokio::test]
 async fn metrics_over_tls_are_for_those_who_may_get_them() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "metrics").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("metrics").await);
     let flags = ["--metrics-secure", "--metrics-require-rbac"];
     let running = operator(plane, namespace.name(), &flags)
         .start()
@@ -161,40 +147,22 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     let port = running.metrics_port();
 
     let client = plane.client().await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
     let token = async |name: &str| {
-        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-        accounts
-            .create(&PostParams::default(), &account)
-            .await
-            .unwrap();
-        let request =
-            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 600}}));
-        let created = accounts
-            .create_token_request(name, &PostParams::default(), &request.unwrap())
-            .await;
-        created.unwrap().status.unwrap().token.unwrap()
+        let account = json!({"metadata": {"name": name}});
+        create(&api(&namespace, "ServiceAccount"), account).await;
+        pod::token(&client, namespace.name(), name).await
     };
     let (prometheus, other) = (token("prometheus").await, token("other").await);
     let name = format!("{}-metrics-reader", namespace.name());
-    let role: ClusterRole = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-    }))
-    .unwrap();
-    let binding: ClusterRoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": name},
+    let [roles, bindings] =
+        ["ClusterRole", "ClusterRoleBinding"].map(|kind| cluster_api(&namespace, kind));
+    let reading = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    apply(&roles, &name, &json!({"rules": reading})).await;
+    let binding = json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace.name()}],
-    }))
-    .unwrap();
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    let bindings: Api<ClusterRoleBinding> = Api::all(client);
-    roles.create(&PostParams::default(), &role).await.unwrap();
-    bindings
-        .create(&PostParams::default(), &binding)
-        .await
-        .unwrap();
+    });
+    apply(&bindings, &name, &binding).await;
 
     assert_eq!(scrape(port, None).await, Err(401));
     assert_eq!(scrape(port, Some("nobody")).await, Err(401));
@@ -203,16 +171,15 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
     let allowed = async || scrape(port, Some(&prometheus)).await.is_ok();
     eventually("the metrics", allowed).await;
     let text = scrape(port, Some(&prometheus)).await.unwrap();
-    assert!(text.contains("helm_operator_build_info{commit="), "{text}");
+    assert_contains!(text, "helm_operator_build_info{commit=");
     // Nothing is served over plain HTTP.
     assert!(running.metrics().await.is_err());
     assert!(
         !running.log().contains(&prometheus),
         "a token is in the log"
     );
-    let params = DeleteParams::default();
-    drop(bindings.delete(&name, &params).await.unwrap());
-    drop(roles.delete(&name, &params).await.unwrap());
+    delete(&bindings, &name).await;
+    delete(&roles, &name).await;
 }
 
 #[tokio::test]
@@ -267,25 +234,21 @@ async fn metrics_describe_queues_workers_and_custom_resources() {
 
 #[tokio::test]
 async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "nowhere").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("nowhere").await);
     let running = operator(plane, namespace.name(), &["--leader-elect"])
         .spawn()
         .unwrap();
     let ended = running.exited(LIMIT).await.unwrap();
     assert_eq!(ended.code(), Some(1));
-    for part in ["--leader-election-namespace", "$POD_NAMESPACE"] {
-        assert!(running.log().contains(part), "{}", running.log());
-    }
+    let log = running.log();
+    assert_contains!(log, "--leader-election-namespace", "$POD_NAMESPACE");
 }
 
 #[tokio::test]
 async fn a_missing_definition_is_named_with_the_way_to_install_it() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("absent").await);
     let project = Project::new("", &[]);
-    let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
-    project.write("watches.yaml", entry);
-    let namespace = TestNamespace::create(plane, "absent").await.unwrap();
+    project.watch("test.example.com", "NeverInstalled", "");
     let running = project.run(plane, &namespace).await;
     let told = async || {
         let log = running.log();
@@ -298,26 +261,15 @@ async fn a_missing_definition_is_named_with_the_way_to_install_it() {
 
 #[tokio::test]
 async fn core_events_are_sent_where_the_role_allows_only_those() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("core-events").await);
     let project = Project::new("", &[("all.yaml", HOOKED)]);
-    let namespace = TestNamespace::create(plane, "core-events").await.unwrap();
     let rules = json!([
         {"apiGroups": ["test.example.com"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]},
         // As in the roles of operator-sdk.
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]);
-    apply(
-        &api(&namespace, "Role"),
-        "operator",
-        &json!({"rules": rules}),
-    )
-    .await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
-    });
-    apply(&api(&namespace, "RoleBinding"), "operator", &binding).await;
+    grant(&namespace, "operator", subject("User", "operator"), rules).await;
     let running = project
         .operator(plane, namespace.name())
         .kubeconfig(plane.operator_kubeconfig())
@@ -326,11 +278,9 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
         .unwrap();
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "a"}})).await;
-    let deployed = |cr: &Value| is_true(cr, "Deployed");
-    until_by(&running, &widgets, "one", "Deployed", deployed).await;
+    until_by(&running, &widgets, "one", "Deployed", holds("Deployed")).await;
     let sent = async || {
-        let events = api(&namespace, "Event").list(&ListParams::default()).await;
-        events.unwrap().items.iter().any(|event| {
+        events(&namespace).await.iter().any(|event| {
             event.data["reason"] == "InstallSuccessful"
                 && event.data["source"]["component"].is_string()
                 && event.data["involvedObject"]["name"] == "one"
@@ -338,11 +288,8 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
     };
     eventually_by(&running, "an event", sent).await;
     let log = running.log();
-    assert_eq!(
-        log.matches("sending core events instead").count(),
-        1,
-        "{log}"
-    );
+    let told = log.matches("sending core events instead").count();
+    assert_eq!(told, 1, "{log}");
 }
 
 /// A Deployment with two entries of the same name, and an object that stays.
@@ -372,18 +319,10 @@ metadata:
 
 #[tokio::test]
 async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
-    let project = Project::new("", &[("all.yaml", KEPT)]);
-    let world = or_skip!(project.start("left").await);
+    let world = or_skip!(World::of("left", "", &[("all.yaml", KEPT)]).await);
     let notes = async |reason: &str| {
-        let events = world
-            .api("Event")
-            .list(&ListParams::default())
-            .await
-            .unwrap();
-        let of_reason = events
-            .items
-            .into_iter()
-            .filter(|e| e.data["reason"] == reason);
+        let events = events(&world.namespace).await.into_iter();
+        let of_reason = events.filter(|e| e.data["reason"] == reason);
         let notes: Vec<String> = of_reason.map(|e| e.data["message"].to_string()).collect();
         notes
     };
@@ -405,11 +344,8 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
     world
         .widget("one", json!({"tidy": true, "dropped": true}))
         .await;
-    told(
-        "ObjectLeft",
-        "one-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
-    )
-    .await;
+    let kept = "is not deleted: it is annotated with helm.sh/resource-policy: keep";
+    told("ObjectLeft", &format!("one-kept {kept}")).await;
     let left =
         |cr: &Value| condition(cr, "NotAsRendered").is_some_and(|c| c["reason"] == "ObjectLeft");
     world.until("Widget", "one", "what stays", left).await;
@@ -426,10 +362,6 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
 
     world.deploy("two", json!({"tidy": true})).await;
     world.remove("Widget", "two").await;
-    told(
-        "ObjectLeft",
-        "two-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
-    )
-    .await;
+    told("ObjectLeft", &format!("two-kept {kept}")).await;
     drop(world.api("ConfigMap").get("two-kept").await.unwrap());
 }

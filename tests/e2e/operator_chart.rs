@@ -8,7 +8,7 @@ use hybrid_operator_test::process::Operator;
 use hybrid_operator_test::{ControlPlane, helm};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, DynamicObject};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::deployment::{
     can_run, metrics_need, nothing_was_forbidden, run, samples_are_ready, start,
@@ -16,8 +16,7 @@ use crate::deployment::{
 use crate::pod::OperatorPod;
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    ANYTHING, LIMIT, apply, define, definition_of, is_true, output, program, resource, root,
-    until_by,
+    ANYTHING, LIMIT, apply, define, definition_of, holds, output, program, resource, root, until_by,
 };
 
 /// Writes the chart of the repository's operator, and returns its directory.
@@ -108,8 +107,7 @@ async fn an_operator_of_this_project_installs_the_chart() {
     let widgets: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), "default", &resource("Widget"));
     apply(&widgets, "cache", &json!({"spec": {"replicas": 2}})).await;
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&operator, &widgets, "cache", "Ready", ready).await;
+    until_by(&operator, &widgets, "cache", "Ready", holds("Ready")).await;
     let deployments: Api<Deployment> = Api::namespaced(client, "default");
     let name = "cache-memcached-operator-controller-manager";
     let deployment = deployments.get(name).await.unwrap();

@@ -1,26 +1,17 @@
 //! Observable effects of the options of `watches.yaml`.
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
+use crate::accounts::allow_maps;
 use crate::world::{
-    LIMIT, Project, World, apply, cluster_api, condition, control_plane, define, definition_of,
-    delete, merge, until_by,
+    LIMIT, MAP, Project, World, apply, cluster_api, condition, define, definition_of, delete,
+    entry, merge, new_namespace, set_ready, until_by,
 };
-
-/// A `ConfigMap` with one value.
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | default \"none\" | quote }}}
-";
 
 #[tokio::test]
 async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("from").await);
+    let world = or_skip!(World::of("from", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({})).await;
     let missing = world.is("one", "Irreconcilable").await;
     assert_eq!(missing["reason"], "ErrorGettingValues");
@@ -52,8 +43,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}}
 ";
-    let project = Project::new(options, &[("map.yaml", map)]);
-    let mut world = or_skip!(project.start("optional").await);
+    let mut world = or_skip!(World::of("optional", options, &[("map.yaml", map)]).await);
     let secrets = world.api("Secret");
     let secret = |value: &str| json!({"stringData": {"value": value}});
     let expect = |value: &str, other: &str| json!({"value": value, "other": other});
@@ -79,8 +69,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
 #[tokio::test]
 async fn patches_change_rendered_objects_and_are_recorded() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("patch").await);
+    let world = or_skip!(World::of("patch", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "v"})).await;
     let map = world
         .data("one-map", json!({"value": "v", "more": "x"}))
@@ -88,14 +77,13 @@ async fn patches_change_rendered_objects_and_are_recorded() {
     assert_eq!(map["metadata"]["labels"]["team"], "a");
     let cr = world.ready("Widget", "one").await;
     let manifest = cr.data["status"]["deployedRelease"]["manifest"].to_string();
-    assert!(manifest.contains("more: x"), "{manifest}");
+    assert_contains!(manifest, "more: x");
 }
 
 #[tokio::test]
 async fn custom_resource_waits_for_its_dependencies() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("depends").await);
+    let world = or_skip!(World::of("depends", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({})).await;
     world
         .until("Widget", "one", "waiting", |cr| {
@@ -106,14 +94,7 @@ async fn custom_resource_waits_for_its_dependencies() {
         .await;
     assert!(world.history("one").await.is_empty());
     apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let params = kube::api::PatchParams::default();
-    let patch = kube::api::Patch::Merge(&status);
-    world
-        .api("Gadget")
-        .patch_status("base", &params, &patch)
-        .await
-        .unwrap();
+    set_ready(&world.api("Gadget"), "base", "True").await;
     world.data("one-map", json!({"value": "none"})).await;
     // The dependency is ready already.
     world.deploy("two", json!({})).await;
@@ -122,16 +103,11 @@ async fn custom_resource_waits_for_its_dependencies() {
 #[tokio::test]
 async fn release_name_comes_from_its_template_and_does_not_change() {
     let options = "releaseName: 'app-{{ .Spec.suffix }}'";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("name").await);
+    let world = or_skip!(World::of("name", options, &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"suffix": "x"})).await;
     assert_eq!(world.history("app-x").await, ["deployed"]);
     world.widget("one", json!({"suffix": "y"})).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    assert!(
-        refused["message"].as_str().unwrap().contains("app-x"),
-        "{refused}"
-    );
+    assert_contains!(world.message("one", "Irreconcilable").await, "app-x");
     assert!(world.history("app-y").await.is_empty());
     world.remove("Widget", "one").await;
     world.gone("ConfigMap", "app-x-map").await;
@@ -140,18 +116,12 @@ async fn release_name_comes_from_its_template_and_does_not_change() {
 #[tokio::test]
 async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let entry = |kind: &str| {
-        format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
-    };
-    project.write("watches.yaml", &(entry("Widget") + &entry("Gadget")));
+    let both = ["Widget", "Gadget"].map(|kind| entry("test.example.com", kind, ""));
+    project.write("watches.yaml", &both.concat());
     let world = or_skip!(project.start("twins").await);
     world.deploy("one", json!({"value": "widget"})).await;
-    apply(
-        &world.api("Gadget"),
-        "one",
-        &json!({"spec": {"value": "gadget"}}),
-    )
-    .await;
+    let object = json!({"spec": {"value": "gadget"}});
+    apply(&world.api("Gadget"), "one", &object).await;
     world.ready("Gadget", "one").await;
     world.data("one-map", json!({"value": "widget"})).await;
     world
@@ -167,8 +137,7 @@ async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
 async fn crds_are_applied_before_their_objects_and_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "crds").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("crds").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     project.write("chart/crds/things.yaml", &definition);
@@ -205,8 +174,7 @@ async fn crds_are_applied_before_their_objects_and_upgraded() {
 /// which the API server does not serve while the first one exists.
 #[tokio::test]
 async fn unserved_crd_is_reported_and_watched() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "taken").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("taken").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     let first = definition.replace("things", "otherthings");
@@ -281,11 +249,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     // An upgrade with other changes leaves it alone as well.
     world.annotate("one", "force-at", json!("now")).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     world.data("one-map", json!({"value": "theirs"})).await;
 
     let project = Project::new("driftDetection: {mode: warn}", &[("map.yaml", MAP)]);
@@ -293,46 +257,30 @@ async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired
     world.deploy("one", json!({"value": "ours"})).await;
     let maps = world.api("ConfigMap");
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
-    let drifted = world.is("one", "Drifted").await;
-    assert!(
-        drifted["message"].as_str().unwrap().contains("one-map"),
-        "{drifted}"
-    );
+    assert_contains!(world.message("one", "Drifted").await, "one-map");
     world.data("one-map", json!({"value": "theirs"})).await;
 }
 
 #[tokio::test]
 async fn empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
-    let project = Project::new("", &[("map.yaml", template.as_str())]);
-    let world = or_skip!(project.start("empty").await);
+    let world = or_skip!(World::of("empty", "", &[("map.yaml", template.as_str())]).await);
     world.deploy("one", json!({"on": true, "value": "v"})).await;
     world
         .widget("one", json!({"on": false, "value": "v"}))
         .await;
-    let refused = world.is("one", "Irreconcilable").await;
-    assert!(
-        refused["message"].as_str().unwrap().contains("allowEmpty"),
-        "{refused}"
-    );
+    assert_contains!(world.message("one", "Irreconcilable").await, "allowEmpty");
     world.data("one-map", json!({"value": "v"})).await;
 }
 
 #[tokio::test]
 async fn service_account_limits_what_a_release_may_do() {
     let options = "serviceAccountName: 'deployer'";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("account").await);
+    let world = or_skip!(World::of("account", options, &[("map.yaml", MAP)]).await);
     world.widget("one", json!({"value": "v"})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "patch", "configmaps", "one-map");
-    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
-    apply(&world.api("Role"), "deployer", &json!({"rules": rules})).await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": world.namespace.name()}],
-    });
-    apply(&world.api("RoleBinding"), "deployer", &binding).await;
+    allow_maps(&world, "deployer").await;
     world.data("one-map", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
 }
@@ -351,8 +299,7 @@ data:
   both: {{ .Values.both | toJson }}
   paths: {{ omit .Values \"note\" \"list\" \"both\" \"global\" | keys | sortAlpha | toJson | quote }}
 ";
-    let project = Project::new(options, &[("map.yaml", map)]);
-    let world = or_skip!(project.start("hostile-text").await);
+    let world = or_skip!(World::of("hostile-text", options, &[("map.yaml", map)]).await);
     for (at, note) in [
         "a,b",
         "x,fixed=ours",

@@ -3,9 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -13,14 +11,13 @@ use tokio::time::timeout;
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    LIMIT, Project, World, api, apply, control_plane, eventually, is_true, operator, program,
-    ready_at, until, until_by,
+    LIMIT, Project, World, api, apply, eventually, has_event, history, is_true, new_namespace,
+    operator, program, ready_at, revision_of, until, until_by,
 };
 
 #[tokio::test]
 async fn second_replica_takes_over_when_the_leader_exits() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "leader").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("leader").await);
     let replica = |pod: &str| {
         operator(
             plane,
@@ -71,9 +68,8 @@ data: {value: {{ .Values.value | quote }}}
 
 #[tokio::test]
 async fn frozen_leader_does_not_write_after_losing_its_lease() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("frozen").await);
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "frozen").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let widgets = api(&namespace, "Widget");
     let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
@@ -97,28 +93,11 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
     first.wake().unwrap();
     let end = first.exited(LIMIT).await.unwrap();
     assert!(!end.success(), "a lost lease is an error\n{}", first.log());
-    assert!(
-        first.log().contains("lost the leader election lease"),
-        "{}",
-        first.log()
-    );
+    assert_contains!(first.log(), "lost the leader election lease");
     let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
     assert_eq!(map.data["data"]["value"], "3");
-    let list = ListParams::default().labels("owner=helm");
-    let mut history: Vec<(String, String)> = Vec::new();
-    for record in secrets.list(&list).await.unwrap().items {
-        let labels = record.metadata.labels.unwrap();
-        history.push((labels["version"].clone(), labels["status"].clone()));
-    }
-    history.sort();
-    let pairs: Vec<(&str, &str)> = history
-        .iter()
-        .map(|(v, s)| (v.as_str(), s.as_str()))
-        .collect();
-    assert_eq!(
-        pairs,
-        [("1", "superseded"), ("2", "superseded"), ("3", "deployed")]
-    );
+    let statuses = ["superseded", "superseded", "deployed"];
+    assert_eq!(history(&namespace, "one").await, statuses);
 }
 
 /// How many writes of the status of a Widget the API server has refused as conflicts.
@@ -139,9 +118,8 @@ async fn conflicts(client: &kube::Client) -> u64 {
 
 #[tokio::test]
 async fn status_written_late_by_a_former_leader_is_rejected() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("late").await);
     let project = Project::new("", &[("all.yaml", CHART)]);
-    let namespace = TestNamespace::create(plane, "late").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod);
     let dir = tempfile::tempdir().unwrap();
     let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
@@ -156,11 +134,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
     deployed(&first, "1", 1).await;
 
     // The event is the last request of the install: nothing else is under way when it is there.
-    let told = async || {
-        let events = api(&namespace, "Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        events.any(|event| event.data["reason"] == "InstallSuccessful")
-    };
+    let told = async || has_event(&namespace, "InstallSuccessful").await;
     eventually("an event", told).await;
 
     // To be paused is told by a write of the status and by no other one. It stays on its way.
@@ -194,35 +168,17 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
 #[tokio::test]
 async fn killed_install_is_finished_after_a_restart() {
     let mut world = or_skip!(World::start("kill").await);
-    apply(
-        &world.api("Memcached"),
-        "cache",
-        &json!({"spec": {"replicaCount": 2}}),
-    )
-    .await;
+    let spec = json!({"spec": {"replicaCount": 2}});
+    apply(&world.api("Memcached"), "cache", &spec).await;
     let record = "sh.helm.release.v1.cache.v1";
     // Once the record exists, the install is in progress and has created nothing else yet.
-    world
-        .until("Secret", record, "a record", |secret| !secret.is_null())
-        .await;
+    world.there("Secret", record).await;
     world.operator.sigkill().unwrap();
     world.operator.exited(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();
     let ready = world.ready("Memcached", "cache").await;
-    assert_eq!(
-        ready.data["status"]["release"]["revision"], 1,
-        "no second revision"
-    );
-    let records = world
-        .api("Secret")
-        .list(&ListParams::default().labels("owner=helm"))
-        .await
-        .unwrap();
-    assert_eq!(records.items.len(), 1);
-    assert_eq!(
-        records.items[0].metadata.labels.as_ref().unwrap()["status"],
-        "deployed"
-    );
+    assert_eq!(revision_of(&ready), 1, "no second revision");
+    assert_eq!(world.history("cache").await, ["deployed"]);
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn a_program_shows_where_its_memory_goes() {
     let samples = [("_RJEM_MALLOC_CONF", "prof:true,lg_prof_sample:12")];
     let operator = start(visitors(), &samples).await;
     let index = get(&operator, "/debug/pprof/").await.text();
-    assert!(index.contains("/debug/pprof/heap"), "{index}");
+    assert_contains!(index, "/debug/pprof/heap");
     assert!(!index.contains("not available"), "{index}");
 
     let heap = Profile::of(&get(&operator, "/debug/pprof/heap").await);
@@ -214,7 +214,7 @@ async fn samples_need_a_directory_for_temporary_files_and_say_so() {
     let answer = get(&operator, "/debug/pprof/heap").await;
     assert_eq!(answer.status, 500);
     let told = "a directory for temporary files that can be written, /dev/null/none";
-    assert!(answer.text().contains(told), "{}", answer.text());
+    assert_contains!(answer.text(), told);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    Project, World, api, apply, condition, control_plane, delete, eventually, gone_by, is_true,
-    merge, operator, resource, root, until_by,
+    MAP, Project, World, api, apply, condition, delete, eventually, gone_by, is_true, merge,
+    new_namespace, operator, resource, root, subject, until_by,
 };
 
 /// Returns the rules of a file in `config/rbac`.
@@ -20,18 +20,12 @@ fn rules(file: &str) -> Vec<Value> {
 
 /// Grants the rules to the operator's user in a namespace.
 async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
-    apply(&api(namespace, "Role"), name, &json!({"rules": rules})).await;
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
-    });
-    apply(&api(namespace, "RoleBinding"), name, &binding).await;
+    crate::world::grant(namespace, name, subject("User", "operator"), json!(rules)).await;
 }
 
 #[tokio::test]
 async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "rbac").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("rbac").await);
     let chart = rules("charts/memcached_role.yaml");
     let (apps, rest): (Vec<Value>, Vec<Value>) = chart
         .into_iter()
@@ -76,8 +70,6 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
-const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
-
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
@@ -103,10 +95,9 @@ async fn grant_the_watch(namespace: &TestNamespace) {
 
 #[tokio::test]
 async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("taken").await);
     // Nothing but watches tells of a change.
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "taken").await.unwrap();
     grant_all_but_the_watch(&namespace).await;
     grant_the_watch(&namespace).await;
     let dir = tempfile::tempdir().unwrap();
@@ -160,9 +151,8 @@ async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
 
 #[tokio::test]
 async fn unwatchable_kind_is_named_in_a_condition_until_it_can_be_watched() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("unwatched").await);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "unwatched").await.unwrap();
     grant_all_but_the_watch(&namespace).await;
     let operator = project
         .operator(plane, namespace.name())

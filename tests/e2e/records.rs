@@ -8,8 +8,8 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, delete, gone, is_ready,
-    merge, until,
+    InProcessOperator, Project, World, api, apply, condition, control_plane, delete, gone,
+    is_ready, merge, ready_at, until,
 };
 
 const MAP: &str = "\
@@ -156,9 +156,7 @@ fn set_of(secret: &DynamicObject) -> String {
 }
 
 fn is_deployed(cr: &Value, revision: u32) -> bool {
-    is_ready(cr)
-        && cr["status"]["release"]["status"] == "deployed"
-        && cr["status"]["release"]["revision"] == revision
+    is_ready(cr) && ready_at(revision)(cr)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,8 +246,7 @@ async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manual_record_change_triggers_a_reconcile() {
-    let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("by-hand").await);
+    let world = or_skip!(World::of("by-hand", "reconcilePeriod: 0s", &[("map.yaml", MAP)]).await);
     let secrets = world.api("Secret");
     world.widget("one", json!({"value": "1"})).await;
     let deployed = |cr: &Value| is_deployed(cr, 1);

@@ -6,16 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{Charts, Values};
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::process::RunningOperator;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{
-    ANYTHING, LIMIT, Project, World, api, apply, control_plane, definition_of, delete, eventually,
-    eventually_by, merge, operator, until,
+    ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, events, eventually,
+    eventually_by, merge, new_namespace, operator, options, says, set_ready, sum_of, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -55,12 +53,7 @@ async fn start(project: &Project, prefix: &str, args: &[&str]) -> Option<World> 
 
 /// Returns a metric of the operator; 0 if it does not exist yet.
 async fn metric(operator: &RunningOperator, name: &str) -> u64 {
-    let text = operator.metrics().await.unwrap();
-    let values = text.lines().filter_map(|line| {
-        let value = line.strip_prefix(name)?;
-        value.trim().parse::<u64>().ok()
-    });
-    values.sum()
+    sum_of(&operator.metrics().await.unwrap(), name)
 }
 
 async fn reaches(world: &World, name: &str, wanted: u64) {
@@ -74,29 +67,14 @@ const WAITING: &str = "hybrid_operator_rollout_waiting{controller=\"widget\"}";
 
 /// Waits for an event about the operator's Pod and returns its note.
 async fn told(world: &World, reason: &str) -> String {
-    let mut note = String::new();
     let told = async || {
-        let events = world.api("Event").list(&ListParams::default()).await;
-        let mut events = events.unwrap().items.into_iter();
-        let event = events.find(|event| {
+        let events = events(&world.namespace).await;
+        let found = events.iter().find(|event| {
             event.data["reason"] == reason && event.data["involvedObject"]["kind"] == "Pod"
         });
-        event.map(|event| {
-            event.data["message"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        })
+        found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, async || {
-        let found = told().await;
-        if let Some(found) = &found {
-            note.clone_from(found);
-        }
-        found.is_some()
-    })
-    .await;
-    note
+    eventually_by(&world.operator, reason, told).await
 }
 
 async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
@@ -120,7 +98,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
     project.write(TEMPLATE, BROKEN);
     reaches(&world, REFUSED_TOTAL, 1).await;
     let note = told(&world, "ReloadRefused").await;
-    assert!(note.contains("map.yaml"), "{note}");
+    assert_contains!(note, "map.yaml");
     world.widget("a", json!({"value": "2"})).await;
     deployed(&world, "a", "v1", "2").await;
 
@@ -205,7 +183,7 @@ async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     }
     project.write(TEMPLATE, REFUSED);
     let note = told(&world, "RolloutHalted").await;
-    assert!(note.contains("2 others"), "{note}");
+    assert_contains!(note, "2 others");
     reaches(&world, WAITING, 2).await;
     world.has_history("e", &["deployed"]).await;
     project.write(TEMPLATE, &map("v3"));
@@ -232,7 +210,7 @@ async fn eight(world: &World) {
 /// Waits until the roll-out is halted, and checks that three releases were upgraded.
 async fn halted_after_three(world: &World) {
     let note = told(world, "RolloutHalted").await;
-    assert!(note.contains("5 others"), "{note}");
+    assert_contains!(note, "5 others");
     reaches(world, WAITING, 5).await;
     for name in &EIGHT[..3] {
         world
@@ -255,37 +233,24 @@ async fn failing_upgrades_halt_the_rollout_of_a_chart_that_replaces_its_definiti
     halted_after_three(&world).await;
 }
 
-/// Sets the condition `Ready` of a Gadget.
-async fn gadget(world: &World, name: &str, ready: &str) {
-    let gadgets = world.api("Gadget");
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-    let patch = Patch::Merge(&status);
-    let patched = gadgets
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await;
-    drop(patched.unwrap());
-}
-
 #[tokio::test]
 async fn failing_upgrades_halt_the_rollout_also_after_a_wait_for_a_dependency() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", &map("v1"))]);
     let world = or_skip!(start(&project, "awaits", &["--reload-pace=0"]).await);
-    apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
-    gadget(&world, "base", "True").await;
+    let gadgets = world.api("Gadget");
+    apply(&gadgets, "base", &json!({"spec": {}})).await;
+    set_ready(&gadgets, "base", "True").await;
     eight(&world).await;
-    gadget(&world, "base", "False").await;
+    set_ready(&gadgets, "base", "False").await;
     project.write(TEMPLATE, REFUSED);
     // Three wait for the dependency, the others for them.
     for name in &EIGHT[..3] {
-        let waits = |cr: &Value| {
-            let ready = crate::world::condition(cr, "Ready");
-            ready.is_some_and(|c| c["message"].to_string().contains("base"))
-        };
+        let waits = |cr: &Value| says(cr, "Ready", "base");
         world.until("Widget", name, "the dependency", waits).await;
     }
     reaches(&world, WAITING, 5).await;
-    gadget(&world, "base", "True").await;
+    set_ready(&gadgets, "base", "True").await;
     halted_after_three(&world).await;
 }
 
@@ -329,9 +294,7 @@ metadata:
 async fn entries_are_added_changed_and_removed() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
     let world = or_skip!(start(&project, "entries", &["--reload-pace=0"]).await);
-    let entry = |kind: &str, more: &str| {
-        format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart{more}}}\n")
-    };
+    let entry = |kind: &str, options: &str| entry("test.example.com", kind, options);
     world.widget("one", json!({"value": "1"})).await;
     deployed(&world, "one", "v1", "1").await;
     let gadgets = world.api("Gadget");
@@ -343,7 +306,7 @@ async fn entries_are_added_changed_and_removed() {
     world.ready("Gadget", "two").await;
 
     // A changed selector restarts the controller.
-    let selected = entry("Widget", ", selector: {matchLabels: {team: a}}") + &entry("Gadget", "");
+    let selected = entry("Widget", "selector: {matchLabels: {team: a}}") + &entry("Gadget", "");
     project.write("watches.yaml", &selected);
     reaches(&world, SUCCESS, 2).await;
     world.widget("ignored", json!({"value": "1"})).await;
@@ -362,7 +325,7 @@ async fn entries_are_added_changed_and_removed() {
     deployed(&world, "one", "v1", "2").await;
     deployed(&world, "two", "v1", "1").await;
     let log = world.operator.log();
-    assert!(log.contains("the entry is removed"), "{log}");
+    assert_contains!(log, "the entry is removed");
 
     project.write("watches.yaml", &both);
     deployed(&world, "two", "v1", "2").await;
@@ -430,8 +393,7 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
     let project = Project::new("", &[("map.yaml", &map("v1")), ("hook.yaml", HOOK)]);
     let world = or_skip!(start(&project, "installing", &[]).await);
     world.widget("one", json!({"value": "1"})).await;
-    let exists = |job: &Value| !job.is_null();
-    world.until("Job", "one-hook", "the hook", exists).await;
+    world.there("Job", "one-hook").await;
     let hook = HOOK.replace("suspend: true", "suspend: false");
     project.write("chart/templates/hook.yaml", &hook);
     deployed(&world, "one", "v1", "1").await;
@@ -443,16 +405,10 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
 
 #[tokio::test]
 async fn replica_that_stands_by_reloads_and_changes_nothing() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("standby").await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let namespace = TestNamespace::create(plane, "standby").await.unwrap();
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
-    let operator = replica("first").await.unwrap();
-    let world = World {
-        plane,
-        namespace: TestNamespace::create(plane, "unused").await.unwrap(),
-        operator,
-    };
+    let first = replica("first").await.unwrap();
     let (widgets, maps) = (api(&namespace, "Widget"), api(&namespace, "ConfigMap"));
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
     let is = async |chart: &str| {
@@ -466,7 +422,7 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     let reloaded = async || metric(&second, SUCCESS).await == 1;
     eventually("a reload", reloaded).await;
     assert!(!second.log().contains("planned"), "{}", second.log());
-    world.operator.stop(LIMIT).await.unwrap();
+    first.stop(LIMIT).await.unwrap();
     project.write(TEMPLATE, &map("v3"));
     is("v3").await;
     let statuses = ["superseded", "superseded", "deployed"];
@@ -476,19 +432,10 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn extensions_in_code_stay_with_a_reloaded_chart() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("extended").await);
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
-    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
-    let args = <RunArgs as clap::Parser>::parse_from([
-        "run",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-    ]);
-    let name = namespace.name().to_owned();
-    let options = args.options(|variable| match variable {
-        "WATCH_NAMESPACE" | "OPERATOR_NAME" => Some(name.clone()),
-        _ => None,
-    });
+    let env = ["WATCH_NAMESPACE", "OPERATOR_NAME"].map(|name| (name, namespace.name()));
+    let options = options(&[], &env);
     let made = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&made);
     let charts = Charts::load(&project.watches_file(), move |chart| {

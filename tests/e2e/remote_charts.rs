@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart};
+use hybrid_operator_test::{HttpServer, Operator, Registry, helm, packaged_chart};
 use p256::ecdsa::signature::Signer as _;
 use p256::ecdsa::{Signature, SigningKey};
 use p256::pkcs8::{EncodePublicKey as _, LineEnding};
@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, output, until,
-    until_by,
+    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, new_namespace,
+    output, says, until, until_by,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -179,12 +179,9 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
     counts(&world, "hybrid_operator_charts_missing 1").await;
     // Its custom resources say why they wait.
     let waits = |cr: &serde_json::Value| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            let message = ready["message"].as_str().unwrap_or_default();
-            ready["reason"] == "Retrying"
-                && message.contains(&url)
-                && message.contains("the next attempt is within")
-        })
+        condition(cr, "Ready").is_some_and(|ready| ready["reason"] == "Retrying")
+            && says(cr, "Ready", &url)
+            && says(cr, "Ready", "the next attempt is within")
     };
     until_by(&world.operator, &gadgets, "g", "the missing chart", waits).await;
 
@@ -221,7 +218,7 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
     let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
     counts(&world, refused).await;
     let log = world.operator.log();
-    assert!(log.contains("has no version \\\"3.0.0\\\""), "{log}");
+    assert_contains!(log, "has no version \\\"3.0.0\\\"");
     deployed(&world, "a", "1.0.0", "2").await;
     // The entry runs, with the former chart.
     answers(&world, "/readyz", 200, "ok").await;
@@ -386,7 +383,7 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     let users = folder.path().join("htpasswd");
     std::fs::write(&users, HTPASSWD).unwrap();
     let registry = or_skip!(Registry::start_or_skip(Some(&users)).unwrap());
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("credentials").await);
     let host = registry.address();
     let login = [
         "registry",
@@ -401,7 +398,6 @@ async fn credentials_of_a_registry_come_from_a_secret() {
     run_helm(&helm, folder.path(), &login);
     push(&helm, &registry, folder.path(), "1.0.0");
 
-    let namespace = TestNamespace::create(plane, "credentials").await.unwrap();
     let secret = format!("{}/registry", namespace.name());
     let project = project(&format!(
         "{{url: 'oci://{host}/charts/web:1.0.0', plainHttp: true, credentialsSecret: {secret}}}"

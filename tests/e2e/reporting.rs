@@ -5,12 +5,11 @@
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, deploy, eventually, is_true,
-    until,
+    InProcessOperator, Project, api, apply, condition, control_plane, deploy, events, eventually,
+    has_condition, is_true, until,
 };
 
 /// An object with a label that may be invalid.
@@ -21,15 +20,6 @@ metadata:
   name: {{ .Release.Name }}-map
   labels: {team: {{ .Values.team | default \"a\" | quote }}}
 ";
-
-/// Returns whether a condition of the current generation has this status and text in its message.
-fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
-    condition(cr, type_).is_some_and(|c| {
-        c["status"] == status
-            && c["message"].as_str().unwrap_or_default().contains(text)
-            && c["observedGeneration"] == cr["metadata"]["generation"]
-    })
-}
 
 /// Returns whether a request writes a failed release to the status.
 fn reports_failure(request: &Recorded) -> bool {
@@ -64,10 +54,8 @@ async fn next_process_reports_the_reason_of_a_failure() {
                 && (options.is_empty() || has_condition(cr, "Stalled", "True", ""))
         };
         let cr = until(&widgets, "one", "the reason", reported).await;
-        assert_eq!(
-            condition(&cr, "Deployed").unwrap()["reason"],
-            "InstallError"
-        );
+        let deployed = condition(&cr, "Deployed").unwrap();
+        assert_eq!(deployed["reason"], "InstallError");
     }
 }
 
@@ -95,12 +83,10 @@ async fn status_writes_carry_the_resource_version_and_are_retried_after_a_confli
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_failure_has_its_own_event_and_condition_message() {
-    let plane = or_skip!(control_plane().await);
     let template = format!("{LABELLED}data: {{{{ toJson .Values.data }}}}\n");
     let project = Project::new("", &[("map.yaml", &template)]);
-    let namespace = TestNamespace::create(plane, "events").await.unwrap();
-    let client = plane.client().await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let started = project.in_process("events", &Faults::new()).await;
+    let (namespace, _operator) = or_skip!(started);
     let widgets = api(&namespace, "Widget");
     for (spec, value, field) in [
         (
@@ -116,14 +102,11 @@ async fn each_failure_has_its_own_event_and_condition_message() {
                 && has_condition(cr, "ReleaseFailed", "True", value)
         };
         let cr = until(&widgets, "one", "the failure", reported).await;
-        assert_eq!(
-            condition(&cr, "Deployed").unwrap()["reason"],
-            "InstallError"
-        );
+        let deployed = condition(&cr, "Deployed").unwrap();
+        assert_eq!(deployed["reason"], "InstallError");
         // Readers of events see the field, and not its value.
         let noted = async || {
-            let events = api(&namespace, "Event").list(&ListParams::default()).await;
-            events.unwrap().items.iter().any(|event| {
+            events(&namespace).await.iter().any(|event| {
                 let note = event.data["message"]
                     .as_str()
                     .or(event.data["note"].as_str());
@@ -150,12 +133,10 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_the_release_name_while_it_is_pending() {
-    let plane = or_skip!(control_plane().await);
     let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
     let project = Project::new("", &templates);
-    let namespace = TestNamespace::create(plane, "pending").await.unwrap();
-    let client = plane.client().await.unwrap();
-    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let started = project.in_process("pending", &Faults::new()).await;
+    let (namespace, _operator) = or_skip!(started);
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     let pending = |cr: &Value| {

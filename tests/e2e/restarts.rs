@@ -8,13 +8,14 @@ use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::native::try_get;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, eventually, gone, is_ready,
-    merge, until,
+    InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
+    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, refuse, says, sum_of,
+    until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -61,9 +62,7 @@ impl Running {
         change: impl FnOnce(&mut Options),
     ) -> Self {
         let client = plane.client_with(&faults).await.unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let metrics = free.local_addr().unwrap().to_string();
-        drop(free);
+        let metrics = free_address();
         let change = |options: &mut Options| {
             options.metrics_bind_address.clone_from(&metrics);
             change(options);
@@ -78,17 +77,10 @@ impl Running {
 
     /// Returns how many reconciles have completed; none before the metrics are served.
     pub(crate) async fn reconciles(&self) -> u64 {
-        let Ok(mut connection) = tokio::net::TcpStream::connect(&self.metrics).await else {
-            return 0;
-        };
-        let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-        connection.write_all(request).await.unwrap();
-        let mut text = String::new();
-        connection.read_to_string(&mut text).await.unwrap();
-        text.lines()
-            .filter(|line| line.starts_with("controller_runtime_reconcile_total{"))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-            .sum()
+        let text = try_get(&self.metrics, "/metrics").await;
+        text.map_or(0, |text| {
+            sum_of(&text, "controller_runtime_reconcile_total{")
+        })
     }
 
     /// Waits for this many more reconciles.
@@ -162,6 +154,7 @@ impl Fixture {
         let crash = (1, Fault::Unreachable);
         let (change, end) = (self.spec("one", spec), std::future::pending());
         let (plane, namespace) = (self.plane, &self.namespace);
+        let is_map = |request: &Recorded| is_write_to(request, "one-map");
         let crashed = self
             .project
             .crash_at(plane, namespace, crash, is_map, change, end);
@@ -179,8 +172,7 @@ impl Fixture {
     }
 
     async fn records(&self) -> Vec<DynamicObject> {
-        let list = ListParams::default().labels("owner=helm,name=one");
-        self.api("Secret").list(&list).await.unwrap().items
+        records(&self.namespace, "one").await
     }
 
     /// Restarts the operator, waits until the custom resource is settled, and counts the requests
@@ -223,23 +215,7 @@ impl Fixture {
 }
 
 fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| {
-        condition(cr, type_).is_some_and(|c| {
-            c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-        })
-    }
-}
-
-/// Returns whether a request writes to the first object of the release.
-fn is_map(request: &Recorded) -> bool {
-    let named = request.name.as_deref() == Some("one-map");
-    let body = request.body.as_ref();
-    let made = body.is_some_and(|body| body["metadata"]["name"] == "one-map");
-    request.resource == "configmaps" && request.method != http::Method::GET && (named || made)
-}
-
-fn refuse_map(faults: &Faults) {
-    faults.inject_with(|request| is_map(request).then_some(Fault::Status(403)));
+    move |cr| has_condition(cr, type_, "True", "")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,14 +269,8 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
         "type": record.data["type"], "data": record.data["data"], "metadata": {"labels": labels},
     });
     apply(&fixture.api("Secret"), name, &content).await;
-    fixture
-        .settles(|cr| {
-            condition(cr, "Ready").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "False" && message.contains("another Helm operation")
-            })
-        })
-        .await;
+    let waits = |cr: &Value| is_false(cr, "Ready") && says(cr, "Ready", "another Helm operation");
+    fixture.settles(waits).await;
     let after = fixture.api("Secret").get(name).await.unwrap();
     assert_eq!(after.metadata.labels.unwrap()["status"], "pending-upgrade");
     assert_eq!(fixture.records().await.len(), 2);
@@ -310,7 +280,7 @@ async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
 async fn failed_install_keeps_its_backoff_after_a_restart() {
     let fixture = or_skip!(Fixture::new("").await);
     let faults = Faults::new();
-    refuse_map(&faults);
+    refuse(&faults, "one-map");
     let operator = fixture.start(faults.clone()).await;
     fixture.spec("one", json!({"value": "1"})).await;
     drop(fixture.is("the next attempt", announces_attempt).await);
@@ -329,7 +299,7 @@ async fn failed_rollback_keeps_its_backoff_after_a_restart() {
     let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;
     let faults = Faults::new();
-    refuse_map(&faults);
+    refuse(&faults, "one-map");
     let operator = fixture.start(faults.clone()).await;
     fixture.spec("one", json!({"value": "2"})).await;
     let rolls_back = |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
@@ -342,10 +312,7 @@ async fn failed_rollback_keeps_its_backoff_after_a_restart() {
 }
 
 fn announces_attempt(cr: &Value) -> bool {
-    condition(cr, "Irreconcilable").is_some_and(|c| {
-        let message = c["message"].as_str().unwrap_or_default();
-        c["status"] == "True" && message.contains("the next attempt is at")
-    })
+    is_true(cr, "Irreconcilable") && says(cr, "Irreconcilable", "the next attempt is at")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -441,10 +408,8 @@ async fn reported_drift_is_not_repaired_by_a_restart() {
     fixture.edit("theirs").await;
     let operator = fixture.start(Faults::new()).await;
     let drifted = |cr: &Value| {
-        condition(cr, "Drifted").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains("one-map") && !message.contains("one-other")
-        })
+        let names = |map: &str| says(cr, "Drifted", map);
+        is_true(cr, "Drifted") && names("one-map") && !names("one-other")
     };
     fixture
         .settles_within(&operator, |cr| drifted(cr) && is_ready(cr), 0)

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
-use hybrid_operator_test::request::Recorded;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, cluster_api, condition, control_plane,
-    define_kind, delete, deploy, eventually, gone, try_until, until,
+    define_kind, delete, deploy, events, eventually, gone, has_condition, is_ready, records,
+    refuse, says, try_until, until,
 };
 
 /// A separate object for each number, a value, and an object that the API server rejects on
@@ -80,7 +80,7 @@ impl Release {
     /// Applies the custom resource and waits until it is ready.
     async fn deploy(&self, spec: Value) {
         self.spec(spec).await;
-        drop(self.is("Ready", is_ready).await);
+        self.is("Ready", is_ready).await;
     }
 
     /// Waits until a condition holds for the custom resource.
@@ -89,24 +89,27 @@ impl Release {
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
     }
 
-    /// Rejects all writes to the object that holds the value.
-    fn refuse(&self) {
-        let is_map = |request: &Recorded| {
-            let body = request.body.as_ref();
-            let made = body.is_some_and(|body| body["metadata"]["name"] == "one-map");
-            request.resource == "configmaps"
-                && request.method != http::Method::GET
-                && (made || request.name.as_deref() == Some("one-map"))
+    /// Waits until no further attempt is made, for this reason.
+    async fn stalls(&self, because: &str) -> Value {
+        let stalled = |cr: &Value| has_condition(cr, "Stalled", "True", because);
+        self.is("Stalled", stalled).await
+    }
+
+    /// Waits until `Ready` says this while attempts are retried.
+    async fn retries(&self, text: &str) -> Value {
+        let retries = |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|ready| {
+                let is_retrying = ready["status"] == "False" && ready["reason"] == "Retrying";
+                is_retrying && says(cr, "Ready", text)
+            })
         };
-        self.faults
-            .inject_with(move |request| is_map(request).then_some(Fault::Status(403)));
+        self.is(text, retries).await
     }
 
     /// Returns revision, status and failure count of each record, oldest first.
     async fn history(&self) -> Vec<(u32, String, u32)> {
-        let list = ListParams::default().labels("owner=helm,name=one");
-        let secrets = self.api("Secret").list(&list).await.unwrap().items;
-        let mut history: Vec<_> = secrets
+        let mut history: Vec<_> = records(&self.namespace, "one")
+            .await
             .into_iter()
             .map(|secret| {
                 let labels = secret.metadata.labels.unwrap();
@@ -157,21 +160,6 @@ impl Release {
     }
 }
 
-fn is_true<'v>(cr: &'v Value, type_: &str) -> Option<&'v str> {
-    let found = condition(cr, type_)?;
-    let holds =
-        found["status"] == "True" && found["observedGeneration"] == cr["metadata"]["generation"];
-    holds.then(|| found["message"].as_str().unwrap_or_default())
-}
-
-fn is_ready(cr: &Value) -> bool {
-    is_true(cr, "Ready").is_some()
-}
-
-fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| is_true(cr, "Stalled").is_some_and(|message| message.contains(because))
-}
-
 /// Waits until the first revision has failed three times and its fourth attempt is planned, eight
 /// seconds after the third.
 async fn has_failed_three_times(world: &World) {
@@ -189,8 +177,7 @@ async fn has_failed_three_times(world: &World) {
 
 /// Returns whether the failure is reported with the time of the next attempt.
 fn announces_attempt(cr: &Value) -> bool {
-    is_true(cr, "Irreconcilable")
-        .is_some_and(|message| message.contains("the next attempt is at 2"))
+    has_condition(cr, "Irreconcilable", "True", "the next attempt is at 2")
 }
 
 const ROLLED_BACK: &str = "another attempt would replace the running revision with the failed one";
@@ -199,18 +186,18 @@ const ROLLED_BACK: &str = "another attempt would replace the running revision wi
 async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
     let mut release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.deploy(json!({"value": "1"})).await;
-    release.refuse();
+    refuse(&release.faults, "one-map");
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
-    drop(release.is("a failed rollback", rollback_failed).await);
+    release.is("a failed rollback", rollback_failed).await;
     release.failed(2).await;
     release.restart().await;
     release.failed(3).await;
     assert_eq!(release.statuses().await, ["deployed", "failed", "failed"]);
 
     release.faults.clear_faults();
-    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    release.stalls(ROLLED_BACK).await;
     let after = ["superseded", "failed", "deployed"];
     assert_eq!(release.statuses().await, after);
     assert_eq!(release.value().await, "1");
@@ -225,17 +212,17 @@ async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() 
 async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
     let release = or_skip!(Release::start("", &[("objects.yaml", OBJECTS)]).await);
     release.deploy(json!({"value": "1"})).await;
-    release.refuse();
+    refuse(&release.faults, "one-map");
     release.spec(json!({"value": "2"})).await;
     let rollback_failed =
         |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
-    drop(release.is("a failed rollback", rollback_failed).await);
+    release.is("a failed rollback", rollback_failed).await;
     release.spec(json!({"value": "1"})).await;
     release.failed(3).await;
     let statuses = release.statuses().await;
     assert!(statuses.len() <= 4, "{statuses:?}");
     release.faults.clear_faults();
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.value().await, "1");
     assert_eq!(release.statuses().await.last().unwrap(), "deployed");
 }
@@ -248,7 +235,7 @@ async fn failures_are_remembered_when_the_history_is_short() {
         release.deploy(json!({"value": value})).await;
     }
     release.spec(json!({"value": "2", "bad": true})).await;
-    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    release.stalls(ROLLED_BACK).await;
     let history = release.history().await;
     assert!(history.len() <= 3, "{history:?}");
     let failed: Vec<_> = history.iter().filter(|(_, s, _)| s == "failed").collect();
@@ -270,20 +257,19 @@ async fn many_bad_specs(options: &str, good_first: bool) {
     }
     for number in 1..=BAD {
         release.spec(json!({"number": number, "bad": true})).await;
-        let failed =
-            |cr: &Value| is_true(cr, "Stalled").is_some() || is_true(cr, "ReleaseFailed").is_some();
-        drop(release.is("failed", failed).await);
+        let failed = |cr: &Value| {
+            let mut ends = ["Stalled", "ReleaseFailed"].iter();
+            ends.any(|type_| has_condition(cr, type_, "True", ""))
+        };
+        release.is("failed", failed).await;
     }
     release.deploy(json!({"value": "better"})).await;
     let history = release.history().await;
     let failed = history.iter().filter(|(_, status, _)| status == "failed");
     assert!(failed.count() <= 5 && history.len() <= 10, "{history:?}");
     let maps = release.api("ConfigMap");
+    let maps = maps.list(&ListParams::default()).await.unwrap().items;
     let mut names: Vec<String> = maps
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
         .into_iter()
         .filter_map(|map| map.metadata.name)
         .filter(|name| name.starts_with("one-"))
@@ -323,7 +309,7 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
     // The number of retries is not limited.
     release.failed(3).await;
     define_kind(plane, &group, "Late").await;
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.statuses().await, ["deployed"]);
     let widgets = release.api("Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
@@ -335,8 +321,7 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
 
 /// Starts an operator without periodic resyncs.
 async fn without_resyncs(prefix: &str) -> Option<World> {
-    let project = Project::new("reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]);
-    project.start(prefix).await
+    World::of(prefix, "reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]).await
 }
 
 #[tokio::test]
@@ -396,12 +381,8 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
         assert!(condition(cr, "Stalled").is_none(), "{cr:#}");
         announces_attempt(cr)
     };
-    drop(release.is("the next attempt", waits).await);
-    drop(
-        release
-            .is("Stalled", is_stalled("a hook failed several times"))
-            .await,
-    );
+    release.is("the next attempt", waits).await;
+    release.stalls("a hook failed several times").await;
     let history = release.history().await;
     assert_eq!(history, [(1, "failed".to_owned(), 3)]);
     release.another_release_fails().await;
@@ -410,12 +391,8 @@ async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
     let annotation = "helm.sdk.operatorframework.io/reset-at";
     let reset = json!({"metadata": {"annotations": {annotation: "now"}}});
     crate::world::merge(&release.api("Widget"), "one", &reset).await;
-    drop(release.is("the next attempt", announces_attempt).await);
-    drop(
-        release
-            .is("Stalled", is_stalled("a hook failed several times"))
-            .await,
-    );
+    release.is("the next attempt", announces_attempt).await;
+    release.stalls("a hook failed several times").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,14 +400,9 @@ async fn exhausted_retries_stall_the_release_and_are_reported() {
     let options = "install: {remediation: {retries: 1}}";
     let release = or_skip!(Release::start(options, &[("objects.yaml", OBJECTS)]).await);
     release.spec(json!({"bad": true})).await;
-    drop(
-        release
-            .is(
-                "Stalled",
-                is_stalled("the retries set by remediation.retries"),
-            )
-            .await,
-    );
+    release
+        .stalls("the retries set by remediation.retries")
+        .await;
     assert_eq!(release.history().await, [(1, "failed".to_owned(), 2)]);
 }
 
@@ -472,11 +444,11 @@ async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
         }
         let widgets = release.api("Widget");
         apply(&widgets, "one", &custom).await;
-        drop(release.is("Ready", is_ready).await);
+        release.is("Ready", is_ready).await;
         custom["spec"] = json!({"value": "2", "bad": true});
         release.faults.forget();
         apply(&widgets, "one", &custom).await;
-        drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+        release.stalls(ROLLED_BACK).await;
         assert_eq!(release.value().await, "1");
         let requests = release.faults.requests();
         let verbs: Vec<&str> = requests
@@ -507,24 +479,10 @@ kind: Secret
 metadata: {name: two}
 data: {a: '!', b: 'bm90!'}
 ";
-    let project = Project::new("", &[("secrets.yaml", SECRETS)]);
-    let world = or_skip!(project.start("undecodable").await);
+    let world = or_skip!(World::of("undecodable", "", &[("secrets.yaml", SECRETS)]).await);
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("illegal base64 data"), "{message}");
-}
-
-/// Returns a text that is in `Ready` while attempts are retried.
-fn is_retrying(text: &'static str) -> impl Fn(&Value) -> bool {
-    move |cr| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            ready["status"] == "False"
-                && ready["reason"] == "Retrying"
-                && ready["message"]
-                    .as_str()
-                    .is_some_and(|it| it.contains(text))
-        })
-    }
+    assert_contains!(message, "illegal base64 data");
 }
 
 /// Checks that the retries are over: the release is ready, and nothing else was ever reported.
@@ -534,9 +492,9 @@ async fn ends_without_a_trace(release: &Release) {
     assert_eq!(condition(&cr, "ReleaseFailed").unwrap()["status"], "False");
     assert_eq!(condition(&cr, "Stalled"), None);
     assert_eq!(release.statuses().await, ["deployed"]);
-    let events = release.api("Event").list(&ListParams::default()).await;
-    let events = events.unwrap().items.into_iter();
-    let warnings: Vec<_> = events
+    let warnings: Vec<_> = events(&release.namespace)
+        .await
+        .into_iter()
         .filter(|event| event.data["type"] == "Warning")
         .collect();
     assert_eq!(warnings, []);
@@ -586,14 +544,13 @@ async fn an_admission_webhook_that_cannot_be_called_is_in_ready_with_the_next_at
     add_webhook(&release, &["CREATE"], refused).await;
 
     release.spec(json!({"value": "1"})).await;
-    let cr = release.is("the retries", is_retrying("within 4 s")).await;
+    let cr = release.retries("within 4 s").await;
     let message = condition(&cr, "Ready").unwrap()["message"].to_string();
-    for part in ["one-map", "not-yet.test.example.com", "the next attempt is"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
+    assert_contains!(message, "one-map", "not-yet.test.example.com");
+    assert_contains!(message, "the next attempt is");
     let irreconcilable = condition(&cr, "Irreconcilable").map(|it| it["status"].clone());
     assert_ne!(irreconcilable, Some(json!("True")));
-    drop(release.is("longer pauses", is_retrying("within 8 s")).await);
+    release.retries("within 8 s").await;
     remove_webhook(&release).await;
     ends_without_a_trace(&release).await;
     assert_eq!(release.value().await, "1");
@@ -607,24 +564,16 @@ async fn an_upgrade_and_an_uninstall_that_a_webhook_holds_up_say_so_until_it_is_
     let refused = async || maps.delete("one-map", &params).await.is_err();
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     release.spec(json!({"value": "2"})).await;
-    drop(
-        release
-            .is("the upgrade", is_retrying("not-yet.test.example.com"))
-            .await,
-    );
+    release.retries("not-yet.test.example.com").await;
     remove_webhook(&release).await;
-    drop(release.is("Ready", is_ready).await);
+    release.is("Ready", is_ready).await;
     assert_eq!(release.value().await, "2");
     assert_eq!(release.statuses().await, ["superseded", "deployed"]);
 
     add_webhook(&release, &["UPDATE", "DELETE"], refused).await;
     let widgets = release.api("Widget");
     delete(&widgets, "one").await;
-    drop(
-        release
-            .is("the uninstall", is_retrying("not-yet.test.example.com"))
-            .await,
-    );
+    release.retries("not-yet.test.example.com").await;
     remove_webhook(&release).await;
     gone(&widgets, "one").await;
     assert_eq!(maps.get_opt("one-map").await.unwrap(), None);
@@ -643,15 +592,8 @@ async fn what_is_retried_is_in_ready_until_it_succeeds() {
             writes.then_some(fault)
         });
         release.spec(json!({"value": "1"})).await;
-        drop(release.is(cause, is_retrying(cause)).await);
-        drop(
-            release
-                .is(
-                    "the next attempt",
-                    is_retrying("the next attempt is within"),
-                )
-                .await,
-        );
+        release.retries(cause).await;
+        release.retries("the next attempt is within").await;
         release.faults.clear_faults();
         ends_without_a_trace(&release).await;
     }

@@ -1,7 +1,7 @@
 //! Data safety: foreign objects are never taken over or deleted, nor are objects that hold data.
 
 use hybrid_operator::options::Options;
-use kube::api::{ListParams, PostParams, ResourceExt};
+use kube::api::{PostParams, ResourceExt};
 use serde_json::{Value, json};
 
 use hybrid_operator_test::fault::{Fault, Faults};
@@ -9,9 +9,9 @@ use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, api, api_of, apply, condition, control_plane,
-    create, define, definition_of, delete, eventually, gone_by, is_true, merge, remove, until,
-    until_by,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_in, api_of, apply, cluster_api,
+    condition, control_plane, create_empty, define, definition_of, delete, eventually, gone_by,
+    has_condition, holds, is_true, merge, new_namespace, records, remove, says, until, until_by,
 };
 
 const MAP: &str = "\
@@ -36,8 +36,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 
 #[tokio::test]
 async fn foreign_object_with_the_same_name_is_not_changed() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("foreign").await);
+    let world = or_skip!(World::of("foreign", "", &[("map.yaml", MAP)]).await);
     let foreign = json!({"data": {"value": "theirs", "more": "x"}});
     apply(&world.api("ConfigMap"), "map", &foreign).await;
     world.widget("one", json!({})).await;
@@ -55,8 +54,7 @@ async fn foreign_object_with_the_same_name_is_not_changed() {
 
 #[tokio::test]
 async fn custom_resources_do_not_take_an_object_from_each_other() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("race").await);
+    let world = or_skip!(World::of("race", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     world.widget("two", json!({})).await;
     world.is("two", "ReleaseFailed").await;
@@ -88,15 +86,10 @@ async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
 
 #[tokio::test]
 async fn claim_annotated_with_keep_survives_the_release() {
-    let project = Project::new("", &[("claim.yaml", CLAIM)]);
-    let world = or_skip!(project.start("keep").await);
+    let world = or_skip!(World::of("keep", "", &[("claim.yaml", CLAIM)]).await);
     world.widget("one", json!({})).await;
     let claims = world.api("PersistentVolumeClaim");
-    world
-        .until("PersistentVolumeClaim", "one-data", "there", |claim| {
-            !claim.is_null()
-        })
-        .await;
+    world.there("PersistentVolumeClaim", "one-data").await;
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     merge(&claims, "one-data", &keep).await;
     let uid = claims.get("one-data").await.unwrap().uid();
@@ -112,8 +105,7 @@ async fn claim_annotated_with_keep_survives_the_release() {
 
 #[tokio::test]
 async fn removed_labels_are_restored_without_losing_objects() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("strip").await);
+    let world = or_skip!(World::of("strip", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     let before = maps.get("map").await.unwrap();
@@ -129,15 +121,10 @@ async fn removed_labels_are_restored_without_losing_objects() {
 
 #[tokio::test]
 async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("corrupt").await);
+    let world = or_skip!(World::of("corrupt", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"x": 1})).await;
     world.widget("one", json!({"x": 2})).await;
-    world
-        .until("Widget", "one", "revision 2", |cr| {
-            cr["status"]["release"]["revision"] == 2
-        })
-        .await;
+    world.revision("one", 2).await;
     let secrets = world.api("Secret");
     let broken = json!({"data": {"release": "AAAA"}});
     merge(&secrets, "sh.helm.release.v1.one.v2", &broken).await;
@@ -147,17 +134,13 @@ async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
 
 #[tokio::test]
 async fn recreated_custom_resource_gets_a_new_release() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("anew").await);
+    let world = or_skip!(World::of("anew", "", &[("map.yaml", MAP)]).await);
     let first = world.deploy("one", json!({})).await;
     let widgets = world.api("Widget");
     delete(&widgets, "one").await;
     // The name is reused as soon as it is free.
     world.gone("Widget", "one").await;
-    let body = json!({"apiVersion": "test.example.com/v1", "kind": "Widget",
-        "metadata": {"name": "one"}, "spec": {}});
-    let body = serde_json::from_value(body).unwrap();
-    widgets.create(&PostParams::default(), &body).await.unwrap();
+    create_empty(&widgets, "test.example.com", "Widget", "one").await;
     let second = world.ready("Widget", "one").await;
     assert_ne!(first.uid(), second.uid());
     assert_eq!(world.history("one").await, ["deployed"]);
@@ -167,18 +150,14 @@ async fn recreated_custom_resource_gets_a_new_release() {
 
 #[tokio::test]
 async fn namespace_in_use_by_others_outlives_its_release() {
-    let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
-    let world = or_skip!(project.start("inner").await);
+    let world = or_skip!(World::of("inner", "", &[("namespace.yaml", NAMESPACE)]).await);
     world.deploy("one", json!({})).await;
     let name = format!("{}-made", world.namespace.name());
-    let client = world.namespace.client();
-    let theirs: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
-        kube::Api::namespaced(client.clone(), &name);
-    let body = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
-    theirs.create(&PostParams::default(), &body).await.unwrap();
+    let theirs = api_in(&world.namespace, &name, "ConfigMap");
+    apply(&theirs, "theirs", &json!({})).await;
     world.remove("Widget", "one").await;
     assert!(theirs.get_opt("theirs").await.unwrap().is_some());
-    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
+    let namespaces = cluster_api(&world.namespace, "Namespace");
     let namespace = namespaces.get(&name).await.unwrap();
     assert!(namespace.metadata.deletion_timestamp.is_none());
     delete(&namespaces, &name).await;
@@ -196,11 +175,7 @@ async fn denied_lookup_does_not_prune_objects() {
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"n": 1}})).await;
     let is = async |type_: &'static str| {
-        let holds = |cr: &Value| {
-            condition(cr, type_).is_some_and(|c| {
-                c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
-        };
+        let holds = |cr: &Value| has_condition(cr, type_, "True", "");
         until(&widgets, "one", type_, holds).await
     };
     drop(is("Ready").await);
@@ -212,7 +187,7 @@ async fn denied_lookup_does_not_prune_objects() {
         apply(&widgets, "one", &json!({"spec": {"n": code}})).await;
         let refused = is("Irreconcilable").await;
         let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
-        assert!(message.contains("switch"), "{message}");
+        assert_contains!(message, "switch");
         let map = api(&namespace, "ConfigMap").get_opt("map").await.unwrap();
         assert!(map.is_some(), "it is still there");
         faults.clear_faults();
@@ -240,20 +215,16 @@ spec:
     let custom =
         |size: &str| json!({"metadata": {"annotations": annotations}, "spec": {"size": size}});
     apply(&world.api("Widget"), "one", &custom("1Gi")).await;
-    let there = |set: &Value| !set.is_null();
-    let before = world.until("StatefulSet", "one-db", "there", there).await;
+    let before = world.there("StatefulSet", "one-db").await;
     let deployed = |cr: &Value| cr["status"]["release"]["status"] == "deployed";
     world.until("Widget", "one", "deployed", deployed).await;
     apply(&world.api("Widget"), "one", &custom("2Gi")).await;
     // A conflict with the StatefulSet controller's writes leads to a retry.
     let refused = |cr: &Value| {
-        condition(cr, "ReleaseFailed").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            c["status"] == "True" && message.contains("one-db: spec cannot be changed")
-        })
+        is_true(cr, "ReleaseFailed") && says(cr, "ReleaseFailed", "one-db: spec cannot be changed")
     };
     world.until("Widget", "one", "refused", refused).await;
-    let after = world.until("StatefulSet", "one-db", "there", there).await;
+    let after = world.there("StatefulSet", "one-db").await;
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
 }
 
@@ -266,14 +237,9 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
         let name = format!("one{n}");
         let map = format!("map{n}");
         let mut helm = std::process::Command::new(&program)
-            .args(["install", &name])
+            .args(["install", &name, "--set", &format!("map={map}")])
             .arg(project.watches_file().with_file_name("chart"))
-            .args([
-                "--set",
-                &format!("map={map}"),
-                "--namespace",
-                world.namespace.name(),
-            ])
+            .args(["--namespace", world.namespace.name()])
             .env("KUBECONFIG", world.plane.kubeconfig_path())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
@@ -296,23 +262,20 @@ async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
 
 #[tokio::test]
 async fn recreated_crd_is_watched_again() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "definition").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("definition").await);
     let group = format!("{}.example.com", namespace.name());
     let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
-    project.write("watches.yaml", &watches);
+    project.watch(&group, "Brittle", "");
     // The operator starts first and waits for the kind.
     let operator = project.run(plane, &namespace).await;
     let brittles = api_of(&namespace, &group, "Brittle");
-    let definitions = crate::world::cluster_api(&namespace, "CustomResourceDefinition");
+    let definitions = cluster_api(&namespace, "CustomResourceDefinition");
     let maps = api(&namespace, "ConfigMap");
     for _ in 0..2 {
         define(plane, &definition).await;
-        create(&brittles, &group, "Brittle", "one").await;
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until_by(&operator, &brittles, "one", "Ready", ready).await;
+        create_empty(&brittles, &group, "Brittle", "one").await;
+        until_by(&operator, &brittles, "one", "Ready", holds("Ready")).await;
         assert!(maps.get_opt("map").await.unwrap().is_some());
         let name = format!("brittles.{group}");
         delete(&definitions, &name).await;
@@ -324,11 +287,10 @@ async fn recreated_crd_is_watched_again() {
 
 #[tokio::test]
 async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("denied").await);
+    let world = or_skip!(World::of("denied", "", &[("map.yaml", MAP)]).await);
     let name = format!("{}-no-maps", world.namespace.name());
-    let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
-    let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
+    let policies = cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
+    let bindings = cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
     let policy = json!({"spec": {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -356,7 +318,7 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     eventually("the policy to be enforced", enforced).await;
     world.widget("one", json!({})).await;
     let message = world.message("one", "ReleaseFailed").await;
-    assert!(message.contains("maps are not allowed"), "{message}");
+    assert_contains!(message, "maps are not allowed");
     delete(&bindings, &name).await;
     delete(&policies, &name).await;
     let removed = async || !enforced().await;
@@ -367,8 +329,7 @@ async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
 
 #[tokio::test]
 async fn repeated_conflict_over_a_field_ends_and_names_the_other_manager() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("fight").await);
+    let world = or_skip!(World::of("fight", "", &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({})).await;
     let maps = world.api("ConfigMap");
     for _ in 0..5 {
@@ -415,12 +376,7 @@ data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
 "
         );
         let project = Project::new("", &[("map.yaml", map.as_str())]);
-        project.write(
-            "watches.yaml",
-            &format!(
-                "- {{group: test.example.com, version: v1, kind: {kind}, chart: chart, reconcilePeriod: 100ms}}\n"
-            ),
-        );
+        project.watch("test.example.com", kind, "reconcilePeriod: 100ms");
         let id = format!("{}-{name}", namespace.name());
         let faults = Faults::new();
         let client = plane.client_with(&faults).await.unwrap();
@@ -455,23 +411,13 @@ fn is_status_or_event(kind: &String) -> bool {
 /// Returns whether a custom resource is ready and reports that this operator manages it and that
 /// another one tries to.
 fn is_contested(cr: &Value, owner: &str) -> bool {
-    let is = |type_, holds: fn(&str, &str) -> bool| {
-        condition(cr, type_).is_some_and(|c| {
-            c["status"] == "True"
-                && c["observedGeneration"] == cr["metadata"]["generation"]
-                && holds(c["message"].as_str().unwrap_or_default(), owner)
-        })
-    };
-    is("Ready", |_, _| true)
-        && is("Contested", |message, owner| {
-            message.contains(&format!("operator {owner} manages this release"))
-        })
+    let manages = format!("operator {owner} manages this release");
+    has_condition(cr, "Ready", "True", "") && has_condition(cr, "Contested", "True", &manages)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_do_not_overwrite_each_others_changes() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "twice").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("twice").await);
     let widgets = api(&namespace, "Widget");
     let maps = api(&namespace, "ConfigMap");
     let first = Named::start(plane, &namespace, "Widget", "first").await;
@@ -482,12 +428,8 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
     let contested = |cr: &Value| is_contested(cr, &first.id);
     for n in 2..5 {
         until(&widgets, "one", "contested", contested).await;
-        apply(
-            &widgets,
-            "one",
-            &json!({"spec": {"map": "one", "count": n}}),
-        )
-        .await;
+        let object = json!({"spec": {"map": "one", "count": n}});
+        apply(&widgets, "one", &object).await;
         let anew = |map: &Value| map["data"] == json!({"by": "first", "count": n.to_string()});
         until(&maps, "one", "anew", anew).await;
     }
@@ -499,9 +441,8 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         writes.iter().all(is_status_or_event) && writes.len() <= 4 * 5,
         "{writes:#?}"
     );
-    let labels = ListParams::default().labels("owner=helm,name=one");
-    let records = api(&namespace, "Secret").list(&labels).await.unwrap();
-    assert_eq!(records.items.len(), 4, "one for each generation");
+    let revisions = records(&namespace, "one").await;
+    assert_eq!(revisions.len(), 4, "one for each generation");
 
     // Both reconcile ten times a second, and both see new custom resources.
     first.faults.forget();
@@ -510,9 +451,7 @@ async fn two_operators_do_not_overwrite_each_others_changes() {
         apply(&widgets, name, &json!({"spec": {"map": name}})).await;
         let decided = |cr: &Value| is_contested(cr, &first.id) || is_contested(cr, &second.id);
         until(&widgets, name, "contested", decided).await;
-        let labels = ListParams::default().labels(&format!("owner=helm,name={name}"));
-        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
-        assert_eq!(records.items.len(), 1, "{name}");
+        assert_eq!(records(&namespace, name).await.len(), 1, "{name}");
     }
     for operator in [&first, &second] {
         let writes = operator.writes("one");
@@ -570,10 +509,9 @@ async fn operator_named_in_adopt_release_takes_over() {
             }
         };
         until(&widgets, "one", "settled", settled).await;
-        let labels = ListParams::default().labels("owner=helm,name=one");
-        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
         // The same chart and values make no new revision.
-        assert_eq!(records.items.len(), if renamed { 1 } else { 2 });
+        let revisions = records(&namespace, "one").await;
+        assert_eq!(revisions.len(), if renamed { 1 } else { 2 });
         drop(remaining);
         remove(&widgets, "one").await;
         assert!(maps.get_opt("one").await.unwrap().is_none());
@@ -582,8 +520,7 @@ async fn operator_named_in_adopt_release_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn same_named_releases_of_two_operators_are_kept_apart() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "namesake").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("namesake").await);
     let _first = Named::start(plane, &namespace, "Widget", "first").await;
     let _second = Named::start(plane, &namespace, "Gadget", "second").await;
     let maps = api(&namespace, "ConfigMap");
@@ -594,10 +531,9 @@ async fn same_named_releases_of_two_operators_are_kept_apart() {
             apply(&api(&namespace, kind), name, &json!({"spec": {"map": map}})).await;
         }
     }
-    let ready = |cr: &Value| is_true(cr, "Ready");
     for name in names {
         for kind in ["Widget", "Gadget"] {
-            until(&api(&namespace, kind), name, "Ready", ready).await;
+            until(&api(&namespace, kind), name, "Ready", holds("Ready")).await;
         }
     }
     let gadgets = api(&namespace, "Gadget");

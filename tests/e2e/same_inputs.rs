@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use crate::adoption::install;
 use crate::helm_cli::helm;
+use crate::security::{decode, encode};
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, injected,
-    is_ready, is_true, merge, until,
+    InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, holds,
+    injected, is_ready, is_write_to, merge, new_namespace, refuse, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -51,19 +52,6 @@ async fn password(namespace: &TestNamespace) -> String {
     secret["data"]["password"].to_string()
 }
 
-/// Rejects all writes to the `ConfigMap` of this name.
-fn refuse(faults: &Faults, name: &'static str) {
-    faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
-}
-
-fn is_write_to(request: &Recorded, name: &str) -> bool {
-    let body = request.body.as_ref();
-    let made = body.is_some_and(|body| body["metadata"]["name"] == name);
-    request.resource == "configmaps"
-        && request.method != http::Method::GET
-        && (made || request.name.as_deref() == Some(name))
-}
-
 async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
     let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["revision"] == revision;
     until(widgets, "one", "Ready", deployed).await;
@@ -91,9 +79,8 @@ async fn start(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_while_a_post_install_hook_fails() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     refuse(&faults, "one-hook");
     let operator = start(plane, &namespace, &project, &faults, |_| {}).await;
@@ -111,10 +98,9 @@ async fn random_password_is_kept_while_a_post_install_hook_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let options = "install: {timeout: 2s}, upgrade: {timeout: 2s}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     faults.stop_at(1, Fault::Unreachable, |r| is_write_to(r, "one-map"));
     let another = |options: &mut Options| "another".clone_into(&mut options.instance);
@@ -132,10 +118,9 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("password").await);
     let options = "upgrade: {remediation: {strategy: none, retries: 0}}";
     let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, "password").await.unwrap();
     let faults = Faults::new();
     let _operator = start(plane, &namespace, &project, &faults, |_| {}).await;
     let widgets = api(&namespace, "Widget");
@@ -144,8 +129,7 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
     refuse(&faults, "one-extra");
     let extra = json!({"spec": {"value": "2", "extra": true}});
     apply(&widgets, "one", &extra).await;
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
-    until(&widgets, "one", "Stalled", stalled).await;
+    until(&widgets, "one", "Stalled", holds("Stalled")).await;
     let second = password(&namespace).await;
     faults.clear_faults();
     let annotation = "helm.sdk.operatorframework.io/reset-at";
@@ -159,14 +143,9 @@ async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() 
 async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::release::Release)) {
     let name = "sh.helm.release.v1.one.v1";
     let secrets = world.api("Secret");
-    let record = secrets.get(name).await.unwrap();
-    let base64 = &data_encoding::BASE64;
-    let text = record.data["data"]["release"].as_str().unwrap().as_bytes();
-    let payload = base64.decode(text).unwrap();
-    let mut release = helm_core::release::codec::decode(&payload).unwrap();
+    let mut release = decode(&secrets.get(name).await.unwrap().data);
     change(&mut release);
-    let payload = helm_core::release::codec::encode(&release).unwrap();
-    let patch = json!({"data": {"release": base64.encode(payload.as_bytes())}});
+    let patch = json!({"data": {"release": encode(&release)}});
     merge(&secrets, name, &patch).await;
 }
 
@@ -195,7 +174,7 @@ async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     change_record(&world, |release| {
         let named = format!("metadata: {{namespace: {namespace}, name:");
         release.manifest = release.manifest.replace("metadata: {name:", &named);
-        assert!(release.manifest.contains(&named), "{}", release.manifest);
+        assert_contains!(release.manifest, &named);
     })
     .await;
     let map = world.api("ConfigMap").get("one-map").await.unwrap();
@@ -245,13 +224,7 @@ async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
             "metadata": {"labels": labels}});
         apply(&secrets, name, &content).await;
         apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
-        let waits = |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| {
-                let message = c["message"].as_str().unwrap_or_default();
-                message.contains("another Helm operation")
-                    && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
-        };
+        let waits = |cr: &Value| has_condition(cr, "Ready", "False", "another Helm operation");
         until(&widgets, "one", "waiting", waits).await;
         let theirs = secrets.get(name).await.unwrap();
         faults.forget();

@@ -1,13 +1,11 @@
 //! The scope of an operator: namespaces, and cluster-scoped kinds.
 
-use std::fmt::Write;
-
 use hybrid_operator_test::TestNamespace;
-use kube::api::{Api, DynamicObject};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{
-    api, apply, control_plane, gone, is_true, operator, remove, resource, root, until_by,
+    api, apply, cluster_api, control_plane, gone, holds, new_namespace, operator, remove, root,
+    until_by,
 };
 
 #[tokio::test]
@@ -26,8 +24,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     }
     for namespace in &namespaces[..2] {
         let memcacheds = api(namespace, "Memcached");
-        let ready = |cr: &Value| is_true(cr, "Ready");
-        until_by(&running, &memcacheds, "cache", "Ready", ready).await;
+        until_by(&running, &memcacheds, "cache", "Ready", holds("Ready")).await;
     }
     let other = api(&namespaces[2], "Memcached").get("cache").await.unwrap();
     assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
@@ -35,22 +32,14 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
 
 #[tokio::test]
 async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "global").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("global").await);
     let dir = tempfile::tempdir().unwrap();
-    let mut watches = String::new();
-    writeln!(
-        watches,
-        "- group: test.example.com\n  version: v1\n  kind: GlobalCache"
-    )
-    .unwrap();
-    writeln!(
-        watches,
-        "  chart: {}",
-        root().join("helm-charts/memcached").display()
-    )
-    .unwrap();
-    writeln!(watches, "  releaseNamespace: {}", namespace.name()).unwrap();
+    let chart = root().join("helm-charts/memcached");
+    let watches = format!(
+        "- {{group: test.example.com, version: v1, kind: GlobalCache, chart: {}, releaseNamespace: {}}}\n",
+        chart.display(),
+        namespace.name()
+    );
     let file = dir.path().join("watches.yaml");
     std::fs::write(&file, watches).unwrap();
     let file = file.display().to_string();
@@ -60,11 +49,10 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
         .await
         .unwrap();
 
-    let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
+    let caches = cluster_api(&namespace, "GlobalCache");
     let name = namespace.name();
     apply(&caches, name, &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&running, &caches, name, "Ready", ready).await;
+    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
     let deployments = api(&namespace, "Deployment");
     let object = format!("{name}-memcached");
     let deployment = deployments.get(&object).await.unwrap();

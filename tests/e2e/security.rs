@@ -4,14 +4,15 @@ use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
 use hybrid_operator_test::TestNamespace;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, World, api, apply, cluster_api, condition, delete, eventually, exists, merge,
-    ready_at, remove, resource, until_by,
+    LIMIT, MAP, Project, World, api, api_in, apply, cluster_api, delete, events, eventually,
+    exists, has_event, merge, new_namespace, remove, resource, revision_of, says, set_ready,
+    subject, until_by,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -48,13 +49,7 @@ impl Forger {
         let namespace = &world.namespace;
         let name = format!("forged-{}", namespace.name());
         let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]);
-        apply(&world.api("Role"), "forger", &json!({"rules": rules})).await;
-        let group = "rbac.authorization.k8s.io";
-        let binding = json!({
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "forger"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-        });
-        apply(&world.api("RoleBinding"), "forger", &binding).await;
+        crate::world::grant(namespace, "forger", subject("User", &name), rules).await;
         let file = Kubeconfig::read_from(world.plane.kubeconfig_path()).unwrap();
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(file, &options)
@@ -62,11 +57,10 @@ impl Forger {
             .unwrap();
         config.auth_info.impersonate = Some(name.clone());
         let client = Client::try_from(config).unwrap();
-        let elsewhere = Api::namespaced_with(namespace.client(), "default", &resource("Pod"));
         Self {
             secrets: Api::namespaced_with(client, namespace.name(), &resource("Secret")),
             bindings: cluster_api(namespace, "ClusterRoleBinding"),
-            elsewhere,
+            elsewhere: api_in(namespace, "default", "Pod"),
             name,
         }
     }
@@ -89,6 +83,14 @@ impl Forger {
             events: vec![event],
             ..Hook::default()
         }
+    }
+
+    /// Adds a foreign object, and hooks around the deletion, to a record.
+    fn claim_foreign(&self, record: &mut Release) {
+        let foreign = "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n";
+        record.manifest.push_str(foreign);
+        record.hooks.push(self.hook(HookEvent::PreDelete));
+        record.hooks.push(self.hook(HookEvent::PostDelete));
     }
 
     /// Rewrites a record as the operator would write it, except for the proof.
@@ -118,12 +120,7 @@ impl Forger {
     }
 
     async fn create(&self, mut secret: Value) {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "managedFields",
-        ] {
+        for field in "uid resourceVersion creationTimestamp managedFields".split(' ') {
             secret["metadata"].as_object_mut().unwrap().remove(field);
         }
         let secret = serde_json::from_value(secret).unwrap();
@@ -147,25 +144,20 @@ fn as_operator() -> PostParams {
     }
 }
 
-fn decode(secret: &Value) -> Release {
+/// Reads the release in a record.
+pub(crate) fn decode(secret: &Value) -> Release {
     let data = secret["data"]["release"].as_str().unwrap();
     let stored = BASE64.decode(data.as_bytes()).unwrap();
     codec::decode(&stored).unwrap()
 }
 
-fn encode(record: &Release) -> Value {
+pub(crate) fn encode(record: &Release) -> Value {
     BASE64
         .encode(codec::encode(record).unwrap().as_bytes())
         .into()
 }
 
 fn unchanged(_: &mut Value) {}
-
-/// Waits until a revision is deployed and ready.
-async fn revision(world: &World, name: &str, revision: u32) -> Value {
-    let ready = ready_at(revision);
-    world.until("Widget", name, "the revision", ready).await
-}
 
 async fn password(world: &World, name: &str) -> Value {
     let secret = world.api("Secret").get(&format!("{name}-password")).await;
@@ -182,8 +174,7 @@ async fn restart(world: &mut World, project: &Project) {
 
 #[tokio::test]
 async fn a_repair_applies_nothing_from_a_forged_record() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-repair").await);
+    let world = or_skip!(World::of("forge-repair", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("one", json!({"value": "v"})).await;
     let add = |record: &mut Release| record.manifest.push_str(&forger.objects());
@@ -198,12 +189,12 @@ async fn a_repair_applies_nothing_from_a_forged_record() {
     // The proof is that of the former content, and then there is none.
     forger.rewrite("one", 1, add, unchanged).await;
     delete(&world.api("ConfigMap"), "one-map").await;
-    revision(&world, "one", 2).await;
+    world.revision("one", 2).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
     forger.rewrite("one", 2, add, without_proof).await;
     delete(&world.api("ConfigMap"), "one-map").await;
-    revision(&world, "one", 3).await;
+    world.revision("one", 3).await;
     world.data("one-map", json!({"value": "v"})).await;
     forger.has_nothing().await;
 }
@@ -231,15 +222,14 @@ async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
         forger.rewrite("one", expected, add, unchanged).await;
         restart(&mut world, &project).await;
         expected += 1;
-        revision(&world, "one", expected).await;
+        world.revision("one", expected).await;
         forger.has_nothing().await;
     }
 }
 
 #[tokio::test]
 async fn a_rollback_restores_no_forged_record() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-rollback").await);
+    let world = or_skip!(World::of("forge-rollback", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     let add = |record: &mut Release| {
         record.manifest.push_str(&forger.objects());
@@ -248,23 +238,15 @@ async fn a_rollback_restores_no_forged_record() {
     // Without any other revision, nothing is restored.
     world.deploy("one", json!({"value": "v"})).await;
     forger.rewrite("one", 1, add, unchanged).await;
-    world
-        .widget("one", json!({"value": "v", "bad": true}))
-        .await;
-    let stalled = world.is("one", "Stalled").await;
-    assert!(
-        stalled["message"].as_str().unwrap().contains("proof"),
-        "{stalled}"
-    );
+    world.bad("one", "v").await;
+    assert_contains!(world.message("one", "Stalled").await, "proof");
     forger.has_nothing().await;
     // With an earlier one, that is restored.
     world.deploy("two", json!({"value": "first"})).await;
     world.widget("two", json!({"value": "second"})).await;
-    revision(&world, "two", 2).await;
+    world.revision("two", 2).await;
     forger.rewrite("two", 2, add, unchanged).await;
-    world
-        .widget("two", json!({"value": "third", "bad": true}))
-        .await;
+    world.bad("two", "third").await;
     world.is("two", "Stalled").await;
     world.data("two-map", json!({"value": "first"})).await;
     forger.has_nothing().await;
@@ -284,9 +266,7 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
     // The uninstall is interrupted while it waits for an object.
     let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
     merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
-    world
-        .widget("one", json!({"value": "v", "bad": true}))
-        .await;
+    world.bad("one", "v").await;
     let uninstalling = async || {
         let history = world.history("one").await;
         history
@@ -296,22 +276,11 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
     eventually("the uninstall", uninstalling).await;
     world.operator.sigkill().unwrap();
     let revision = u32::try_from(world.history("one").await.len()).unwrap();
-    let add = |record: &mut Release| {
-        record
-            .manifest
-            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
-        record.hooks.push(forger.hook(HookEvent::PreDelete));
-        record.hooks.push(forger.hook(HookEvent::PostDelete));
-    };
-    forger.rewrite("one", revision, add, unchanged).await;
+    let claim = |record: &mut Release| forger.claim_foreign(record);
+    forger.rewrite("one", revision, claim, unchanged).await;
     merge(&maps, "one-map", &hold(json!([]))).await;
     restart(&mut world, &project).await;
-    let events = world.api("Event");
-    let ended = async || {
-        let list = events.list(&ListParams::default()).await.unwrap();
-        let mut reasons = list.items.iter().map(|event| &event.data["reason"]);
-        reasons.any(|reason| reason == "UninstalledAfterFailure")
-    };
+    let ended = async || has_event(&world.namespace, "UninstalledAfterFailure").await;
     eventually("the end of the uninstall", ended).await;
     world.widget("one", json!({"value": "mended"})).await;
     world.data("one-map", json!({"value": "mended"})).await;
@@ -321,20 +290,13 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
 
 #[tokio::test]
 async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-uninstall").await);
+    let world = or_skip!(World::of("forge-uninstall", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("one", json!({"value": "v"})).await;
     let foreign = json!({"data": {"of": "somebody"}});
     apply(&world.api("ConfigMap"), "foreign", &foreign).await;
-    let add = |record: &mut Release| {
-        record
-            .manifest
-            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
-        record.hooks.push(forger.hook(HookEvent::PreDelete));
-        record.hooks.push(forger.hook(HookEvent::PostDelete));
-    };
-    forger.rewrite("one", 1, add, unchanged).await;
+    let claim = |record: &mut Release| forger.claim_foreign(record);
+    forger.rewrite("one", 1, claim, unchanged).await;
     world.remove("Widget", "one").await;
     forger.has_nothing().await;
     assert!(exists(&world.api("ConfigMap"), "foreign").await);
@@ -344,8 +306,7 @@ async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
 
 #[tokio::test]
 async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
-    let project = Project::new("", &[("all.yaml", CHART)]);
-    let world = or_skip!(project.start("forge-adopt").await);
+    let world = or_skip!(World::of("forge-adopt", "", &[("all.yaml", CHART)]).await);
     let forger = Forger::in_namespace_of(&world).await;
     world.deploy("real", json!({"value": "v"})).await;
     // As a Go operator or Helm would have left it: of another name, and without our labels.
@@ -362,7 +323,7 @@ async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
     let annotations = json!({"helm.sdk.operatorframework.io/adopt-release": "true"});
     let widget = json!({"metadata": {"annotations": annotations}, "spec": {"value": "v"}});
     apply(&world.api("Widget"), "one", &widget).await;
-    revision(&world, "one", 2).await;
+    world.revision("one", 2).await;
     forger.has_nothing().await;
 }
 
@@ -373,23 +334,17 @@ async fn losing_the_key_of_the_proofs_loses_no_release() {
     world.deploy("one", json!({"value": "v"})).await;
     let before = password(&world, "one").await;
     world.operator.sigkill().unwrap();
-    let keys: Api<DynamicObject> =
-        Api::namespaced_with(world.namespace.client(), "default", &resource("Secret"));
+    let keys = api_in(&world.namespace, "default", "Secret");
     let key = format!("{}-release-record-key", world.namespace.name());
     delete(&keys, &key).await;
     delete(&world.api("ConfigMap"), "one-map").await;
     restart(&mut world, &project).await;
     world.data("one-map", json!({"value": "v"})).await;
     let cr = world.ready("Widget", "one").await;
-    assert_eq!(
-        cr.data["status"]["release"]["revision"], 1,
-        "no new revision"
-    );
+    assert_eq!(revision_of(&cr), 1, "no new revision");
     assert_eq!(password(&world, "one").await, before);
     // It can be upgraded and rolled back as before.
-    world
-        .widget("one", json!({"value": "w", "bad": true}))
-        .await;
+    world.bad("one", "w").await;
     world.is("one", "Stalled").await;
     world.data("one-map", json!({"value": "v"})).await;
     assert_eq!(password(&world, "one").await, before);
@@ -466,18 +421,11 @@ async fn a_trusted_text_looks_up_what_the_operator_may_read() {
     world.data("one-map", data).await;
 }
 
-const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
-
 /// Grants a service account rules in a namespace.
 pub(crate) async fn grant(world: &World, account: &str, name: &str, rules: Value) {
-    apply(&world.api("Role"), name, &json!({"rules": rules})).await;
-    let subject =
-        json!({"kind": "ServiceAccount", "name": account, "namespace": world.namespace.name()});
-    let binding = json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [subject],
-    });
-    apply(&world.api("RoleBinding"), name, &binding).await;
+    let namespace = &world.namespace;
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace.name()});
+    crate::world::grant(namespace, name, subject, rules).await;
 }
 
 #[tokio::test]
@@ -485,31 +433,21 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
     let options = "serviceAccountName: '{{ .Object.spec.account }}', \
         valuesFrom: [{kind: Secret, name: secret, key: of, targetPath: value}], \
         dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: db}]";
-    let project = Project::new(options, &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("accounts").await);
+    let world = or_skip!(World::of("accounts", options, &[("map.yaml", MAP)]).await);
     secret_in(&world.namespace).await;
     let gadget = json!({"spec": {}});
     apply(&world.api("Gadget"), "db", &gadget).await;
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let patch = Patch::Merge(&ready);
-    let gadgets = world.api("Gadget");
-    gadgets
-        .patch_status("db", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    set_ready(&world.api("Gadget"), "db", "True").await;
     let maps = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
     grant(&world, "weak", "maps", maps).await;
     world.widget("one", json!({"account": "weak"})).await;
-    let refused = world.is("one", "Irreconcilable").await;
-    let message = refused["message"].as_str().unwrap();
+    let message = world.message("one", "Irreconcilable").await;
     let user = format!("system:serviceaccount:{}:weak", world.namespace.name());
     assert_contains!(message, "valuesFrom", "secrets", &user);
     let verbs = json!(["get", "list", "watch"]);
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}]);
     grant(&world, "weak", "secrets", secrets).await;
-    let gadgets_refused = |cr: &Value| {
-        condition(cr, "WatchRefused").is_some_and(|c| c["message"].to_string().contains("gadgets"))
-    };
+    let gadgets_refused = |cr: &Value| says(cr, "WatchRefused", "gadgets");
     world
         .until("Widget", "one", "the refused dependency", gadgets_refused)
         .await;
@@ -525,13 +463,12 @@ async fn values_and_dependencies_are_read_with_the_service_account() {
 async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = |more: &str| {
-        format!(
-            "- {{group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {{matchLabels: {{test: accounts}}}}, serviceAccountName: '{{{{ .Object.spec.account }}}}'{more}}}\n"
-        )
+        let options = "selector: {matchLabels: {test: accounts}}, serviceAccountName: '{{ .Object.spec.account }}'";
+        let options = format!("{options}{more}");
+        project.watch("test.example.com", "GlobalCache", &options);
     };
-    project.write("watches.yaml", &watches(""));
-    let plane = or_skip!(crate::world::control_plane().await);
-    let namespace = TestNamespace::create(plane, "own-accounts").await.unwrap();
+    watches("");
+    let (plane, namespace) = or_skip!(new_namespace("own-accounts").await);
     let start = async || {
         let operator = project
             .operator(plane, "")
@@ -550,20 +487,15 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         json!({"metadata": {"labels": labels}, "spec": {"account": "operator", "value": "v"}});
     apply(&caches, name, &cache).await;
     let refused = |cr: &Value| {
-        condition(cr, "Irreconcilable").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap_or_default();
-            message.contains("allowOperatorAccounts") && message.contains("\"operator\"")
-        })
+        let parts = ["allowOperatorAccounts", "\"operator\""];
+        parts.iter().all(|part| says(cr, "Irreconcilable", part))
     };
     until_by(&operator, &caches, name, "the refusal", refused).await;
     drop(operator);
     // Allowed, the account is used, which may do nothing.
-    project.write("watches.yaml", &watches(", allowOperatorAccounts: true"));
+    watches(", allowOperatorAccounts: true");
     let operator = start().await;
-    let used = |cr: &Value| {
-        let message = condition(cr, "Irreconcilable").map(|c| c["message"].to_string());
-        message.is_some_and(|message| message.contains(":operator"))
-    };
+    let used = |cr: &Value| says(cr, "Irreconcilable", ":operator");
     until_by(&operator, &caches, name, "the account's refusal", used).await;
     // The account may not uninstall anything.
     drop(operator);
@@ -728,8 +660,7 @@ metadata:
 
 /// Checks that these texts are in no event and no log line.
 async fn is_not_told(world: &World, texts: &[&str]) {
-    let events = world.api("Event").list(&ListParams::default()).await;
-    let events = events.unwrap().items;
+    let events = events(&world.namespace).await;
     assert!(!events.is_empty());
     for (what, all) in [
         ("events", serde_json::to_string_pretty(&events).unwrap()),
@@ -750,8 +681,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ tpl .Values.text . | quote }}}
 ";
-    let project = Project::new("", &[("all.yaml", chart)]);
-    let world = or_skip!(project.start("hostile").await);
+    let world = or_skip!(World::of("hostile", "", &[("all.yaml", chart)]).await);
     let mut deep = json!("x");
     for _ in 0..100 {
         deep = json!({"a": deep});

@@ -9,9 +9,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
-    control_plane, define, definition_of, delete, deploy, eventually, is_ready, merge, undefine,
-    until, until_by,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, autoscale, cluster_api,
+    condition, control_plane, create_empty, define, definition_of, delete, deploy, eventually,
+    exists, is_ready, merge, new_namespace, says, undefine, until, until_by,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -73,8 +73,7 @@ async fn replaced_custom_resource_gets_its_own_values_and_not_those_of_the_forme
 
 #[tokio::test(flavor = "multi_thread")]
 async fn good_custom_resource_after_a_bad_one_of_its_name_is_deployed_at_once() {
-    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    let world = or_skip!(project.start("good-after-bad").await);
+    let world = or_skip!(World::of("good-after-bad", "", &[("objects.yaml", OBJECTS)]).await);
     let widgets = world.api("Widget");
     for _ in 0..3 {
         replace(&widgets, "one", json!({"bad": true})).await;
@@ -93,9 +92,8 @@ fn patches_map(request: &Recorded) -> bool {
 /// Upgrades to the value `two`, of which the answer is lost after the API server has executed it, and
 /// then reverts to `one` before the object is applied again. `restart` starts a successor in between.
 async fn revert_after_a_lost_answer(name: &str, restart: bool) {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace(name).await);
     let project = Project::new("reconcilePeriod: 0s", &[("objects.yaml", OBJECTS)]);
-    let namespace = TestNamespace::create(plane, name).await.unwrap();
     let faults = Faults::new();
     let start = async || InProcessOperator::faulty(&project, plane, &namespace, &faults).await;
     let mut operator = Some(start().await);
@@ -149,26 +147,16 @@ async fn value_of_somebody_elses_upgrade_does_not_stay() {
     // As `helm upgrade` does: the same field manager, and a record without this operator's digest.
     let secrets = world.api("Secret");
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"},
-        "data": {"value": "theirs"}});
     let params = PatchParams::apply("helm").force();
     let maps = world.api("ConfigMap");
     let live = maps.get("map").await.unwrap();
     let mut theirs = serde_json::to_value(&live).unwrap();
-    theirs["data"] = map["data"].clone();
-    for field in [
-        "managedFields",
-        "resourceVersion",
-        "uid",
-        "creationTimestamp",
-    ] {
+    theirs["data"] = json!({"value": "theirs"});
+    for field in "managedFields resourceVersion uid creationTimestamp".split(' ') {
         theirs["metadata"].as_object_mut().unwrap().remove(field);
     }
-    drop(
-        maps.patch("map", &params, &Patch::Apply(&theirs))
-            .await
-            .unwrap(),
-    );
+    let patched = maps.patch("map", &params, &Patch::Apply(&theirs)).await;
+    drop(patched.unwrap());
     let mut next = record.clone();
     next.metadata.name = Some("sh.helm.release.v1.one.v2".to_owned());
     next.metadata.resource_version = None;
@@ -192,8 +180,7 @@ kind: ClusterRole
 metadata: {name: \"{{ .Release.Namespace }}\"}
 rules: []
 ";
-    let project = Project::new("reconcilePeriod: 0s", &[("role.yaml", ROLE)]);
-    let world = or_skip!(project.start("unheld").await);
+    let world = or_skip!(World::of("unheld", "reconcilePeriod: 0s", &[("role.yaml", ROLE)]).await);
     world.widget("one", json!({})).await;
     let widgets = world.api("Widget");
     for paused in [Value::Null, json!("true")] {
@@ -213,12 +200,7 @@ rules: []
     }
     world.remove("Widget", "one").await;
     let role = cluster_api(&world.namespace, "ClusterRole");
-    assert!(
-        role.get_opt(world.namespace.name())
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(!exists(&role, world.namespace.name()).await);
     assert!(world.history("one").await.is_empty());
 }
 
@@ -343,20 +325,11 @@ spec:
 /// the field only if the chart has set it before.
 async fn autoscaled(name: &str, replicas: &Value) -> Option<World> {
     let templates = [("scaled.yaml", SCALED), ("objects.yaml", OBJECTS)];
-    let world = Project::new("reconcilePeriod: 0s", &templates)
-        .start(name)
-        .await?;
+    let world = World::of(name, "reconcilePeriod: 0s", &templates).await?;
     let spec = json!({"autoscaled": true, "replicas": replicas});
     world.widget("one", spec).await;
     world.has_history("one", &["deployed"]).await;
-    let params = PatchParams {
-        field_manager: Some("kube-controller-manager".to_owned()),
-        ..PatchParams::default()
-    };
-    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    let deployments = world.api("Deployment");
-    let scaled = deployments.patch_scale("web", &params, &scale).await;
-    assert_eq!(scaled.unwrap().spec.unwrap().replicas, Some(5));
+    autoscale(&world.api("Deployment"), "web").await;
     Some(world)
 }
 
@@ -405,13 +378,7 @@ async fn object_that_is_being_deleted_is_created_again_before_the_revision_is_de
     let uid = maps.get("map").await.unwrap().metadata.uid;
     delete(&maps, "map").await;
     world.widget("one", json!({"value": "two"})).await;
-    let waits = |cr: &Value| {
-        condition(cr, "Ready").is_some_and(|ready| {
-            ready["message"]
-                .as_str()
-                .is_some_and(|message| message.contains("/map to be gone"))
-        })
-    };
+    let waits = |cr: &Value| says(cr, "Ready", "/map to be gone");
     world.until("Widget", "one", "the wait", waits).await;
     assert_eq!(world.history("one").await, ["deployed", "pending-upgrade"]);
     merge(&maps, "map", &json!({"metadata": {"finalizers": null}})).await;
@@ -442,8 +409,7 @@ spec:
         {{- end }}
 ";
     let templates = [("twice.yaml", TWICE), ("objects.yaml", OBJECTS)];
-    let project = Project::new("reconcilePeriod: 0s", &templates);
-    let world = or_skip!(project.start("remarks").await);
+    let world = or_skip!(World::of("remarks", "reconcilePeriod: 0s", &templates).await);
     world.widget("one", json!({})).await;
     world.has_history("one", &["deployed"]).await;
     world
@@ -463,13 +429,8 @@ spec:
         .widget("one", json!({"twice": true, "value": "other"}))
         .await;
     world.data("map", json!({"value": "other"})).await;
-    let history = [
-        "superseded",
-        "failed",
-        "superseded",
-        "superseded",
-        "deployed",
-    ];
+    let history = "superseded failed superseded superseded deployed";
+    let history: Vec<&str> = history.split(' ').collect();
     world.has_history("one", &history).await;
     let stays = |cr: &Value| {
         cr["status"]["release"]["revision"] == 5 && condition(cr, "NotAsRendered").is_some()
@@ -484,38 +445,22 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     let definition = |scope: &str| definition_of(group, "Sprocket", scope, ANYTHING);
     define(plane, &definition("Namespaced")).await;
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
-    project.write(
-        "watches.yaml",
-        "- {group: scopes.example.com, version: v1, kind: Sprocket, chart: chart}\n",
-    );
+    project.watch(group, "Sprocket", "");
     let world = or_skip!(project.start("scopes").await);
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
-    let sprocket = json!({"apiVersion": format!("{group}/v1"), "kind": "Sprocket",
-        "metadata": {"name": "one"}, "spec": {}});
-    let sprocket: DynamicObject = serde_json::from_value(sprocket).unwrap();
-    let client = world.namespace.client();
-    let namespaced: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), world.namespace.name(), &resource);
-    let params = PostParams::default();
-    drop(namespaced.create(&params, &sprocket).await.unwrap());
+    let namespaced = api_of(&world.namespace, group, "Sprocket");
+    create_empty(&namespaced, group, "Sprocket", "one").await;
     until(&namespaced, "one", "Ready", is_ready).await;
 
     undefine(&world.namespace, &format!("sprockets.{group}")).await;
     define(plane, &definition("Cluster")).await;
-    let everywhere: Api<DynamicObject> = Api::all_with(client, &resource);
-    drop(everywhere.create(&params, &sprocket).await.unwrap());
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", "Sprocket"));
+    let everywhere: Api<DynamicObject> = Api::all_with(world.namespace.client(), &resource);
+    create_empty(&everywhere, group, "Sprocket", "one").await;
     let refused = |cr: &Value| condition(cr, "Irreconcilable").is_some();
-    let cr = until_by(
-        &world.operator,
-        &everywhere,
-        "one",
-        "Irreconcilable",
-        refused,
-    )
-    .await;
+    let cr = until_by(&world.operator, &everywhere, "one", "refused", refused).await;
     let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
     assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
     let log = world.operator.log();
-    assert!(log.contains("defined again with another scope"), "{log}");
+    assert_contains!(log, "defined again with another scope");
     delete(&everywhere, "one").await;
 }

@@ -1,12 +1,12 @@
 //! What the status of a custom resource says, and where the operator remembers what it lacks.
 
-use hybrid_operator_test::{TestNamespace, wait};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use hybrid_operator_test::wait;
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Project, World, api_of, condition, control_plane, create, define, definition_of,
-    eventually, history, is_true, merge, until_by,
+    LIMIT, Project, World, api_of, condition, create_empty, define, definition_of, eventually,
+    history, holds, merge, new_namespace, set_ready, until_by,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -35,18 +35,14 @@ fn annotate(name: &str, value: &str) -> Value {
 
 #[tokio::test]
 async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_status() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("pruned").await);
     let definition = definition_of(GROUP, "Cut", "Namespaced", CONDITIONS);
     define(plane, &definition).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
-    let watches = format!(
-        "- {{group: {GROUP}, version: v1, kind: Cut, chart: chart, reconcilePeriod: 200ms}}\n"
-    );
-    project.write("watches.yaml", &watches);
-    let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
+    project.watch(GROUP, "Cut", "reconcilePeriod: 200ms");
     let mut operator = project.run(plane, &namespace).await;
     let resources = api_of(&namespace, GROUP, "Cut");
-    create(&resources, GROUP, "Cut", "one").await;
+    create_empty(&resources, GROUP, "Cut", "one").await;
     let statuses = async |wanted: &[&str], operator: &str| {
         let found = async || match history(&namespace, "one").await {
             found if found == wanted => Ok(()),
@@ -74,8 +70,7 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     // It clears failures that are older than it, not those of later revisions.
     change(&resources, annotate("reset-at", "now")).await;
     change(&resources, json!({"spec": {"label": "not a label!"}})).await;
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
-    until_by(&operator, &resources, "one", "Stalled", stalled).await;
+    until_by(&operator, &resources, "one", "Stalled", holds("Stalled")).await;
     let newest = history(&namespace, "one").await;
     assert_eq!(newest.len(), 5, "{newest:?}");
 }
@@ -87,25 +82,14 @@ metadata: {name: {{ .Release.Name }}-gadget}
 spec: {value: {{ .Values.value | default 1 }}}
 ";
 
-async fn set_ready(world: &World, status: &str) {
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status,
-        "reason": "Test", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}});
-    let patch = Patch::Merge(&ready);
-    let params = PatchParams::default();
-    let gadgets = world.api("Gadget");
-    let patched = gadgets.patch_status("one-gadget", &params, &patch).await;
-    drop(patched.unwrap());
-}
-
 #[tokio::test]
 async fn ready_follows_the_objects_even_if_their_changes_are_not_repaired_at_once() {
     // No resync would show it either.
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
-    let project = Project::new(options, &[("gadget.yaml", GADGET)]);
-    let world = or_skip!(project.start("unwatched").await);
+    let world = or_skip!(World::of("unwatched", options, &[("gadget.yaml", GADGET)]).await);
     world.deploy("one", json!({})).await;
     for status in ["False", "True"] {
-        set_ready(&world, status).await;
+        set_ready(&world.api("Gadget"), "one-gadget", status).await;
         let is = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == status);
         world.until("Widget", "one", "Ready", is).await;
     }
@@ -132,7 +116,7 @@ async fn status_shows_chart_and_manifest_of_the_deployed_revision() {
     assert!(manifest.as_str().unwrap().contains("first"), "{manifest}");
 
     project.write("chart/Chart.yaml", SECOND_CHART);
-    let stalled = |cr: &Value| is_true(cr, "Stalled");
+    let stalled = holds("Stalled");
     let cr = world.until("Widget", "one", "Stalled", stalled).await;
     let release = &cr["status"]["release"];
     assert_eq!(release["chartVersion"], "chart-0.1.0", "{release}");
@@ -161,8 +145,7 @@ kind: Secret` }}
 
 #[tokio::test]
 async fn condition_names_template_document_and_line_of_a_bad_object() {
-    let project = Project::new("", &[("objects.yaml", BROKEN)]);
-    let world = or_skip!(project.start("place").await);
+    let world = or_skip!(World::of("place", "", &[("objects.yaml", BROKEN)]).await);
     for (second, wanted) in [
         (
             Value::Null,

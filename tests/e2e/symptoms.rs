@@ -1,24 +1,16 @@
 //! Problems that users report of the Go operators and that this one must not have. Tests of further
 //! such problems are in the modules of their subjects.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, api_of, apply, cluster_api, condition, control_plane,
-    create, define, definition_of, delete, deploy, eventually, gone_by, is_ready, is_true, merge,
-    remove, until,
+    InProcessOperator, LIMIT, MAP, Project, World, api, api_of, apply, cluster_api, condition,
+    create_empty, define, definition_of, delete, deploy, events, eventually, gone_by,
+    has_condition, is_ready, is_true, merge, new_namespace, remove, says, until,
 };
-
-const MAP: &str = "\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-map}
-data: {value: {{ .Values.value | default \"none\" | quote }}}
-";
 
 #[tokio::test]
 async fn templates_see_looked_up_objects_and_follow_them_on_request() {
@@ -29,8 +21,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ $source.data.key }}}
 ";
     for (options, later) in [("", "first"), ("dryRunOption: server", "second")] {
-        let project = Project::new(options, &[("map.yaml", copy)]);
-        let world = or_skip!(project.start("lookup").await);
+        let world = or_skip!(World::of("lookup", options, &[("map.yaml", copy)]).await);
         let maps = world.api("ConfigMap");
         apply(&maps, "source", &json!({"data": {"key": "first"}})).await;
         world.widget("one", json!({})).await;
@@ -108,11 +99,8 @@ async fn only_objects_of_releases_are_listed_and_watched() {
         if !many || request.resource == "widgets" {
             continue;
         }
-        let selector = request
-            .query
-            .get("labelSelector")
-            .cloned()
-            .unwrap_or_default();
+        let selector = request.query.get("labelSelector").cloned();
+        let selector = selector.unwrap_or_default();
         assert!(
             selector == "owner in (helm,hybrid-operator)"
                 || selector.contains("helm.sdk.operatorframework.io/operator="),
@@ -121,32 +109,22 @@ async fn only_objects_of_releases_are_listed_and_watched() {
         kinds.push(request.resource);
     }
     for kind in ["configmaps", "secrets", "deployments"] {
-        assert!(
-            kinds.iter().any(|seen| seen == kind),
-            "{kind} is not watched: {kinds:?}"
-        );
+        let is_watched = kinds.iter().any(|seen| seen == kind);
+        assert!(is_watched, "{kind} is not watched: {kinds:?}");
     }
 }
 
 #[tokio::test]
 async fn deployed_does_not_mean_ready() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
-    let project = Project::new("", &[("web.yaml", web)]);
-    let world = or_skip!(project.start("unready").await);
+    let world = or_skip!(World::of("unready", "", &[("web.yaml", web)]).await);
     world
         .widget("one", json!({"node": {"no-node": "has-this"}}))
         .await;
     let waiting = |cr: &Value| {
         is_true(cr, "Deployed")
-            && condition(cr, "Ready").is_some_and(|c| {
-                c["status"] == "False"
-                    && c["reason"] == "ObjectsNotReady"
-                    && c["message"]
-                        .as_str()
-                        .unwrap_or_default()
-                        .contains("one-web")
-                    && c["observedGeneration"] == cr["metadata"]["generation"]
-            })
+            && has_condition(cr, "Ready", "False", "one-web")
+            && condition(cr, "Ready").is_some_and(|c| c["reason"] == "ObjectsNotReady")
     };
     world
         .until("Widget", "one", "deployed and not ready", waiting)
@@ -163,28 +141,20 @@ const SLIM: &str = "{type: object, properties: {
 
 #[tokio::test]
 async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("pruned").await);
     // A separate kind, so that other tests are not affected.
     let group = format!("{}.example.com", namespace.name());
     define(plane, &definition_of(&group, "Slim", "Namespaced", SLIM)).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
-    project.write(
-        "watches.yaml",
-        &format!(
-            "- {{group: {group}, version: v1, kind: Slim, chart: chart, reconcilePeriod: 100ms}}\n"
-        ),
-    );
+    project.watch(&group, "Slim", "reconcilePeriod: 100ms");
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     let _operator = InProcessOperator::start(&project, client, namespace.name());
     let slims = api_of(&namespace, &group, "Slim");
-    create(&slims, &group, "Slim", "one").await;
+    create_empty(&slims, &group, "Slim", "one").await;
     until(&slims, "one", "Ready", is_ready).await;
-    let events = api(&namespace, "Event");
     let reported = async || {
-        let list = events.list(&ListParams::default()).await.unwrap();
-        let of_one = list.items.into_iter().filter(|e| {
+        let of_one = events(&namespace).await.into_iter().filter(|e| {
             e.data["reason"] == "StatusPruned"
                 && (e.data["regarding"]["name"] == "one"
                     || e.data["involvedObject"]["name"] == "one")
@@ -197,11 +167,8 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     };
     // The last fields are written together with readiness. The condition is written afterwards.
     let told = |cr: &Value| {
-        condition(cr, "StatusPruned").is_some_and(|c| {
-            let message = c["message"].as_str().unwrap();
-            let fields = ["status.deployedRelease", "status.release"];
-            fields.iter().all(|field| message.contains(field))
-        })
+        let fields = ["status.deployedRelease", "status.release"];
+        fields.iter().all(|field| says(cr, "StatusPruned", field))
     };
     until(&slims, "one", "the condition", told).await;
     let all_reported = async || {
@@ -215,7 +182,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let written = faults.requests().iter().filter(about_one).count();
     // Meanwhile two more custom resources come and go, over many periods of the first one.
     for name in ["two", "three"] {
-        create(&slims, &group, "Slim", name).await;
+        create_empty(&slims, &group, "Slim", name).await;
         until(&slims, name, "Ready", is_ready).await;
     }
     assert_eq!(faults.requests().iter().filter(about_one).count(), written);
@@ -232,8 +199,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
 #[tokio::test]
 async fn cluster_scoped_objects_are_repaired_and_removed() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
-    let project = Project::new("", &[("role.yaml", role)]);
-    let world = or_skip!(project.start("clusterwide").await);
+    let world = or_skip!(World::of("clusterwide", "", &[("role.yaml", role)]).await);
     world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let name = format!("{}-one", world.namespace.name());
@@ -277,18 +243,14 @@ async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
     let asked: Vec<_> = requests.iter().filter(about_first).collect();
     assert!(asked.is_empty(), "{asked:#?}");
     assert!(discovered > 0);
-    assert_eq!(
-        requests.iter().filter(discovery).count(),
-        0,
-        "{requests:#?}"
-    );
+    let again = requests.iter().filter(discovery).count();
+    assert_eq!(again, 0, "{requests:#?}");
 }
 
 #[tokio::test]
 async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
     let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
-    let project = Project::new("", &[("map.yaml", strict.as_str())]);
-    let world = or_skip!(project.start("broken").await);
+    let world = or_skip!(World::of("broken", "", &[("map.yaml", strict.as_str())]).await);
     world.deploy("one", json!({"value": "v"})).await;
     world.widget("one", json!({"broken": true})).await;
     world.is("one", "ReleaseFailed").await;
@@ -302,8 +264,7 @@ async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
 
 #[tokio::test]
 async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
-    let project = Project::new("", &[("map.yaml", MAP)]);
-    let world = or_skip!(project.start("quota").await);
+    let world = or_skip!(World::of("quota", "", &[("map.yaml", MAP)]).await);
     let quotas = world.api("ResourceQuota");
     // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
@@ -340,8 +301,7 @@ async fn terminating_namespace_is_not_held_up_by_hooks_that_cannot_be_created() 
 #[tokio::test]
 async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
-    let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
-    let world = or_skip!(project.start("ending").await);
+    let world = or_skip!(World::of("ending", "", &[("map.yaml", MAP), ("role.yaml", role)]).await);
     world.deploy("one", json!({})).await;
     let roles = cluster_api(&world.namespace, "ClusterRole");
     let role = format!("{}-one", world.namespace.name());

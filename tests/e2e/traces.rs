@@ -14,7 +14,10 @@ use opentelemetry_proto::tonic::trace::v1::{Span, status::StatusCode};
 use prost::Message as _;
 use serde_json::json;
 
-use crate::world::{LIMIT, Project, api, apply, control_plane, delete, eventually, eventually_by};
+use crate::world::{
+    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, eventually_by,
+    new_namespace, sum_of,
+};
 
 /// A hook that takes a moment, and a value that can make the render fail.
 const TRACED: &str = "\
@@ -134,8 +137,7 @@ fn accept() -> HttpServer {
 #[tokio::test]
 async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     let project = Project::new("", &[("all.yaml", TRACED)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "traces").await.unwrap();
+    let (_, namespace) = or_skip!(new_namespace("traces").await);
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
     let widgets = api(&namespace, "Widget");
@@ -197,10 +199,8 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 
 #[tokio::test]
 async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent_at_the_exit() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "idle").await.unwrap();
+    let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", MAP)]);
+    let (_, namespace) = or_skip!(new_namespace("idle").await);
     let collector = accept();
     let operator = start(&project, &namespace, &collector.url("")).await;
     let widgets = api(&namespace, "Widget");
@@ -209,15 +209,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
     // Ten reconciles later.
     let reconciles = async || {
         let metrics = operator.metrics().await.unwrap();
-        let counts = metrics.lines().filter_map(|line| {
-            let is_total = line.starts_with("controller_runtime_reconcile_total{");
-            line.rsplit(' ')
-                .next()
-                .filter(|_| is_total)?
-                .parse::<u64>()
-                .ok()
-        });
-        counts.sum::<u64>()
+        sum_of(&metrics, "controller_runtime_reconcile_total{")
     };
     let before = reconciles().await;
     let later = async || reconciles().await >= before + 10;
@@ -239,19 +231,15 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
 
 #[tokio::test]
 async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("", &[("map.yaml", template)]);
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "notraces").await.unwrap();
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let (_, namespace) = or_skip!(new_namespace("notraces").await);
     // Port 1 is reserved, and nothing listens there.
     let operator = start(&project, &namespace, "http://127.0.0.1:1").await;
     let widgets = api(&namespace, "Widget");
     let failed = async || {
         let metrics = operator.metrics().await.unwrap();
-        let line = metrics.lines().find_map(|line| {
-            line.strip_prefix("hybrid_operator_trace_spans_total{result=\"failed\"} ")
-        });
-        line.unwrap().parse::<u64>().unwrap()
+        let begin = "hybrid_operator_trace_spans_total{result=\"failed\"} ";
+        sum_of(&metrics, begin)
     };
     let mut seen = 0;
     for name in ["one", "two", "three"] {
@@ -262,7 +250,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     }
     let log = operator.log();
     assert_eq!(log.matches("cannot send traces").count(), 1, "{log}");
-    assert!(log.contains("Connection refused"), "{log}");
+    assert_contains!(log, "Connection refused");
     assert_eq!(log.matches("installed the release").count(), 3, "{log}");
     let ended = operator.stop(LIMIT).await.unwrap();
     assert!(ended.success(), "{}", operator.log());
@@ -270,8 +258,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
 
 #[tokio::test]
 async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
-    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\n";
-    let project = Project::new("", &[("map.yaml", template)]);
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let plane = or_skip!(control_plane().await);
     // The API server is an endpoint with a certificate of its own authority, which takes no traces.
     let config = Kubeconfig::read_from(plane.kubeconfig_path()).unwrap();
@@ -296,7 +283,7 @@ async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
         apply(&widgets, "one", &json!({"spec": {}})).await;
         let is_told = async || operator.log().contains("cannot send traces");
         eventually_by(&operator, "a warning", is_told).await;
-        assert!(operator.log().contains(told), "{}", operator.log());
+        assert_contains!(operator.log(), told);
     }
 }
 
@@ -311,5 +298,5 @@ async fn a_wrong_endpoint_ends_the_start_with_the_name_of_its_variable() {
     assert_eq!(ended.code(), Some(1));
     let log = started.log();
     let told = "$OTEL_EXPORTER_OTLP_ENDPOINT: \"ftp://collector\" is not an http or https URL";
-    assert!(log.contains(told), "{log}");
+    assert_contains!(log, told);
 }

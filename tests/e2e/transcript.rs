@@ -389,5 +389,5 @@ async fn a_terminal_of_its_own_runs_beside_the_others_and_ends_with_ctrl_c() {
         assert!(follow(&serve(wrong), SHORT).await.is_err(), "{wrong}");
     }
     let unknown = follow("```text web\nup\n```\n", SHORT).await.unwrap_err();
-    assert!(unknown.contains("nothing was started"), "{unknown}");
+    assert_contains!(unknown, "nothing was started");
 }

@@ -39,8 +39,7 @@ async fn cause(world: &World, name: &str, reason: &str) -> String {
 
 #[tokio::test]
 async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
-    let project = Project::new("", &[("web.yaml", WEB)]);
-    let world = or_skip!(project.start("causes").await);
+    let world = or_skip!(World::of("causes", "", &[("web.yaml", WEB)]).await);
     let quotas: Api<ResourceQuota> =
         Api::namespaced(world.namespace.client(), world.namespace.name());
     let quota = json!({"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "1"}}});
@@ -66,17 +65,17 @@ async fn the_schedulers_the_quotas_and_the_volumes_words_are_in_ready() {
         message.starts_with("Deployment/node-web: Pod node-web-"),
         "{message}"
     );
-    assert!(message.contains("nodes are available"), "{message}");
+    assert_contains!(message, "nodes are available");
     let message = cause(&world, "quota", "QuotaExceeded").await;
     assert!(
         message.starts_with("Deployment/quota-web: its Pods are not created: "),
         "{message}"
     );
-    assert!(message.contains("exceeded quota: small"), "{message}");
+    assert_contains!(message, "exceeded quota: small");
     let message = cause(&world, "account", "ServiceAccountMissing").await;
-    assert!(message.contains("\"nobody\" not found"), "{message}");
+    assert_contains!(message, "\"nobody\" not found");
     let message = cause(&world, "volume", "VolumePending").await;
-    assert!(message.contains("\"none\" not found"), "{message}");
+    assert_contains!(message, "\"none\" not found");
 
     // Once the cause is gone, so is its trace.
     world

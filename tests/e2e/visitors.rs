@@ -8,10 +8,10 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create};
+use crate::examples::NativeOperator;
 use crate::world::{
-    api, api_of, apply, condition, control_plane, define, delete, is_ready, merge, remove, root,
-    until,
+    api, api_of, apply, condition, control_plane, create, define, delete, is_false, is_ready,
+    merge, remove, root, until,
 };
 
 /// The two operators of the example.
@@ -47,17 +47,16 @@ impl Variant {
         plane: &ControlPlane,
         namespace: &TestNamespace,
     ) -> NativeOperator {
-        let name = namespace.name();
         match self {
             Self::Native => {
                 let controller = visitors::controller::controller();
-                NativeOperator::start(plane, name, Some(namespace), controller).await
+                NativeOperator::start(plane, namespace, controller).await
             }
             Self::Chart => {
                 let watches = root().join("examples/visitors/watches.yaml");
                 let mut charts = helm::load(&watches).unwrap();
                 let chart = charts.remove(0);
-                NativeOperator::start(plane, name, Some(namespace), chart).await
+                NativeOperator::start(plane, namespace, chart).await
             }
         }
     }
@@ -149,10 +148,7 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
 
     let operator = variant.start(plane, namespace).await;
     create(&site.apps, variant.app("site", "One")).await;
-    let waits = |app: &Value| {
-        let ready = condition(app, "Ready");
-        ready.is_some_and(|ready| ready["status"] == "False")
-    };
+    let waits = |app: &Value| is_false(app, "Ready");
     let app = until(&site.apps, "site", "not ready", waits).await;
     if variant == Variant::Native {
         let reason = &condition(&app, "Ready").unwrap()["reason"];
@@ -169,18 +165,15 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
     let operator = variant.start(plane, namespace).await;
     delete(&quotas, "none").await;
     let app = site.ready().await;
-    assert_eq!(
-        site.identity("mysql").await,
-        before,
-        "the restart changes nothing"
-    );
+    // The restart changes nothing.
+    assert_eq!(site.identity("mysql").await, before);
     assert_eq!(site.password().await, password);
     if variant == Variant::Native {
         assert_eq!(app["status"]["database"], "Ready");
         let image = app["status"]["backendImage"].as_str().unwrap();
-        assert!(image.contains("visitors-service"), "{image}");
+        assert_contains!(image, "visitors-service");
         let image = app["status"]["frontendImage"].as_str().unwrap();
-        assert!(image.contains("visitors-webui"), "{image}");
+        assert_contains!(image, "visitors-webui");
     }
     for (component, replicas) in [("mysql", 1), ("backend", 2), ("frontend", 2)] {
         let deployment = site.deployments.get(&format!("site-{component}")).await;
@@ -219,11 +212,8 @@ async fn repair_and_change(variant: Variant, plane: &ControlPlane, namespace: &T
     until(&site.deployments, "site-frontend", "its title", title).await;
     drop(site.ready().await);
     assert_eq!(site.identity("backend").await, backend);
-    assert_eq!(
-        site.password().await,
-        password,
-        "a change keeps the password"
-    );
+    // A change keeps the password.
+    assert_eq!(site.password().await, password);
     let change = json!({"data": {"password": "b3RoZXI="}});
     let params = PatchParams::default();
     let refused = site

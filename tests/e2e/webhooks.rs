@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::{Options, RunArgs};
+use hybrid_operator::options::Options;
 use hybrid_operator::webhook::{self, Denied, Operation, Request, Webhooks};
 use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::request::Recorded;
@@ -18,9 +18,12 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 
-use crate::world::{api, api_of, control_plane, define_kind, eventually, exists, gone, until};
+use crate::native::get;
+use crate::world::{
+    InProcessOperator, api, api_of, control_plane, define_kind, eventually, exists, free_address,
+    gone, options, until,
+};
 
 mod conversion;
 
@@ -79,9 +82,8 @@ async fn complete(mut cup: Cup, _: Request<Cup>) -> Result<Cup, Denied> {
 /// An operator with webhooks only, in this process. It is killed when dropped.
 struct Replica {
     faults: Faults,
-    stop: CancellationToken,
     metrics: String,
-    runtime: Option<tokio::runtime::Runtime>,
+    operator: InProcessOperator,
 }
 
 impl Replica {
@@ -97,7 +99,7 @@ impl Replica {
     ) -> Self {
         let faults = Faults::new();
         let client = plane.client_with(&faults).await.unwrap();
-        let mut options = options(namespace);
+        let mut options = options_in(namespace);
         change(&mut options);
         let metrics = options.metrics_bind_address.clone();
         let manager = Manager::new(options).client(client);
@@ -105,18 +107,10 @@ impl Replica {
     }
 
     fn run(manager: Manager, faults: Faults, metrics: String) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let stop = CancellationToken::new();
-        runtime.spawn(manager.run_until(stop.clone()));
         Self {
             faults,
-            stop,
             metrics,
-            runtime: Some(runtime),
+            operator: InProcessOperator::run(manager),
         }
     }
 
@@ -128,32 +122,13 @@ impl Replica {
     }
 }
 
-impl Drop for Replica {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 /// Returns the options of an operator that is named after its namespace.
-fn options(namespace: &TestNamespace) -> Options {
-    let args = <RunArgs as clap::Parser>::parse_from([
-        "run",
-        "--health-probe-bind-address=0",
-        "--webhook-bind-address=127.0.0.1:0",
-        "--metrics-bind-address",
-        &free_address().to_string(),
-    ]);
-    args.options(|variable| match variable {
-        "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAMESPACE" => Some(namespace.name().to_owned()),
-        _ => None,
-    })
-}
-
-fn free_address() -> SocketAddr {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap()
+fn options_in(namespace: &TestNamespace) -> Options {
+    let names = ["WATCH_NAMESPACE", "OPERATOR_NAME", "POD_NAMESPACE"];
+    let env = names.map(|name| (name, namespace.name()));
+    let mut options = options(&["--webhook-bind-address=127.0.0.1:0"], &env);
+    options.metrics_bind_address = free_address();
+    options
 }
 
 /// Prepares the kind and a namespace.
@@ -274,16 +249,6 @@ async fn secret(namespace: &TestNamespace) -> Value {
     until(&secrets, &name, "a Secret", |secret| !secret.is_null()).await
 }
 
-async fn get(address: &str, path: &str) -> String {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    connection.read_to_string(&mut text).await.unwrap();
-    text
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn validation_denies_with_a_message_and_warnings() {
     let (plane, namespace) = or_skip!(setup("validate").await);
@@ -292,22 +257,19 @@ async fn validation_denies_with_a_message_and_warnings() {
 
     let error = create(&namespace, "zero", json!({"size": 0})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.size: must be at least 1"), "{error}");
-    assert!(
-        error.contains("validate-v1.cups.webhook.example.com"),
-        "{error}"
-    );
+    assert_contains!(error, "spec.size: must be at least 1");
+    assert_contains!(error, "validate-v1.cups.webhook.example.com");
     // An object without the fields of the type is denied, and the field is named.
     let error = create(&namespace, "text", json!({"size": "big"})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.size: invalid type: string"), "{error}");
+    assert_contains!(error, "spec.size: invalid type: string");
     // An update is compared with the stored object.
     create(&namespace, "fine", json!({"size": 1, "colour": "red"}))
         .await
         .unwrap();
     let error = change(&namespace, "fine", json!({"spec": {"colour": "blue"}})).await;
     let error = error.unwrap_err();
-    assert!(error.contains("spec.colour: cannot be changed"), "{error}");
+    assert_contains!(error, "spec.colour: cannot be changed");
     change(&namespace, "fine", json!({"spec": {"size": 2}}))
         .await
         .unwrap();
@@ -317,7 +279,7 @@ async fn validation_denies_with_a_message_and_warnings() {
         .await
         .unwrap();
     let error = delete(&namespace, "cup").await.unwrap_err();
-    assert!(error.contains("cup is too precious"), "{error}");
+    assert_contains!(error, "cup is too precious");
 
     // Warnings are shown with an answer of either kind.
     for (size, code, denied) in [(150, 201, false), (1000, 403, true)] {
@@ -341,11 +303,8 @@ async fn validation_denies_with_a_message_and_warnings() {
     }
     let metrics = get(&replica.metrics, "/metrics").await;
     let line = "controller_runtime_webhook_requests_total{webhook=\"/validate-webhook-example-com-v1-cup\",code=\"200\"}";
-    assert!(metrics.contains(line), "{metrics}");
-    assert!(
-        metrics.contains("controller_runtime_webhook_latency_seconds_bucket"),
-        "{metrics}"
-    );
+    assert_contains!(metrics, line);
+    assert_contains!(metrics, "controller_runtime_webhook_latency_seconds_bucket");
     cleanup(&namespace).await;
 }
 
@@ -356,11 +315,8 @@ async fn panicking_function_denies_its_request_alone() {
     effective(&namespace).await;
     let error = create(&namespace, "unlucky", json!({"size": 13})).await;
     let error = error.unwrap_err();
-    assert!(
-        error.contains("panicked; see the log of the operator"),
-        "{error}"
-    );
-    assert!(error.contains("denied the request"), "{error}");
+    assert_contains!(error, "panicked; see the log of the operator");
+    assert_contains!(error, "denied the request");
     create(&namespace, "lucky", json!({"size": 14}))
         .await
         .unwrap();
@@ -387,7 +343,7 @@ async fn restart_writes_nothing_and_removed_webhooks_go() {
     let (plane, namespace) = or_skip!(setup("again").await);
     let address = free_address();
     let start = async |webhooks: Webhooks| {
-        let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();
+        let bind = |options: &mut Options| options.webhooks.bind_address.clone_from(&address);
         Replica::with(plane, &namespace, webhooks, bind).await
     };
     let first = start(all()).await;
@@ -446,7 +402,7 @@ async fn restart_writes_nothing_and_removed_webhooks_go() {
 /// A TCP load balancer: connections go to the first of its backends that accepts them.
 struct Balancer {
     address: SocketAddr,
-    backends: Arc<Mutex<Vec<SocketAddr>>>,
+    backends: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -454,7 +410,7 @@ impl Balancer {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let backends = Arc::new(Mutex::new(Vec::<SocketAddr>::new()));
+        let backends = Arc::new(Mutex::new(Vec::<String>::new()));
         let known = Arc::clone(&backends);
         let task = tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
@@ -479,7 +435,7 @@ impl Balancer {
     async fn replica(&self, plane: &ControlPlane, namespace: &TestNamespace) -> Replica {
         let address = free_address();
         let replica = Replica::with(plane, namespace, all(), |options| {
-            options.webhooks.bind_address = address.to_string();
+            options.webhooks.bind_address.clone_from(&address);
             options.webhooks.url = Some(format!("https://{}", self.address));
         });
         let replica = replica.await;
@@ -508,7 +464,7 @@ async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
     // Every new connection leads to the second replica, which serves the same certificate.
     effective(&namespace).await;
     let metrics = get(&second.metrics, "/metrics").await;
-    assert!(metrics.contains("code=\"200\""), "{metrics}");
+    assert_contains!(metrics, "code=\"200\"");
     let data = secret(&namespace).await["data"].clone();
     assert_eq!(one["data"], data);
     for configuration in configurations(&namespace).await {
@@ -540,17 +496,17 @@ async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
     let leases: Api<DynamicObject> = api(&namespace, "Lease");
     let held: DynamicObject = serde_json::from_value(held).unwrap();
     let held = leases.create(&PostParams::default(), &held).await.unwrap();
-    let mut options = options(&namespace);
+    let mut options = options_in(&namespace);
     options.leader_elect = true;
     options.kubeconfig = Some(plane.kubeconfig_path().to_owned());
-    let probes = free_address().to_string();
+    let probes = free_address();
     options.health_probe_bind_address.clone_from(&probes);
     let metrics = options.metrics_bind_address.clone();
     let manager = Manager::new(options).with_webhooks(all());
     let _replica = Replica::run(manager, Faults::new(), metrics);
     effective(&namespace).await;
     let answer = get(&probes, "/readyz").await;
-    assert!(answer.contains("200 OK"), "{answer}");
+    assert_contains!(answer, "200 OK");
     let lease = leases.get(namespace.name()).await.unwrap();
     assert_eq!(
         lease.data["spec"], held.data["spec"],
@@ -659,9 +615,8 @@ async fn certificate_of_a_directory_is_served_and_its_bundle_left_to_others() {
         std::fs::rename(at("link"), at("current")).unwrap();
     };
     publish("1", &old);
-    let address = free_address();
     let _replica = Replica::with(plane, &namespace, all(), |options| {
-        options.webhooks.bind_address = address.to_string();
+        options.webhooks.bind_address = free_address();
         options.webhooks.certificate_directory = Some(at("current"));
         options.webhooks.inject_ca_from = Some("certs/webhooks".to_owned());
     })
@@ -731,16 +686,16 @@ async fn requests_in_progress_are_answered_when_the_operator_stops() {
     let (plane, namespace) = or_skip!(setup("graceful").await);
     let address = free_address();
     let webhooks = webhook::webhooks().validate(slowly);
-    let bind = |options: &mut Options| options.webhooks.bind_address = address.to_string();
+    let bind = |options: &mut Options| options.webhooks.bind_address.clone_from(&address);
     let replica = Replica::with(plane, &namespace, webhooks, bind).await;
     validated(&namespace).await;
     let creation = create(&namespace, "slow", json!({"size": 1}));
     let end = async {
         let arrived = async || ARRIVED.load(Ordering::SeqCst) == 1;
         eventually("the request", arrived).await;
-        replica.stop.cancel();
+        replica.operator.stop.cancel();
         // The listener is closed before the request is answered.
-        let closed = async || TcpStream::connect(address).await.is_err();
+        let closed = async || TcpStream::connect(&address).await.is_err();
         eventually("a closed port", closed).await;
         GO_ON.add_permits(1);
     };

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip, wait};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::project::{InProcessOperator, Project};
+pub(crate) use self::project::{InProcessOperator, Project, entry, free_address, options};
 pub(crate) use self::waits::{
-    condition, delete, eventually, eventually_by, gone, gone_by, injected, is_ready, is_true,
-    ready_at, remove, try_until, until, until_by,
+    condition, delete, eventually, eventually_by, gone, gone_by, has_condition, holds, injected,
+    is_false, is_ready, is_true, ready_at, remove, says, try_until, until, until_by,
 };
 
 mod project;
@@ -33,6 +35,7 @@ pub(crate) struct World {
     pub(crate) plane: &'static ControlPlane,
     pub(crate) namespace: TestNamespace,
     pub(crate) operator: RunningOperator,
+    _project: Option<Project>,
 }
 
 impl World {
@@ -41,14 +44,28 @@ impl World {
         Self::with(prefix, |plane, name| operator(plane, name, &[])).await
     }
 
+    /// Starts the operator of a new [`Project`] in a new namespace. Returns `None` if no control
+    /// plane is available.
+    pub(crate) async fn of(
+        prefix: &str,
+        options: &str,
+        templates: &[(&str, &str)],
+    ) -> Option<Self> {
+        let project = Project::new(options, templates);
+        let world = project.start(prefix).await?;
+        Some(Self {
+            _project: Some(project),
+            ..world
+        })
+    }
+
     /// Starts what `operator` returns for a new namespace. Returns `None` if no control plane is
     /// available.
     pub(crate) async fn with(
         prefix: &str,
         operator: impl FnOnce(&ControlPlane, &str) -> Operator,
     ) -> Option<Self> {
-        let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let (plane, namespace) = new_namespace(prefix).await?;
         let operator = operator(plane, namespace.name());
         Some(Self::run(plane, operator, namespace).await)
     }
@@ -64,6 +81,7 @@ impl World {
             plane,
             namespace,
             operator,
+            _project: None,
         }
     }
 
@@ -91,6 +109,12 @@ impl World {
     /// Applies a Widget, the custom resource of a [`Project`]'s chart.
     pub(crate) async fn widget(&self, name: &str, spec: Value) {
         apply(&self.api("Widget"), name, &json!({"spec": spec})).await;
+    }
+
+    /// Applies a Widget whose chart then has an object that the API server rejects.
+    pub(crate) async fn bad(&self, name: &str, value: &str) {
+        self.widget(name, json!({"value": value, "bad": true}))
+            .await;
     }
 
     /// Applies a Widget and waits until it is ready at its current generation.
@@ -135,6 +159,12 @@ impl World {
         condition["message"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until a revision of a Widget is deployed and ready.
+    pub(crate) async fn revision(&self, name: &str, revision: u32) -> Value {
+        let ready = ready_at(revision);
+        self.until("Widget", name, "the revision", ready).await
+    }
+
     /// Waits until the data of a `ConfigMap` equal `data`.
     pub(crate) async fn data(&self, name: &str, data: Value) -> Value {
         self.until("ConfigMap", name, "its data", |map| map["data"] == data)
@@ -164,6 +194,12 @@ impl World {
         until_by(&self.operator, &self.api(kind), name, what, wanted).await
     }
 
+    /// Waits until an object exists.
+    pub(crate) async fn there(&self, kind: &str, name: &str) -> Value {
+        let exists = |object: &Value| !object.is_null();
+        self.until(kind, name, "there", exists).await
+    }
+
     /// Deletes an object and waits until it is gone.
     pub(crate) async fn remove(&self, kind: &str, name: &str) {
         delete(&self.api(kind), name).await;
@@ -175,6 +211,14 @@ impl World {
         gone_by(&self.operator, &self.api(kind), name).await;
     }
 }
+
+/// A `ConfigMap` of a chart, with the value of the custom resource.
+pub(crate) const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+";
 
 /// A schema that accepts everything.
 pub(crate) const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";
@@ -222,6 +266,12 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     Some(plane)
 }
 
+/// Creates a namespace on the shared control plane. Returns `None` if that is not available.
+pub(crate) async fn new_namespace(prefix: &str) -> Option<(&'static ControlPlane, TestNamespace)> {
+    let plane = control_plane().await?;
+    Some((plane, TestNamespace::create(plane, prefix).await.unwrap()))
+}
+
 /// Installs the CRD of a namespaced kind that accepts everything and waits until it is served.
 pub(crate) async fn define_kind(plane: &ControlPlane, group: &str, kind: &str) {
     define(plane, &definition_of(group, kind, "Namespaced", ANYTHING)).await;
@@ -238,8 +288,7 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     api.patch(&name, &params, &Patch::Apply(&object))
         .await
         .unwrap();
-    let established = |definition: &Value| is_true(definition, "Established");
-    until(&api, &name, "Established", established).await;
+    until(&api, &name, "Established", holds("Established")).await;
     // The server answers 404 for a moment more.
     let spec = &object.data["spec"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -274,6 +323,13 @@ pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) ->
         .dir(root())
 }
 
+/// Returns the sum of the samples of metrics whose lines begin with a text.
+pub(crate) fn sum_of(metrics: &str, begin: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(begin));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    values.sum()
+}
+
 /// Runs a command, which must succeed, and returns its standard output.
 #[track_caller]
 pub(crate) fn output(command: &mut Command) -> String {
@@ -290,7 +346,12 @@ pub(crate) fn program() -> PathBuf {
 }
 
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
-    Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
+    api_in(namespace, namespace.name(), kind)
+}
+
+/// Returns the API of a kind in another namespace.
+pub(crate) fn api_in(namespace: &TestNamespace, other: &str, kind: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(namespace.client(), other, &resource(kind))
 }
 
 /// Returns the API of a kind whose group is not in [`KINDS`].
@@ -300,13 +361,68 @@ pub(crate) fn api_of(namespace: &TestNamespace, group: &str, kind: &str) -> Api<
 }
 
 /// Creates an object of such a kind with an empty spec.
-pub(crate) async fn create(api: &Api<DynamicObject>, group: &str, kind: &str, name: &str) {
+pub(crate) async fn create_empty(api: &Api<DynamicObject>, group: &str, kind: &str, name: &str) {
     let object = json!({
         "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {},
     });
+    create(api, object).await;
+}
+
+/// Creates an object.
+pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
     let object = serde_json::from_value(object).unwrap();
-    let created = api.create(&PostParams::default(), &object).await;
-    drop(created.unwrap());
+    drop(api.create(&PostParams::default(), &object).await.unwrap());
+}
+
+/// Grants rules to a subject in a namespace.
+pub(crate) async fn grant(namespace: &TestNamespace, name: &str, subject: Value, rules: Value) {
+    apply(&api(namespace, "Role"), name, &json!({"rules": rules})).await;
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [subject],
+    });
+    apply(&api(namespace, "RoleBinding"), name, &binding).await;
+}
+
+/// Returns the subject of a role binding that is a user or a group.
+pub(crate) fn subject(kind: &str, name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name})
+}
+
+/// Sets the condition `Ready` of a custom resource.
+pub(crate) async fn set_ready(api: &Api<DynamicObject>, name: &str, status: &str) {
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status,
+        "reason": "Test", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}});
+    let patch = Patch::Merge(&ready);
+    let patched = api
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await;
+    drop(patched.unwrap());
+}
+
+/// Sets the replicas of a Deployment to 5, as an autoscaler does.
+pub(crate) async fn autoscale(deployments: &Api<DynamicObject>, name: &str) {
+    let params = PatchParams {
+        field_manager: Some("kube-controller-manager".to_owned()),
+        ..PatchParams::default()
+    };
+    let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    let scaled = deployments.patch_scale(name, &params, &scale).await;
+    assert_eq!(scaled.unwrap().spec.unwrap().replicas, Some(5));
+}
+
+/// Rejects all writes to the `ConfigMap` of this name.
+pub(crate) fn refuse(faults: &Faults, name: &'static str) {
+    faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
+}
+
+/// Returns whether a request writes to the `ConfigMap` of this name.
+pub(crate) fn is_write_to(request: &Recorded, name: &str) -> bool {
+    let body = request.body.as_ref();
+    let made = body.is_some_and(|body| body["metadata"]["name"] == name);
+    request.resource == "configmaps"
+        && request.method != http::Method::GET
+        && (made || request.name.as_deref() == Some(name))
 }
 
 /// Returns the API of a cluster-scoped kind.
@@ -336,6 +452,7 @@ const KINDS: &[&str] = &[
     "Role",
     "RoleBinding",
     "ClusterRole",
+    "ClusterRoleBinding",
     "ResourceQuota",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
@@ -403,21 +520,36 @@ pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
         .unwrap();
 }
 
+/// Returns the revision that the status of a custom resource has.
+pub(crate) fn revision_of(custom_resource: &DynamicObject) -> &Value {
+    &custom_resource.data["status"]["release"]["revision"]
+}
+
+/// Returns the records of a release.
+pub(crate) async fn records(namespace: &TestNamespace, release: &str) -> Vec<DynamicObject> {
+    let list = ListParams::default().labels(&format!("owner=helm,name={release}"));
+    api(namespace, "Secret").list(&list).await.unwrap().items
+}
+
 /// Returns the statuses of the records of a release, oldest first.
 pub(crate) async fn history(namespace: &TestNamespace, release: &str) -> Vec<String> {
-    let labels = format!("owner=helm,name={release}");
-    let list = ListParams::default().labels(&labels);
-    let mut records: Vec<(u32, String)> = api(namespace, "Secret")
-        .list(&list)
-        .await
-        .unwrap()
-        .items
-        .into_iter()
-        .map(|secret| {
-            let labels = secret.metadata.labels.unwrap();
-            (labels["version"].parse().unwrap(), labels["status"].clone())
-        })
+    let records = records(namespace, release).await.into_iter();
+    let labels = records.map(|record| record.metadata.labels.unwrap());
+    let mut statuses: Vec<(u32, String)> = labels
+        .map(|labels| (labels["version"].parse().unwrap(), labels["status"].clone()))
         .collect();
-    records.sort_unstable();
-    records.into_iter().map(|(_, status)| status).collect()
+    statuses.sort_unstable();
+    statuses.into_iter().map(|(_, status)| status).collect()
+}
+
+/// Returns the events in a namespace.
+pub(crate) async fn events(namespace: &TestNamespace) -> Vec<DynamicObject> {
+    let events = api(namespace, "Event").list(&ListParams::default()).await;
+    events.unwrap().items
+}
+
+/// Returns whether there is an event with a reason.
+pub(crate) async fn has_event(namespace: &TestNamespace, reason: &str) -> bool {
+    let events = events(namespace).await;
+    events.iter().any(|event| event.data["reason"] == reason)
 }

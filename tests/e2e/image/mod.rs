@@ -13,14 +13,12 @@ use std::process::Command;
 
 use hybrid_operator_test::process::{Operator, RunningOperator};
 use hybrid_operator_test::{ControlPlane, TestNamespace, skipped};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, control_plane, is_true, output, root, until_by};
+use crate::world::{LIMIT, api, apply, create, holds, new_namespace, output, root, until_by};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -95,10 +93,8 @@ fn is_started_alike(image: &Image, other: &Image) {
 /// Starts the entrypoint of an image with access to one namespace.
 async fn start(image: &Image, plane: &ControlPlane, namespace: &TestNamespace) -> RunningOperator {
     let client = plane.client().await.unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
-    let account = serde_json::from_value(json!({"metadata": {"name": "operator"}})).unwrap();
-    let created = accounts.create(&PostParams::default(), &account).await;
-    drop(created.unwrap());
+    let account = json!({"metadata": {"name": "operator"}});
+    create(&api(namespace, "ServiceAccount"), account).await;
     let binding = json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace.name()}],
@@ -161,15 +157,14 @@ fn is_confined(operator: &RunningOperator, user: &str) {
 async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
     let memcacheds = api(namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(operator, &memcacheds, "cache", "Ready", ready).await;
+    until_by(operator, &memcacheds, "cache", "Ready", holds("Ready")).await;
     let stopped = operator.stop(LIMIT).await.unwrap();
     assert!(stopped.success(), "{}", operator.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("image").await);
     if !can_run() {
         return;
     }
@@ -185,7 +180,6 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
         path == "/opt/helm/watches.yaml" || path.starts_with("/opt/helm/helm-charts/memcached/")
     });
     assert!(charts && files.len() > 5, "{files:#?}");
-    let namespace = TestNamespace::create(plane, "image").await.unwrap();
     let operator = start(&image, plane, &namespace).await;
     is_confined(&operator, "1001");
     memcached_is_ready(&namespace, &operator).await;
@@ -193,7 +187,7 @@ async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
-    let plane = or_skip!(control_plane().await);
+    let (plane, namespace) = or_skip!(new_namespace("base-image").await);
     if !can_run() {
         return;
     }
@@ -213,32 +207,14 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
 
     let project = tempfile::tempdir().unwrap();
     let chart = root().join("helm-charts/memcached");
-    hybrid_operator(
-        project.path(),
-        &[
-            "init",
-            "--plugins",
-            "helm",
-            "--domain",
-            "example.com",
-            "--project-name",
-            "shop",
-        ],
-    );
-    let kind = [
-        "--group",
-        "cache",
-        "--version",
-        "v1alpha1",
-        "--kind",
-        "Memcached",
-    ];
-    let from = ["create", "api", "--helm-chart", chart.to_str().unwrap()];
-    hybrid_operator(project.path(), &[&from[..], &kind[..]].concat());
+    let init = "init --plugins helm --domain example.com --project-name shop";
+    hybrid_operator(project.path(), init.split(' '));
+    let create = "create api --group cache --version v1alpha1 --kind Memcached --helm-chart";
+    let create = create.split(' ').chain([chart.to_str().unwrap()]);
+    hybrid_operator(project.path(), create);
     let dockerfile = project.path().join("Dockerfile");
     let files = (project.path(), &*dockerfile);
     let image = build_twice(engine.as_ref(), files, "shop", Some((BASE, &base)));
-    let namespace = TestNamespace::create(plane, "base-image").await.unwrap();
     let operator = start(&image, plane, &namespace).await;
     is_confined(&operator, "1001");
     memcached_is_ready(&namespace, &operator).await;
@@ -279,7 +255,7 @@ fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
 }
 
 /// Runs the command line in a directory.
-fn hybrid_operator(directory: &Path, arguments: &[&str]) {
+fn hybrid_operator<'a>(directory: &Path, arguments: impl Iterator<Item = &'a str>) {
     let program = programs().join("hybrid-operator");
     output(Command::new(program).args(arguments).current_dir(directory));
 }

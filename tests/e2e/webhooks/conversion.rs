@@ -8,8 +8,8 @@ use kube::core::crd::merge_crds;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Replica, control_plane};
-use crate::world::{LIMIT, define, delete, eventually, remove};
+use super::Replica;
+use crate::world::{LIMIT, define, delete, eventually, new_namespace, remove};
 use hybrid_operator_test::wait;
 
 /// The stored version: one text.
@@ -94,8 +94,7 @@ fn jar(version: &str, name: &str, spec: Value) -> DynamicObject {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_objects_are_read_in_another_version() {
-    let plane = or_skip!(control_plane().await);
-    let namespace = TestNamespace::create(plane, "convert").await.unwrap();
+    let (plane, namespace) = or_skip!(new_namespace("convert").await);
     let crds = vec![v1beta1::Jar::crd(), v1::Jar::crd()];
     let crd = merge_crds(crds, "v1beta1").unwrap();
     define(plane, &serde_json::to_string(&crd).unwrap()).await;
@@ -118,13 +117,8 @@ async fn stored_objects_are_read_in_another_version() {
     assert_eq!(found.metadata.annotations.unwrap()["note"], "honey");
 
     let error = new.get("broken").await.unwrap_err().to_string();
-    for part in [
-        "Jar",
-        &format!("{}/broken", namespace.name()),
-        "spec.volume: \"much\"",
-    ] {
-        assert!(error.contains(part), "{part} is not in {error}");
-    }
+    assert_contains!(error, "Jar", &format!("{}/broken", namespace.name()));
+    assert_contains!(error, "spec.volume: \"much\"");
     delete(&old, "broken").await;
     // Written in the new version, read in the old one.
     let larger = json!({"spec": {"amount": 4}});

@@ -30,12 +30,13 @@ impl Project {
         for (name, text) in templates {
             project.write(&format!("chart/templates/{name}"), text);
         }
-        let watches = format!(
-            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart{}{options}}}\n",
-            if options.is_empty() { "" } else { ", " }
-        );
-        project.write("watches.yaml", &watches);
+        project.watch("test.example.com", "Widget", options);
         project
+    }
+
+    /// Binds the chart to this kind alone, with further `options` of its entry (YAML).
+    pub(crate) fn watch(&self, group: &str, kind: &str, options: &str) {
+        self.write("watches.yaml", &entry(group, kind, options));
     }
 
     /// Writes a file of the project.
@@ -129,10 +130,51 @@ impl Project {
     }
 }
 
-/// An operator of a project in this process. Dropping it stops it without any cleanup.
-pub(crate) struct InProcessOperator(Option<tokio::runtime::Runtime>);
+/// Returns the options of an operator that serves neither metrics nor probes.
+pub(crate) fn options(flags: &[&str], env: &[(&str, &str)]) -> Options {
+    let all = [
+        "run",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+    ];
+    let all = all.iter().chain(flags);
+    let args = <RunArgs as clap::Parser>::parse_from(all);
+    args.options(|variable| {
+        let found = env.iter().find(|(name, _)| *name == variable);
+        found.map(|(_, value)| (*value).to_owned())
+    })
+}
+
+/// Returns an address on which nothing listens.
+pub(crate) fn free_address() -> String {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().to_string()
+}
+
+/// An operator in this process. Dropping it stops it without any cleanup.
+pub(crate) struct InProcessOperator {
+    /// Stops it in an orderly way.
+    pub(crate) stop: CancellationToken,
+    runtime: Option<tokio::runtime::Runtime>,
+}
 
 impl InProcessOperator {
+    /// Runs a manager.
+    pub(crate) fn run(manager: Manager) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let stop = CancellationToken::new();
+        runtime.spawn(manager.run_until(stop.clone()));
+        Self {
+            stop,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Starts the operator of a project.
     pub(crate) fn start(project: &Project, client: Client, namespace: &str) -> Self {
         Self::extended(project, client, namespace, |chart| chart)
     }
@@ -166,21 +208,8 @@ impl InProcessOperator {
         extend: impl Fn(HelmController) -> HelmController,
         change: impl FnOnce(&mut Options),
     ) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let args = <RunArgs as clap::Parser>::parse_from([
-            "run",
-            "--metrics-bind-address=0",
-            "--health-probe-bind-address=0",
-        ]);
-        let name = namespace.to_owned();
-        let mut options = args.options(|variable| match variable {
-            "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAME" => Some(name.clone()),
-            _ => None,
-        });
+        let env = ["WATCH_NAMESPACE", "OPERATOR_NAME", "POD_NAME"].map(|name| (name, namespace));
+        let mut options = options(&[], &env);
         options.watches_file = project.watches_file();
         change(&mut options);
         let charts = helm::load(&options.watches_file).unwrap();
@@ -188,17 +217,22 @@ impl InProcessOperator {
             .into_iter()
             .map(extend)
             .fold(Manager::new(options).client(client), Manager::with);
-        runtime.spawn(manager.run_until(CancellationToken::new()));
-        Self(Some(runtime))
+        Self::run(manager)
     }
 }
 
 impl Drop for InProcessOperator {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Returns an entry of a watches file for the chart of a [`Project`].
+pub(crate) fn entry(group: &str, kind: &str, options: &str) -> String {
+    let more = if options.is_empty() { "" } else { ", " };
+    format!("- {{group: {group}, version: v1, kind: {kind}, chart: chart{more}{options}}}\n")
 }
 
 const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";

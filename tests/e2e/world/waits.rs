@@ -32,6 +32,24 @@ pub(crate) async fn try_until(
     .await
 }
 
+/// Returns what a wait finds, or fails the test at the place of the caller, with the log of an
+/// operator.
+#[track_caller]
+fn found<T>(
+    operator: Option<&RunningOperator>,
+    wait: impl Future<Output = Result<T, WaitError>>,
+) -> impl Future<Output = T> {
+    let place = Location::caller();
+    // A future has room for what it captures and once more for what it awaits.
+    let wait = Box::pin(wait);
+    async move {
+        wait.await.unwrap_or_else(|error| {
+            let log = operator.map_or_else(String::new, RunningOperator::log);
+            panic!("{place}: {error}\n{log}")
+        })
+    }
+}
+
 /// Waits until a condition holds for an object and returns it.
 #[track_caller]
 pub(crate) fn until(
@@ -40,11 +58,7 @@ pub(crate) fn until(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> impl Future<Output = Value> {
-    let place = Location::caller();
-    async move {
-        let found = try_until(api, name, what, wanted).await;
-        found.unwrap_or_else(|error| panic!("{place}: {error}"))
-    }
+    found(None, try_until(api, name, what, wanted))
 }
 
 /// Waits until a condition holds for an object and returns it.
@@ -56,11 +70,7 @@ pub(crate) fn until_by(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> impl Future<Output = Value> {
-    let place = Location::caller();
-    async move {
-        let found = try_until(api, name, what, wanted).await;
-        found.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()))
-    }
+    found(Some(operator), try_until(api, name, what, wanted))
 }
 
 /// Polls until a check succeeds and returns what it found.
@@ -69,11 +79,7 @@ pub(crate) fn eventually<T, L: Into<Check<T>>>(
     what: impl Display,
     check: impl AsyncFnMut() -> L,
 ) -> impl Future<Output = T> {
-    let place = Location::caller();
-    async move {
-        let found = wait::until(LIMIT, what, check).await;
-        found.unwrap_or_else(|error| panic!("{place}: {error}"))
-    }
+    found(None, wait::until(LIMIT, what, check))
 }
 
 /// Polls until a check succeeds and returns what it found.
@@ -83,11 +89,7 @@ pub(crate) fn eventually_by<T, L: Into<Check<T>>>(
     what: impl Display,
     check: impl AsyncFnMut() -> L,
 ) -> impl Future<Output = T> {
-    let place = Location::caller();
-    async move {
-        let found = wait::until(LIMIT, what, check).await;
-        found.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()))
-    }
+    found(Some(operator), wait::until(LIMIT, what, check))
 }
 
 /// Deletes an object.
@@ -109,11 +111,7 @@ pub(crate) fn gone<K>(api: &Api<K>, name: &str) -> impl Future<Output = ()>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let place = Location::caller();
-    async move {
-        let gone = wait::gone(api, name, LIMIT).await;
-        gone.unwrap_or_else(|error| panic!("{place}: {error}"));
-    }
+    found(None, wait::gone(api, name, LIMIT))
 }
 
 /// Waits until an object is gone.
@@ -126,11 +124,7 @@ pub(crate) fn gone_by<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let place = Location::caller();
-    async move {
-        let gone = wait::gone(api, name, LIMIT).await;
-        gone.unwrap_or_else(|error| panic!("{place}: {error}\n{}", operator.log()));
-    }
+    found(Some(operator), wait::gone(api, name, LIMIT))
 }
 
 /// Deletes an object and waits until it is gone.
@@ -165,6 +159,33 @@ pub(crate) fn is_true(object: &Value, type_: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == "True")
 }
 
+/// Returns a check whether a condition of an object is true.
+pub(crate) fn holds(type_: &str) -> impl Fn(&Value) -> bool + Copy {
+    move |object| is_true(object, type_)
+}
+
+/// Returns whether a condition of an object is false.
+pub(crate) fn is_false(object: &Value, type_: &str) -> bool {
+    condition(object, type_).is_some_and(|condition| condition["status"] == "False")
+}
+
+/// Returns whether the message of a condition contains a text.
+pub(crate) fn says(object: &Value, type_: &str, text: &str) -> bool {
+    condition(object, type_).is_some_and(|condition| {
+        let message = condition["message"].as_str().unwrap_or_default();
+        message.contains(text)
+    })
+}
+
+/// Returns whether a condition of the current generation has this status and text in its message.
+pub(crate) fn has_condition(object: &Value, type_: &str, status: &str, text: &str) -> bool {
+    let is_current = condition(object, type_).is_some_and(|condition| {
+        condition["status"] == status
+            && condition["observedGeneration"] == object["metadata"]["generation"]
+    });
+    is_current && says(object, type_, text)
+}
+
 /// Returns whether an object is ready at its current generation: by its condition or, where that
 /// has no generation, by its status.
 pub(crate) fn is_ready(object: &Value) -> bool {
@@ -177,7 +198,10 @@ pub(crate) fn is_ready(object: &Value) -> bool {
     })
 }
 
-/// Returns a check whether a custom resource is ready with this revision of its release.
+/// Returns a check whether a custom resource is ready with this revision of its release deployed.
 pub(crate) fn ready_at(revision: u32) -> impl Fn(&Value) -> bool + Copy {
-    move |cr| is_true(cr, "Ready") && cr["status"]["release"]["revision"] == revision
+    move |cr| {
+        let release = &cr["status"]["release"];
+        is_true(cr, "Ready") && release["revision"] == revision && release["status"] == "deployed"
+    }
 }

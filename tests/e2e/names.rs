@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use helm_core::release::Release;
 use hybrid_operator::native::{self, Action};
-use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip, wait};
+use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::native::try_get;
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
-    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, refuse, says, sum_of,
-    until,
+    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, records, refuse, says,
+    sum_of, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.

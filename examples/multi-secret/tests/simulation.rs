@@ -92,6 +92,7 @@ fn project() -> Project {
         ],
         elects: true,
         requests: 100,
+        ..Project::default()
     }
 }
 

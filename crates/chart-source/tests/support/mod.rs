@@ -66,7 +66,7 @@ pub(crate) fn access() -> Access {
 
 /// Returns an error and its causes.
 pub(crate) fn text(error: &dyn Error) -> String {
-    let errors = std::iter::successors(Some(error), |error| error.source());
+    let errors = std::iter::successors(Some(error), |&error| error.source());
     let messages: Vec<String> = errors.map(ToString::to_string).collect();
     messages.join(": ")
 }

@@ -97,13 +97,13 @@ impl Value {
         match ty.kind() {
             _ if ty.info().named && !is_predeclared(ty) => Self::zero_of_declared(ty),
             Kind::Bool => Self::Bool(false),
-            kind if super::is_integer(kind) => Self::Int(0).convert_integer(predeclared(kind)),
             Kind::Float32 | Kind::Float64 => Self::Float(0.0),
             Kind::Complex128 => Self::Complex(std::rc::Rc::new((0.0, 0.0))),
             Kind::String => Self::Str(Str::EMPTY),
             Kind::Map | Kind::Slice | Kind::Ptr | Kind::Func => Self::NilOf(ty),
             Kind::Interface => Self::Nil,
             Kind::Struct | Kind::Invalid => Self::Invalid,
+            integer => Self::Int(0).convert_integer(predeclared(integer)),
         }
     }
 

@@ -165,7 +165,9 @@ impl Schema {
             }
             Value::Array(items) => {
                 let Some(schema) = &self.items else { return };
-                items.iter_mut().for_each(|item| act(schema, item));
+                for item in items {
+                    act(schema, item);
+                }
             }
             _ => {}
         }

@@ -149,7 +149,7 @@ impl Oracle {
                 let why = json!("is still being deleted");
                 found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
-            let mut best: Option<((usize, usize), Vec<Difference>, Arc<Fresh>)> = None;
+            let mut best: Option<Explanation> = None;
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
                 let random = self.random(&fresh, &chain)?;
@@ -168,13 +168,17 @@ impl Oracle {
                 let titles = rest.objects.keys();
                 let left = titles.filter(|title| !fresh.snapshot.objects.contains_key(*title));
                 let distance = (differences.len(), left.count());
-                if best.as_ref().is_none_or(|(least, ..)| distance < *least) {
-                    best = Some((distance, differences, fresh));
+                if best.as_ref().is_none_or(|best| distance < best.distance) {
+                    best = Some(Explanation {
+                        distance,
+                        differences,
+                        fresh,
+                    });
                 }
             }
-            if let Some((_, differences, fresh)) = best {
-                found.extend(differences);
-                rest.remove(&fresh.snapshot);
+            if let Some(best) = best {
+                found.extend(best.differences);
+                rest.remove(&best.fresh.snapshot);
             }
         }
         let case = Case {
@@ -284,6 +288,14 @@ impl Oracle {
                 && custom.object.get("apiVersion") == object.get("apiVersion")
         })
     }
+}
+
+/// A fresh install, and how the cluster differs from it.
+struct Explanation {
+    /// Number of differences, and of objects that it does not explain.
+    distance: (usize, usize),
+    differences: Vec<Difference>,
+    fresh: Arc<Fresh>,
 }
 
 impl Fresh {

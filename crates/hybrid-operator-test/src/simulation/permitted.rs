@@ -149,13 +149,7 @@ impl Permitted {
                     && (leaves.iter()).all(|leaf| is_written(leaf) || is_key(&leaf.0))
             }
             Self::Autoscaler => path == REPLICAS && is_autoscaled(case.live, title),
-            Self::Untested => match expected {
-                Some(job) if path.is_empty() && found.is_none() => {
-                    is_test(job) && fails(case, &custom_of(job))
-                }
-                Some(_) => path == TESTED && found.is_none() && fails(case, title),
-                None => path == TESTED && is_back(case, title),
-            },
+            Self::Untested => is_untested(case, difference),
             Self::Suspended => {
                 let status = found.as_ref().and_then(|found| found.get("status"));
                 path == "/status/conditions/Paused"
@@ -179,6 +173,18 @@ impl Permitted {
 
 /// JSON pointer to the condition about the tests of a release, in a snapshot.
 const TESTED: &str = "/status/conditions/TestSuccess";
+
+/// Returns whether something is a test that did not run, its result, or the result of tests before values that are
+/// not tried.
+fn is_untested(case: &Case<'_>, difference: &Difference) -> bool {
+    let (title, is_result) = (&difference.object, difference.path == TESTED);
+    match &difference.expected {
+        Some(_) if difference.found.is_some() => false,
+        Some(job) if difference.path.is_empty() => is_test(job) && fails(case, &custom_of(job)),
+        Some(_) => is_result && fails(case, title),
+        None => is_result && is_back(case, title),
+    }
+}
 
 /// Returns whether a difference is a finalizer that the fresh install does not have.
 fn is_finalizer(difference: &Difference) -> bool {

@@ -172,8 +172,8 @@ async fn rest(
     while server.step() {}
     let paths = generator.state();
     let found = ours.read(&paths).await;
-    let read = async |real: &mut Side| real.read(&paths).await;
-    let agreed = agree(real, &found, read, REST).await;
+    let all = async |side: &mut Side| side.read(&paths).await;
+    let agreed = agree(real, &found, all, REST).await;
     agreed.map_err(|difference| format!("at rest\n{difference}"))
 }
 

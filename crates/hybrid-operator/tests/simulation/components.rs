@@ -76,9 +76,9 @@ fn shops() -> Project {
         objects,
         replaced: vec![definition("Shop", "Namespaced")],
         suspends: None,
+        others: project.others,
         elects: project.elects,
         requests: project.requests,
-        others: project.others,
     }
 }
 

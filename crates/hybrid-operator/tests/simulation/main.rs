@@ -21,7 +21,7 @@ use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::simulation::{Custom, Field, History, Process, Project, Simulation};
 use kube::Client;
 use mimalloc::MiMalloc;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::BoxError;
 
 #[global_allocator]

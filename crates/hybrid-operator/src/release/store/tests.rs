@@ -433,8 +433,8 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
     let meta = store.create(release, &tags()).await.unwrap();
     let requests = script.finish();
     let deleted = requests.last().unwrap();
-    let last = &parts_of(&lost).pop().unwrap()["metadata"];
-    assert_eq!(deleted.json()["preconditions"]["uid"], last["uid"]);
+    let unused = &parts_of(&lost).pop().unwrap()["metadata"];
+    assert_eq!(deleted.json()["preconditions"]["uid"], unused["uid"]);
 
     // Parts of a failed update are deleted as well; afterwards there is nothing to delete.
     index_unused_parts(&store, &script, &lost);

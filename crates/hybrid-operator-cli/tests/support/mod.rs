@@ -92,6 +92,10 @@ impl Done {
         }
     }
 
+    pub(crate) fn succeeds(&self) -> bool {
+        self.code == Some(0)
+    }
+
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);

@@ -502,17 +502,13 @@ mod tests {
             "--set-json list=[\"example\"] with every switch on",
             "--is-upgrade",
         ] {
-            assert!(
-                found.iter().any(|label| label == wanted),
-                "{wanted}: {found:#?}"
-            );
+            let is_found = found.iter().any(|label| label == wanted);
+            assert!(is_found, "{wanted}: {found:#?}");
         }
         // No condition around an object reads these.
         for unwanted in ["raw.deep", "name="] {
-            assert!(
-                !found.iter().any(|label| label.contains(unwanted)),
-                "{found:#?}"
-            );
+            let is_found = found.iter().any(|label| label.contains(unwanted));
+            assert!(!is_found, "{found:#?}");
         }
     }
 

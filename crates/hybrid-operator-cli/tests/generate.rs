@@ -200,14 +200,12 @@ fn breaking_changes_since_a_revision_are_named() {
         .replace(r#""fast", "#, "");
     fs::write(&schema, text).unwrap();
     let breaking = "4 breaking change(s) since HEAD";
-    assert_eq!(
-        refused(root, "crds --compat HEAD", breaking),
-        "updated config/crd/bases/test.example.com_guestbooks.yaml\n\
-         Guestbook v1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
-         Guestbook v1.spec.storage.class: the value \"fast\" is no longer allowed\n\
-         Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
-         Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n"
-    );
+    let expected = "updated config/crd/bases/test.example.com_guestbooks.yaml\n\
+                    Guestbook v1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+                    Guestbook v1.spec.storage.class: the value \"fast\" is no longer allowed\n\
+                    Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+                    Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n";
+    assert_eq!(refused(root, "crds --compat HEAD", breaking), expected);
     let unknown = "git does not know the revision \"no-such-tag\"";
     refused(root, "crds --compat no-such-tag", unknown);
 }
@@ -250,12 +248,10 @@ fn definitions_of_the_program_are_written_beside_those_of_charts() {
         command.env("CARGO", &cargo).current_dir(root);
         Done::of(command.output().unwrap())
     };
-    assert_eq!(
-        crds(&[]).ok(),
-        "created config/crd/bases/test.example.com_backups.yaml\n\
-         created config/crd/bases/test.example.com_guestbooks.yaml\n\
-         created config/crd/bases/test.example.com_webs.yaml\n"
-    );
+    let expected = "created config/crd/bases/test.example.com_backups.yaml\n\
+                    created config/crd/bases/test.example.com_guestbooks.yaml\n\
+                    created config/crd/bases/test.example.com_webs.yaml\n";
+    assert_eq!(crds(&[]).ok(), expected);
     let arguments = fs::read_to_string(root.join("arguments")).unwrap();
     assert_eq!(arguments, "run --quiet --locked -- describe\n");
     // A version that was added to the file, as 'create api' does.

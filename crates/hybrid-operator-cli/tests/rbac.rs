@@ -344,10 +344,8 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
     };
     let key = granted(&["shop.example.com-release-record-key"], "get");
     let credentials = granted(&["own", "till"], "get");
-    assert_eq!(
-        own["rules"],
-        json!([key, granted(&[], "create"), credentials])
-    );
+    let expected = json!([key, granted(&[], "create"), credentials]);
+    assert_eq!(own["rules"], expected);
     let resources = project.read("config/rbac/kustomization.yaml");
     resources.must_have("\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n");
     resources.must_lack("credentials");

@@ -283,9 +283,7 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
         .filter(|path| path.contains(".rs") || path.contains("argo"));
     assert_eq!(code.collect::<Vec<_>>(), Vec::<&String>::new());
     let watches = text(&files["watches.yaml"]);
-    assert_eq!(
-        watches,
-        "# Each entry binds a kind of custom resource to a chart.
+    let expected = "# Each entry binds a kind of custom resource to a chart.
 - group: charts.example.com
   version: v1alpha1
   kind: Memcached
@@ -294,8 +292,8 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
   version: v1
   kind: Proxy
   chart: helm-charts/proxy
-"
-    );
+";
+    assert_eq!(watches, expected);
     let crd = text(&files["config/crd/bases/apps.example.com_proxies.yaml"]);
     crd.must_have("scope: Cluster");
     let version = env!("CARGO_PKG_VERSION");

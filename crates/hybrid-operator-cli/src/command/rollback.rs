@@ -356,11 +356,9 @@ mod tests {
             let spec = spec_of(watch, "Shop web", &json!({}), latest, &wanted);
             spec.unwrap_err().to_string()
         };
-        assert_eq!(
-            refused(&watch(), &latest),
-            "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
-             shop-1.1.0; run the operator with that chart again, and all its releases return to it"
-        );
+        let expected = "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
+                        shop-1.1.0; run the operator with that chart again, and all its releases return to it";
+        assert_eq!(refused(&watch(), &latest), expected);
         let mut mapped = watch();
         mapped.values = Some(json!({"a": "{{ .Spec.b }}"}));
         let same = record(2, "1.0.0", json!({}));

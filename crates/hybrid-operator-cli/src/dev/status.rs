@@ -212,10 +212,8 @@ mod tests {
     #[test]
     fn status_of_an_earlier_generation_is_unknown() {
         let cells = |object| Row::of("Shop", &object).cells().map(str::to_owned);
-        assert_eq!(
-            cells(ready("a", 2)),
-            ["Shop", "default/a", "True", "Ready", "3"]
-        );
+        let expected = ["Shop", "default/a", "True", "Ready", "3"];
+        assert_eq!(cells(ready("a", 2)), expected);
         let before = cells(ready("a", 1));
         assert_eq!(before, ["Shop", "default/a", "Unknown", "Reconciling", "3"]);
         let new = cells(shop("a", &json!({})));

@@ -246,13 +246,11 @@ mod tests {
     #[test]
     fn comments_of_the_values_are_kept() {
         let text = "---\n# Size.\nreplicas: 3\n\nscript: |\n  a\n   b\n\n  c\nempty: {}\n\n";
-        assert_eq!(
-            of(text),
-            format!(
-                "{HEAD}spec:\n  # The defaults of the chart, from helm-charts/web/values.yaml.\n  # Size.\n  \
+        let expected = format!(
+            "{HEAD}spec:\n  # The defaults of the chart, from helm-charts/web/values.yaml.\n  # Size.\n  \
                  replicas: 3\n\n  script: |\n    a\n     b\n\n    c\n  empty: {{}}\n"
-            )
         );
+        assert_eq!(of(text), expected);
     }
 
     #[test]
@@ -262,11 +260,9 @@ mod tests {
                          list:\n- y:\n  z: 1\nh:\n  i:\n    j:\n",
         );
         let (_, spec) = sample.split_once("values.yaml.\n").unwrap();
-        assert_eq!(
-            spec,
-            "  # a: # Size.\n  b: {}\n    # c: ~\n    # d: null # Colour.\n  e:\n    # Nothing.\n    # f:\n    g: 1\n  \
-             text: |\n    x:\n  list:\n  - y:\n    z: 1\n  h:\n    i: {}\n      # j:\n"
-        );
+        let expected = "  # a: # Size.\n  b: {}\n    # c: ~\n    # d: null # Colour.\n  e:\n    # Nothing.\n    # f:\n    g: 1\n  \
+                        text: |\n    x:\n  list:\n  - y:\n    z: 1\n  h:\n    i: {}\n      # j:\n";
+        assert_eq!(spec, expected);
         let folded = of("# One.\na: {b: null, c: {d: null}}\n");
         assert!(folded.ends_with("  a:\n    c: {}\n"), "{folded}");
         assert_eq!(of("a:\n"), format!("{HEAD}spec: {{}}\n"));

@@ -188,10 +188,8 @@ generate-name | generateName: a- | warning 4 | name: a";
 fn the_line_is_that_of_the_document_with_the_name() {
     let two = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}-one\n---\n\
                apiVersion: v1\nkind: Service\nmetadata:\n  name: two\n";
-    assert_eq!(
-        found("fixed-name", &[("templates/a.yaml", two)]),
-        ["warning templates/a.yaml:9"]
-    );
+    let expected = ["warning templates/a.yaml:9"];
+    assert_eq!(found("fixed-name", &[("templates/a.yaml", two)]), expected);
 }
 
 #[test]

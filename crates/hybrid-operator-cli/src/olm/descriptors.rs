@@ -249,11 +249,9 @@ mod tests {
                 {"group": "cert-manager.io", "version": "v1", "kind": "Certificate"}]});
         created.add_controller(&serde_json::from_value(controller).unwrap());
         let generated = super::owned(&crd(), &created, std::slice::from_ref(&other));
-        assert_eq!(
-            generated[0]["resources"],
-            json!([{"kind": "Deployment", "name": "", "version": "v1"},
-                {"kind": "Certificate", "name": "certificates.cert-manager.io", "version": "v1"}])
-        );
+        let expected = json!([{"kind": "Deployment", "name": "", "version": "v1"},
+            {"kind": "Certificate", "name": "certificates.cert-manager.io", "version": "v1"}]);
+        assert_eq!(generated[0]["resources"], expected);
         let owned = owned(&crd(), &created, &[other, base]);
         assert_eq!(owned[0]["displayName"], "Our shop");
         let pod = json!([{"kind": "Pod", "name": "", "version": "v1"}]);

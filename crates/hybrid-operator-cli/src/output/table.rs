@@ -164,11 +164,9 @@ mod tests {
 
     #[test]
     fn a_table_without_a_terminal_has_one_line_for_each_row() {
-        assert_eq!(
-            table().within(None, Paint(false)),
-            "NAME   READY   REASON   RELEASE                 CHART\n\
-             shop   True    -        shop-with-a-long-name   shop-1.2.3\n"
-        );
+        let expected = "NAME   READY   REASON   RELEASE                 CHART\n\
+                        shop   True    -        shop-with-a-long-name   shop-1.2.3\n";
+        assert_eq!(table().within(None, Paint(false)), expected);
     }
 
     #[test]
@@ -180,14 +178,12 @@ mod tests {
         );
         assert!(text.starts_with("NAME READY REASON RELEASE"), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
-        assert_eq!(
-            table().within(Some(30), Paint(false)),
-            "NAME     shop\n\
-             READY    True\n\
-             REASON   -\n\
-             RELEASE  shop-with-a-long-name\n\
-             CHART    shop-1.2.3\n"
-        );
+        let expected = "NAME     shop\n\
+                        READY    True\n\
+                        REASON   -\n\
+                        RELEASE  shop-with-a-long-name\n\
+                        CHART    shop-1.2.3\n";
+        assert_eq!(table().within(Some(30), Paint(false)), expected);
         let narrow = table().within(Some(24), Paint(false));
         assert!(
             narrow.contains("RELEASE  shop-with-a-lon\n         g-name\n"),

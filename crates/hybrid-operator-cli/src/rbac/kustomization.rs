@@ -129,14 +129,10 @@ mod tests {
     #[test]
     fn empty_files_and_lists_get_a_list() {
         assert_eq!(with("", &["a.yaml"]), "resources:\n- a.yaml\n");
-        assert_eq!(
-            with("# Mine.\nresources:\n", &["a.yaml"]),
-            "# Mine.\nresources:\n- a.yaml\n"
-        );
-        assert_eq!(
-            with("resources:\n  - a.yaml\n", &["b.yaml"]),
-            "resources:\n  - a.yaml\n  - b.yaml\n"
-        );
+        let expected = "# Mine.\nresources:\n- a.yaml\n";
+        assert_eq!(with("# Mine.\nresources:\n", &["a.yaml"]), expected);
+        let expected = "resources:\n  - a.yaml\n  - b.yaml\n";
+        assert_eq!(with("resources:\n  - a.yaml\n", &["b.yaml"]), expected);
     }
 
     #[test]

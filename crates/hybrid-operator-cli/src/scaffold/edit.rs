@@ -248,10 +248,8 @@ mod tests {
         let text = insert_use(text, "shop::c").unwrap();
         let text = insert_use(&text, "abc::d").unwrap();
         let text = insert_before(&text, ".main()", ".with(c())").unwrap();
-        assert_eq!(
-            text,
-            "use std::a;\n\nuse abc::d;\nuse kube::b;\nuse shop::c;\n\nfn main() {\n    new()\n        .with(c())\n        .main()\n}\n"
-        );
+        let expected = "use std::a;\n\nuse abc::d;\nuse kube::b;\nuse shop::c;\n\nfn main() {\n    new()\n        .with(c())\n        .main()\n}\n";
+        assert_eq!(text, expected);
         assert_eq!(insert_before(&text, ".main()", ".with(c())").unwrap(), text);
         assert_eq!(insert_before("fn main() {}\n", ".main()", "x"), None);
         assert_eq!(insert_use("fn main() {}\n", "a::b"), None);

@@ -218,19 +218,15 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
         (owned[0]["resources"].clone(), owned[1]["resources"].clone())
     };
     let (of_controller, of_chart) = resources(&format!("--program {}", program.display()));
-    assert_eq!(
-        of_controller,
-        json!([{"kind": "Deployment", "name": "", "version": "v1"},
-            {"kind": "Policy", "name": "policies.other.example.com", "version": "v1beta1"}])
-    );
+    let expected = json!([{"kind": "Deployment", "name": "", "version": "v1"},
+        {"kind": "Policy", "name": "policies.other.example.com", "version": "v1beta1"}]);
+    assert_eq!(of_controller, expected);
     let kinds = of_chart.as_array().unwrap().iter();
     let kinds: Vec<&str> = kinds
         .map(|resource| resource["kind"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        kinds.join(" "),
-        "ConfigMap Pod Service ServiceAccount Deployment HorizontalPodAutoscaler PodDisruptionBudget"
-    );
+    let expected = "ConfigMap Pod Service ServiceAccount Deployment HorizontalPodAutoscaler PodDisruptionBudget";
+    assert_eq!(kinds.join(" "), expected);
     assert_eq!(resources("--charts-only"), (Value::Null, of_chart));
 
     let template = root.join("helm-charts/memcached/templates/service.yaml");
@@ -320,10 +316,8 @@ fn a_catalog_is_what_opm_writes() {
     };
     // Both at once, and one after the other.
     let out = generate("bundles/0.2.0 bundles/0.1.0");
-    assert_eq!(
-        out,
-        "created catalog/memcached-operator/catalog.yaml\ncreated catalog.Dockerfile\n"
-    );
+    let expected = "created catalog/memcached-operator/catalog.yaml\ncreated catalog.Dockerfile\n";
+    assert_eq!(out, expected);
     let catalog = read("catalog");
     for version in ["0.1.0", "0.2.0"] {
         generate(&format!("bundles/{version} --output-dir other/catalog"));

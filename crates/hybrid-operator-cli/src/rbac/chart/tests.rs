@@ -56,7 +56,7 @@ const OBJECT: &str = "[create, delete, get, list, patch, update, watch]";
 #[test]
 fn every_chart_has_rules_for_its_custom_resources_and_records() {
     let expected = "\
-# The custom resources.
+                    # The custom resources.
 - apiGroups: [x.example.com]
   resources: [shops]
   verbs: [get, list, patch, watch]
@@ -104,7 +104,7 @@ fn what_the_watches_file_refers_to() {
         ..Case::default()
     };
     let expected = "\
-# Referred to in the watches file.
+                    # Referred to in the watches file.
 - apiGroups: [\"\"]
   resources: [configmaps]
   verbs: [get, list, watch]
@@ -160,11 +160,9 @@ fn permissions_of_the_charts_own_roles_are_granted() {
         .split_once("# Granted by the chart's own roles")
         .unwrap();
     let (_, rules) = section.split_once('\n').unwrap();
-    assert_eq!(
-        rules,
-        "- apiGroups: [\"\"]\n  resources: [nodes, endpoints]\n  verbs: [get]\n\
-         - nonResourceURLs: [/metrics]\n  verbs: [get]\n"
-    );
+    let expected = "- apiGroups: [\"\"]\n  resources: [nodes, endpoints]\n  verbs: [get]\n\
+                    - nonResourceURLs: [/metrics]\n  verbs: [get]\n";
+    assert_eq!(rules, expected);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("\"view\""), "{warnings:?}");
 }

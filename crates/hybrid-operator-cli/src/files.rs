@@ -53,7 +53,6 @@ pub(crate) enum ChangeKind {
     Create,
     /// The file exists with other content; the difference is in the unified format.
     Update {
-        /// The difference.
         diff: String,
     },
     /// The file exists, and is deleted.

@@ -30,7 +30,6 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("/b.json", r#"{"definitions": {"small": {"maximum": 3}}}"#),
 ];
 
-/// Answer of a server.
 type Answer = fn(&Received) -> Reply;
 
 impl Done {

@@ -54,7 +54,6 @@ enum What {
     Hooks(RevisionArgs),
 }
 
-/// Format of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ValuesFormat {
     /// YAML with a heading

@@ -113,7 +113,6 @@ impl Definition {
         }
     }
 
-    /// Adds a version.
     #[must_use]
     pub(crate) fn version(mut self, version: Version) -> Self {
         self.versions.push(version);

@@ -42,7 +42,6 @@ pub(crate) enum MigrateError {
         root.display()
     )]
     NoWatches {
-        /// The directory.
         root: PathBuf,
     },
     #[error(
@@ -50,7 +49,6 @@ pub(crate) enum MigrateError {
         root.display()
     )]
     Ansible {
-        /// The directory.
         root: PathBuf,
     },
     #[error("cannot read {}", path.display())]
@@ -64,7 +62,6 @@ pub(crate) enum MigrateError {
         root.display()
     )]
     TooManyFiles {
-        /// The directory.
         root: PathBuf,
     },
     /// The changed files cannot be collected.

@@ -20,13 +20,10 @@ const SCORECARD: &str = include_str!("../../templates/project/config/scorecard/c
 /// The package and channels of a bundle.
 #[derive(Debug)]
 pub(crate) struct Metadata<'a> {
-    /// Name of the package.
     pub(crate) package: &'a str,
-    /// Names of the channels.
     pub(crate) channels: &'a [String],
     /// Channel for users who do not choose one.
     pub(crate) default_channel: &'a str,
-    /// Layout of the project.
     pub(crate) layout: &'a str,
 }
 

@@ -23,9 +23,7 @@ const ALL_NAMESPACES: &str = "AllNamespaces";
 /// Bundle that is released.
 #[derive(Debug)]
 pub(crate) struct Release<'a> {
-    /// Name of the package.
     pub(crate) package: &'a str,
-    /// Version of the bundle.
     pub(crate) version: &'a Version,
     /// Image of the operator; without it, that of the Deployment.
     pub(crate) image: Option<&'a str>,
@@ -35,7 +33,6 @@ pub(crate) struct Release<'a> {
     pub(crate) replaces: Option<&'a str>,
     /// Range of versions that this one updates.
     pub(crate) skip_range: Option<&'a str>,
-    /// Layout of the project.
     pub(crate) layout: &'a str,
 }
 

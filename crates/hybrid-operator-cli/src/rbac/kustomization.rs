@@ -12,7 +12,6 @@ pub(crate) enum KustomizationError {
         files.join(", ")
     )]
     Layout {
-        /// The files to be added.
         files: Vec<String>,
     },
 }

@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(crate) enum Subject {
     /// A resource, which may have a subresource.
     Resource {
-        /// API group.
         group: String,
         /// Plural name, such as `deployments` or `deployments/status`.
         resource: String,
@@ -87,7 +86,6 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Creates a grant.
     pub(crate) fn new(subject: Subject, verbs: &[&str], why: impl Into<String>) -> Self {
         Self {
             subject,

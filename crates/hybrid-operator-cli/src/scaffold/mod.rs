@@ -68,7 +68,6 @@ pub(crate) enum ScaffoldError {
         "nothing was written, because these files have other content: {paths}; keep them, or replace them with --force"
     )]
     Differ {
-        /// The files.
         paths: String,
     },
     #[error("{} would not be valid YAML", path.display())]

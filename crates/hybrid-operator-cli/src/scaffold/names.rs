@@ -29,7 +29,6 @@ pub(crate) enum NameError {
     Definition {
         /// Plural name of the kind.
         plural: String,
-        /// API group.
         group: String,
     },
     #[error(

@@ -138,7 +138,6 @@ struct ChartWatches {
     watches: Vec<Watch>,
 }
 
-/// Writes the roles.
 pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let input = read(args)?;
     let scope = if args.namespaced {

@@ -14,7 +14,6 @@ const LIMIT: usize = 1 << 20;
 /// A version of a kind.
 type Gvk = (String, String, String);
 
-/// Checks the objects.
 pub(super) fn check(bundle: &Bundle, findings: &mut Vec<Finding>) {
     for (file, object) in &bundle.objects {
         check_object(file, object, findings);

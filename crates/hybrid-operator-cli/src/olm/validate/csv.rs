@@ -87,7 +87,6 @@ pub(super) fn check_shape(csv: &Value) -> Result<(), Finding> {
     Ok(())
 }
 
-/// Checks the fields.
 pub(super) fn check(csv: &Value, findings: &mut Vec<Finding>) {
     if let Some(wrong) = bundle_name(name(csv)) {
         let message = format!(

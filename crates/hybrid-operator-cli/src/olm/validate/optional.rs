@@ -13,9 +13,7 @@ use crate::olm::{group_version, items, kind, name, text};
 pub(crate) enum Optional {
     /// Requirements of `OperatorHub.io` for the metadata.
     OperatorHub,
-    /// The annotation `capabilities`.
     Capabilities,
-    /// The annotation `categories`.
     Categories,
     GoodPractices,
     /// API versions that Kubernetes no longer serves.
@@ -65,7 +63,6 @@ const CAPABILITIES: &[&str] = &[
     "Auto Pilot",
 ];
 
-/// Categories of catalogs.
 const CATEGORIES: &[&str] = &[
     "AI/Machine Learning",
     "Application Runtime",
@@ -85,7 +82,6 @@ const CATEGORIES: &[&str] = &[
     "Streaming & Messaging",
 ];
 
-/// Types of icons.
 const ICONS: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
 
 impl Optional {
@@ -104,7 +100,6 @@ impl Optional {
         chosen.map(|(check, ..)| *check).collect()
     }
 
-    /// Runs the check.
     pub(super) fn check(self, bundle: &Bundle, findings: &mut Vec<Finding>) {
         match self {
             Self::OperatorHub => {

@@ -125,10 +125,8 @@ pub(crate) fn csv(parts: &Parts, base: &Value, release: &Release) -> anyhow::Res
         .context("cannot write the examples as JSON")?;
     annotate(EXAMPLES, &examples);
     annotate("operators.operatorframework.io/builder", BUILDER);
-    annotate(
-        "operators.operatorframework.io/project_layout",
-        release.layout,
-    );
+    let layout = "operators.operatorframework.io/project_layout";
+    annotate(layout, release.layout);
     if let Some(image) = images.first() {
         annotate("containerImage", text(image, "/image"));
     }
@@ -214,12 +212,10 @@ fn install(parts: &Parts, deployments: &[Value]) -> Value {
         .collect();
     let mut spec = json!({"deployments": deployments});
     for (field, rules) in [
-        ("permissions", permissions(&parts.permissions)),
-        (
-            "clusterPermissions",
-            permissions(&parts.cluster_permissions),
-        ),
+        ("permissions", &parts.permissions),
+        ("clusterPermissions", &parts.cluster_permissions),
     ] {
+        let rules = permissions(rules);
         if let (false, Some(spec)) = (rules.is_empty(), spec.as_object_mut()) {
             spec.insert(field.to_owned(), rules.into());
         }
@@ -260,10 +256,8 @@ fn related_images(deployments: &mut [Value], base: &Value) -> Vec<Value> {
     for container in deployments.iter_mut().flat_map(containers) {
         for variable in items(container, "/env") {
             if let Some(name) = text(variable, "/name").strip_prefix("RELATED_IMAGE_") {
-                add(
-                    &name.to_ascii_lowercase().replace('_', "-"),
-                    text(variable, "/value"),
-                );
+                let name = name.to_ascii_lowercase().replace('_', "-");
+                add(&name, text(variable, "/value"));
             }
         }
     }

@@ -92,10 +92,8 @@ impl Parts {
         let mut taken = BTreeSet::new();
         let mut kept = BTreeSet::new();
         for mut binding in bindings {
-            let role = (
-                text(&binding, "/roleRef/kind").to_owned(),
-                text(&binding, "/roleRef/name").to_owned(),
-            );
+            let of_role = |field| text(&binding, field).to_owned();
+            let role = (of_role("/roleRef/kind"), of_role("/roleRef/name"));
             let is_own = |subject: &Value| {
                 kind(subject) == "ServiceAccount" && own.contains(text(subject, "/name"))
             };

@@ -140,10 +140,9 @@ fn values_change_what_they_name() {
         }
     }
 
-    let objects = rendered(
-        root,
-        "--set image.tag=v2,image.digest=sha256:0,replicas=2,env[0].name=A,nodeSelector.a=b",
-    );
+    let flags =
+        "--set image.tag=v2,image.digest=sha256:0,replicas=2,env[0].name=A,nodeSelector.a=b";
+    let objects = rendered(root, flags);
     let deployment = one(&objects, "Deployment");
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(deployment["spec"]["replicas"], 2);
@@ -153,10 +152,8 @@ fn values_change_what_they_name() {
     let env = pod["containers"][0]["env"].as_array().unwrap();
     assert_eq!(env.last().unwrap(), &json!({"name": "A"}));
 
-    let objects = rendered(
-        root,
-        "--set rbac.create=false,crds.install=false,serviceAccount.create=false,serviceAccount.name=mine",
-    );
+    let flags = "--set rbac.create=false,crds.install=false,serviceAccount.create=false,serviceAccount.name=mine";
+    let objects = rendered(root, flags);
     let absent =
         "ClusterRole ClusterRoleBinding Role RoleBinding ServiceAccount CustomResourceDefinition";
     for kind in absent.split(' ') {
@@ -171,10 +168,8 @@ fn values_change_what_they_name() {
     let mut viewers = roles.iter().filter(|name| name.ends_with("-viewer-role"));
     assert_eq!(viewers.next(), None);
 
-    let objects = rendered(
-        root,
-        "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true",
-    );
+    let flags = "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true";
+    let objects = rendered(root, flags);
     assert_eq!(named(&objects, "NetworkPolicy").len(), 2);
     let alerts = one(&objects, "PrometheusRule").to_string();
     alerts.must_have("{{ $labels.controller }}");

@@ -70,11 +70,9 @@ impl Project {
             project.write(&format!("helm-charts/shop/{name}"), text);
         }
         project.write("watches.yaml", WATCHES);
-        project.write(
-            "PROJECT",
-            "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: \
-             shop\nversion: \"3\"\n",
-        );
+        let file = "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: \
+                    shop\nversion: \"3\"\n";
+        project.write("PROJECT", file);
         project.write("config/samples/shop.yaml", CR);
         project
     }
@@ -106,11 +104,8 @@ impl Project {
             skipped(1, &"there is no git");
             return None;
         };
-        assert!(
-            output.status.success(),
-            "git {args}: {}",
-            text(&output.stderr)
-        );
+        let error = text(&output.stderr);
+        assert!(output.status.success(), "git {args}: {error}");
         Some(text(&output.stdout))
     }
 
@@ -155,10 +150,8 @@ fn schemas_are_skipped_by_the_entry_in_every_command() {
     let project = Project::new();
     let schema = r#"{"properties": {"replicas": {"type": "string", "$ref": "https://schemas.invalid/a.json"}}}"#;
     project.write("helm-charts/shop/values.schema.json", schema);
-    project.write(
-        "helm-charts/shop/charts/db/Chart.yaml",
-        "apiVersion: v2\nname: db\nversion: 1.0.0\n",
-    );
+    let metadata = "apiVersion: v2\nname: db\nversion: 1.0.0\n";
+    project.write("helm-charts/shop/charts/db/Chart.yaml", metadata);
     project.write("helm-charts/shop/charts/db/values.schema.json", "false");
     project.write("helm-charts/shop/charts/db/values.yaml", "a: 1\n");
     let template = "template --cr config/samples/shop.yaml";
@@ -167,10 +160,7 @@ fn schemas_are_skipped_by_the_entry_in_every_command() {
         let done = project.run(command);
         let said = done.out + &done.err;
         assert_ne!(done.code, Some(0), "{command}");
-        assert!(
-            said.contains("https://schemas.invalid/a.json"),
-            "{command}: {said}"
-        );
+        said.must_have("https://schemas.invalid/a.json");
     }
     project.write("watches.yaml", &format!("{WATCHES}  schema: skip\n"));
     for command in commands {
@@ -325,10 +315,8 @@ fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let objects = serde_json::json!(["Job.batch main-hook"]);
     assert_eq!(list[1]["objects"], objects);
     let wide = project.run(&format!("{args} -o wide")).ok();
-    assert!(
-        wide.starts_with("IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n"),
-        "{wide}"
-    );
+    let start = "IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n";
+    assert!(wide.starts_with(start), "{wide}");
 }
 
 #[test]
@@ -412,11 +400,8 @@ Shop prod/main
     -  found: \"0\"
 ";
     assert!(done.out.starts_with(expected), "{}", done.out);
-    assert!(
-        done.out.ends_with("\n1 added, 2 changed, 1 removed\n"),
-        "{}",
-        done.out
-    );
+    let end = "\n1 added, 2 changed, 1 removed\n";
+    assert!(done.out.ends_with(end), "{}", done.out);
     assert!(!done.out.contains('\u{1b}'), "there is no terminal");
     let markdown = diff("--format markdown");
     assert_eq!(markdown.code, Some(1));
@@ -440,18 +425,13 @@ fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
     let project = or_skip!(Project::committed());
     let native = "apiVersion: example.com/v1\nkind: Native\nmetadata: {name: x}\n";
     project.write("config/samples/native.yaml", native);
-    project.write(
-        "config/samples/kustomization.yaml",
-        "resources: [shop.yaml]\n",
-    );
+    let kustomization = "resources: [shop.yaml]\n";
+    project.write("config/samples/kustomization.yaml", kustomization);
     project.write("config/samples/new.yaml", &CR.replace("main", "second"));
     let done = project.run("diff --base HEAD");
     assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(
-        done.out.ends_with("4 added, 0 changed, 0 removed\n"),
-        "{}",
-        done.out
-    );
+    let end = "4 added, 0 changed, 0 removed\n";
+    assert!(done.out.ends_with(end), "{}", done.out);
     let done = project.run("diff --base HEAD --cr config/samples/new.yaml");
     assert_eq!(done.ok(), "no differences\n");
 }
@@ -565,12 +545,10 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
     let err = project.run("status --kubeconfig none").failed();
     err.must_have("cannot use the kubeconfig none");
     // Nothing listens on port 1.
-    project.write(
-        "kubeconfig",
-        "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
-         contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n\
-         current-context: c\n",
-    );
+    let config = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                  contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n\
+                  current-context: c\n";
+    project.write("kubeconfig", config);
     let failed = |command: &str| {
         let arguments = format!("{command} --kubeconfig kubeconfig");
         project.run(&arguments).failed()
@@ -595,10 +573,8 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
 #[test]
 fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
     let project = Project::new();
-    project.write(
-        "helm-charts/shop/values.schema.json",
-        r#"{"properties": {"replicas": {"$ref": "file://./helm-charts/common.json#/definitions/few"}}}"#,
-    );
+    let schema = r#"{"properties": {"replicas": {"$ref": "file://./helm-charts/common.json#/definitions/few"}}}"#;
+    project.write("helm-charts/shop/values.schema.json", schema);
     let inside = project.path("helm-charts");
     let commands = [
         "template --cr ../config/samples/shop.yaml",
@@ -608,27 +584,20 @@ fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
     let run = |arguments: &str| run(Path::new(PROGRAM), &inside, arguments, "");
     for command in commands {
         let done = run(command);
-        let said = format!("{}{}", done.out, done.err);
-        assert!(
-            said.contains("is not in /helm-charts, nor below"),
-            "{command}: {said}"
-        );
+        let said = done.out + &done.err;
+        said.must_have("is not in /helm-charts, nor below");
     }
-    project.write(
-        "helm-charts/common.json",
-        r#"{"definitions": {"few": {"maximum": 3}}}"#,
-    );
+    let common = r#"{"definitions": {"few": {"maximum": 3}}}"#;
+    project.write("helm-charts/common.json", common);
     for command in commands {
         let done = run(command);
-        let said = format!("{}{}", done.out, done.err);
-        assert!(!said.contains("common.json"), "{command}: {said}");
+        let said = done.out + &done.err;
+        said.must_lack("common.json");
     }
     let out = run(commands[0]).ok();
     out.must_have("replicas: 3");
-    project.write(
-        "config/samples/shop.yaml",
-        &CR.replace("replicas: 3", "replicas: 4"),
-    );
+    let more = CR.replace("replicas: 3", "replicas: 4");
+    project.write("config/samples/shop.yaml", &more);
     let error = run(commands[0]).failed();
     let expected = "'/replicas': violates maximum (required by file://./helm-charts/common.json)";
     error.must_have(expected);

@@ -106,12 +106,10 @@ fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
     project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
     let regular = rules(&project);
     regular.must_have("[photos]");
-    project.write(
-        "PROJECT",
-        "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
-         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photoes\n  version: v1\n\
-         version: \"3\"\n",
-    );
+    let file = "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
+                - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photoes\n  version: v1\n\
+                version: \"3\"\n";
+    project.write("PROJECT", file);
     let given = project.generate("--prune") + &project.read("config/rbac/charts/shop_role.yaml");
     given.must_have("[photoes]");
     given.must_lack("[photos]");

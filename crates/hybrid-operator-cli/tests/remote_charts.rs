@@ -274,10 +274,8 @@ fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
         message.must_have("there is no watches.lock; write it with `hybrid-operator charts lock`");
     }
     let key = format!("{url} ~1.2");
-    let (locked, kept) = (
-        format!("locked {key} at 1.2.3\n"),
-        format!("kept {key} at 1.2.3\n"),
-    );
+    let locked = format!("locked {key} at 1.2.3\n");
+    let kept = format!("kept {key} at 1.2.3\n");
     assert_eq!(fixture.ours("charts lock"), locked);
     let lock = fixture.read("watches.lock");
     for part in [
@@ -338,10 +336,8 @@ fn charts_of_a_watches_file_are_copied_into_the_project() {
     let chart = format!("{{repo: '{repo}', name: shop, version: 1.2.3}}");
     watch(&fixture, &chart);
     let said = fixture.ours("charts vendor");
-    assert_eq!(
-        said,
-        "copied ./helm-charts/shop\n\nTo use them, change ./watches.yaml:\n  line 1, Shop: chart: helm-charts/shop\n"
-    );
+    let copied = "copied ./helm-charts/shop\n\nTo use them, change ./watches.yaml:\n  line 1, Shop: chart: helm-charts/shop\n";
+    assert_eq!(said, copied);
     let vendored = fixture.ours("template web helm-charts/shop");
     let expected = fixture.ours(&format!("template web shop --repo {repo} --version 1.2.3"));
     assert_eq!(vendored, expected);

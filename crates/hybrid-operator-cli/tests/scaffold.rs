@@ -341,10 +341,8 @@ fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
     let output = ok(&root, "init --domain example.com");
     assert!(output.starts_with(&format!("{assumed}\n")), "{output}");
     let output = ok(&root, &init);
-    assert!(
-        output.starts_with(&format!("{assumed} {of_chart}\n")),
-        "{output}"
-    );
+    let start = format!("{assumed} {of_chart}\n");
+    assert!(output.starts_with(&start), "{output}");
     assert!(layout(&root).contains("- hybrid-operator.sdk.operatorframework.io/v1\n"));
 }
 
@@ -506,11 +504,8 @@ fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
     };
     helm("create shop");
     let (our_files, their_files) = (files(&ours), files(&theirs));
-    assert!(
-        our_files.keys().eq(their_files.keys()),
-        "{:?}",
-        our_files.keys()
-    );
+    let names = our_files.keys();
+    assert!(names.clone().eq(their_files.keys()), "{names:?}");
     let everything = r#"{
         "replicaCount": 3, "image": {"tag": "2"}, "imagePullSecrets": [{"name": "a"}],
         "nameOverride": "other", "serviceAccount": {"annotations": {"a": "b"}, "name": "sa"},
@@ -573,10 +568,8 @@ fn main() -> ExitCode {
 "#
     );
     assert!(text(&files["src/controllers/mod.rs"]).ends_with("\npub mod bill;\npub mod order;\n"));
-    assert!(
-        text(&files["src/lib.rs"])
-            .ends_with("\npub mod api;\npub mod controllers;\npub mod webhooks;\n")
-    );
+    let modules = "\npub mod api;\npub mod controllers;\npub mod webhooks;\n";
+    assert!(text(&files["src/lib.rs"]).ends_with(modules));
     let types = text(&files["src/api/v1.rs"]);
     assert_eq!(types.matches("use kube::CustomResource;").count(), 1);
     assert!(types.contains("pub struct OrderSpec") && types.contains("pub struct BillSpec"));
@@ -662,11 +655,10 @@ fn a_project_compiles_and_its_program_runs() {
     assert!(formatted.status.success(), "{}", text(&formatted.stdout));
 
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    fs::write(
-        project.join("src/bin.rs"),
+    write(
+        &project.join("src/bin.rs"),
         "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let versions = vec![api::v1::Cluster::crd(), api::v2::Cluster::crd()];\n    let cluster = kube::core::crd::merge_crds(versions, \"v1\").unwrap();\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), cluster];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
-    )
-    .unwrap();
+    );
     let manifest = project.join("Cargo.toml");
     let text_of_manifest = fs::read_to_string(&manifest).unwrap();
     let binaries = "[[bin]]\nname = \"scaffolded-operator\"\npath = \"src/main.rs\"\n\n[[bin]]\nname = \"scaffolded-crds\"\npath = \"src/bin.rs\"\n";

@@ -157,11 +157,9 @@ fn the_install_strategy_is_what_the_project_deploys() {
     let image = &pod["containers"][0]["image"];
     assert_eq!(image, "example.com/memcached-operator:v0.1.0");
     let rules = |list: &str| strategy[list][0]["rules"].as_array().unwrap().clone();
-    assert!(
-        rules("permissions")
-            .iter()
-            .all(|rule| rule["apiGroups"] == json!(["coordination.k8s.io"]))
-    );
+    for rule in rules("permissions") {
+        assert_eq!(rule["apiGroups"], json!(["coordination.k8s.io"]));
+    }
     let of_chart = yaml(&root.join("config/rbac/charts/memcached_role.yaml"));
     for rule in of_chart["rules"].as_array().unwrap() {
         assert!(rules("clusterPermissions").contains(rule), "{rule}");
@@ -173,12 +171,8 @@ fn the_install_strategy_is_what_the_project_deploys() {
         .map(|owned| owned["displayName"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["Memcached Backup", "Memcached"]);
-    let examples: Value = serde_json::from_str(
-        csv["metadata"]["annotations"]["alm-examples"]
-            .as_str()
-            .unwrap(),
-    )
-    .unwrap();
+    let examples = csv["metadata"]["annotations"]["alm-examples"].as_str();
+    let examples: Value = serde_json::from_str(examples.unwrap()).unwrap();
     assert_eq!(examples[0]["metadata"]["name"], "memcached-sample");
     let annotations = yaml(&root.join("bundle/metadata/annotations.yaml"));
     let of = |name: &str| {

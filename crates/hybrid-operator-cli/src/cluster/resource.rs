@@ -215,11 +215,9 @@ mod tests {
         assert_eq!(found("shop"), expected);
         let expected = "the watches file has no kind \"memcahed\"; did you mean Memcached?";
         assert_eq!(found("memcahed"), expected);
-        assert!(
-            found("pod").ends_with("its kinds are Memcached, Shop, Shop"),
-            "{}",
-            found("pod")
-        );
+        let pod = found("pod");
+        let known = "its kinds are Memcached, Shop, Shop";
+        assert!(pod.ends_with(known), "{pod}");
     }
 
     #[test]

@@ -332,21 +332,12 @@ mod tests {
         let mut watch = watch();
         let overridden = [("image.tag", "x"), ("debug", "true")];
         watch.override_values = overridden.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let wanted = record(
-            1,
-            "1.0.0",
-            json!({"a": 1, "image": {"tag": "x"}, "debug": true}),
-        );
-        let latest = record(
-            2,
-            "1.0.0",
-            json!({"a": 2, "image": {"tag": "x"}, "debug": true}),
-        );
+        let values = |a: u8| json!({"a": a, "image": {"tag": "x"}, "debug": true});
+        let wanted = record(1, "1.0.0", values(1));
+        let latest = record(2, "1.0.0", values(2));
         let current = json!({"a": 2, "debug": false});
-        assert_eq!(
-            spec_of(&watch, "Shop web", &current, &latest, &wanted).unwrap(),
-            json!({"a": 1, "debug": false})
-        );
+        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted);
+        assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
     }
 
     #[test]

@@ -255,9 +255,7 @@ mod tests {
     #[test]
     fn the_table_fits_into_a_narrow_terminal() {
         let text = table(&rows(&[ready("a-name-that-is-rather-long", 2)]), Some(40));
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 40),
-            "{text}"
-        );
+        let fits = text.lines().all(|line| line.chars().count() <= 40);
+        assert!(fits, "{text}");
     }
 }

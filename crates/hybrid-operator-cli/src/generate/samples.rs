@@ -219,12 +219,14 @@ mod tests {
 
     use super::*;
 
+    fn chart(files: &[(&str, &str)]) -> Chart {
+        let metadata = ("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}");
+        let files = files.iter().chain([&metadata]);
+        Chart::from_files(files.map(|(name, text)| File::new(*name, text))).unwrap()
+    }
+
     fn of(values: &str) -> String {
-        let chart = Chart::from_files([
-            File::new("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}"),
-            File::new("values.yaml", values),
-        ])
-        .unwrap();
+        let chart = chart(&[("values.yaml", values)]);
         sample(&of_chart(&chart)).unwrap()
     }
 
@@ -270,22 +272,14 @@ mod tests {
 
     #[test]
     fn a_sample_gives_the_values_of_no_values_at_all() {
-        let chart = Chart::from_files([
-            File::new("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}"),
-            File::new(
-                "values.yaml",
-                "size: 1\nsub:\n  limit: # Most.\n  deep:\n    x: ~\n  ports: ~\nown:\n  size:\n",
-            ),
-            File::new(
-                "charts/sub/Chart.yaml",
-                "{apiVersion: v2, name: sub, version: 1.0.0}",
-            ),
-            File::new(
-                "charts/sub/values.yaml",
-                "{limit: 5, deep: {x: 1}, ports: [{port: 80}]}",
-            ),
-        ])
-        .unwrap();
+        let own = "size: 1\nsub:\n  limit: # Most.\n  deep:\n    x: ~\n  ports: ~\nown:\n  size:\n";
+        let metadata = "{apiVersion: v2, name: sub, version: 1.0.0}";
+        let below = "{limit: 5, deep: {x: 1}, ports: [{port: 80}]}";
+        let chart = chart(&[
+            ("values.yaml", own),
+            ("charts/sub/Chart.yaml", metadata),
+            ("charts/sub/values.yaml", below),
+        ]);
         let values = |text: &str| {
             let compiled = helm_core::CompiledChart::compile(&chart).unwrap();
             let object = helm_core::values::read(text.as_bytes()).unwrap();
@@ -312,9 +306,7 @@ mod tests {
 
     #[test]
     fn the_file_is_named_as_kubebuilder_does() {
-        assert_eq!(
-            file_name("cache.example.com", "v1alpha1", "Memcached"),
-            "cache_v1alpha1_memcached.yaml"
-        );
+        let name = file_name("cache.example.com", "v1alpha1", "Memcached");
+        assert_eq!(name, "cache_v1alpha1_memcached.yaml");
     }
 }

@@ -230,16 +230,12 @@ mod tests {
 
     #[test]
     fn modules_are_kept_sorted() {
-        let empty = "//! Doc.\n";
-        let one = insert_sorted(empty, "pub mod ", "pub mod b;");
+        let with = |text: &str, line: &str| insert_sorted(text, "pub mod ", line);
+        let one = with("//! Doc.\n", "pub mod b;");
         assert_eq!(one, "//! Doc.\n\npub mod b;\n");
-        let three = insert_sorted(
-            &insert_sorted(&one, "pub mod ", "pub mod a;"),
-            "pub mod ",
-            "pub mod c;",
-        );
+        let three = with(&with(&one, "pub mod a;"), "pub mod c;");
         assert_eq!(three, "//! Doc.\n\npub mod a;\npub mod b;\npub mod c;\n");
-        assert_eq!(insert_sorted(&three, "pub mod ", "pub mod b;"), three);
+        assert_eq!(with(&three, "pub mod b;"), three);
     }
 
     #[test]

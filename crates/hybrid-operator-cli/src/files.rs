@@ -52,9 +52,7 @@ pub(crate) enum ChangeKind {
     /// The file does not exist yet.
     Create,
     /// The file exists with other content; the difference is in the unified format.
-    Update {
-        diff: String,
-    },
+    Update { diff: String },
     /// The file exists, and is deleted.
     Delete,
 }

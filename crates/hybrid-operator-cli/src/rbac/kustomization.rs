@@ -11,9 +11,7 @@ pub(crate) enum KustomizationError {
         "its 'resources' are not one entry per line; write them as '- FILE' on lines of their own, or add {} to them",
         files.join(", ")
     )]
-    Layout {
-        files: Vec<String>,
-    },
+    Layout { files: Vec<String> },
 }
 
 /// Returns the file with `wanted` added to its resources where they are missing. An entry is added

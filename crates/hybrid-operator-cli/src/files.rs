@@ -52,10 +52,7 @@ pub(crate) enum ChangeKind {
     /// The file does not exist yet.
     Create,
     /// The file exists with other content; the difference is in the unified format.
-    Update {
-        /// The difference.
-        diff: String,
-    },
+    Update { diff: String },
     /// The file exists, and is deleted.
     Delete,
 }
@@ -289,10 +286,8 @@ mod tests {
     #[test]
     fn a_second_write_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let set = set(&[
-            ("PROJECT", "version: 3\n"),
-            ("config/rbac/a.yaml", "a: 1\n"),
-        ]);
+        let project = ("PROJECT", "version: 3\n");
+        let set = set(&[project, ("config/rbac/a.yaml", "a: 1\n")]);
         assert_eq!(set.write(directory.path()).unwrap().len(), 2);
         assert_eq!(set.changes(directory.path()).unwrap(), []);
         assert_eq!(set.write(directory.path()).unwrap(), []);
@@ -301,20 +296,13 @@ mod tests {
     #[test]
     fn a_changed_file_is_shown_as_a_unified_diff() {
         let directory = tempfile::tempdir().unwrap();
-        set(&[("a.yaml", "x: 1\ny: 2\n")])
-            .write(directory.path())
-            .unwrap();
-        let changes = set(&[("a.yaml", "x: 1\ny: 3\n")])
-            .changes(directory.path())
-            .unwrap();
+        let (before, after) = (("a.yaml", "x: 1\ny: 2\n"), ("a.yaml", "x: 1\ny: 3\n"));
+        set(&[before]).write(directory.path()).unwrap();
+        let changes = set(&[after]).changes(directory.path()).unwrap();
         let diff = "--- a/a.yaml\n+++ b/a.yaml\n@@ -1,2 +1,2 @@\n x: 1\n-y: 2\n+y: 3\n";
-        assert_eq!(
-            changes,
-            [Change {
-                path: "a.yaml".into(),
-                kind: ChangeKind::Update { diff: diff.into() }
-            }]
-        );
+        let kind = ChangeKind::Update { diff: diff.into() };
+        let path = "a.yaml".into();
+        assert_eq!(changes, [Change { path, kind }]);
     }
 
     #[test]
@@ -324,18 +312,12 @@ mod tests {
         fs::write(root.join("b.yaml"), "old").unwrap();
         // A directory has the name of the last file.
         fs::create_dir(root.join("z.yaml")).unwrap();
-        let error = set(&[("a/new.yaml", "a"), ("b.yaml", "new"), ("z.yaml", "z")])
-            .write(root)
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("z.yaml; nothing was changed"),
-            "{error}"
-        );
+        let set = set(&[("a/new.yaml", "a"), ("b.yaml", "new"), ("z.yaml", "z")]);
+        let error = set.write(root).unwrap_err().to_string();
+        assert!(error.contains("z.yaml; nothing was changed"), "{error}");
         assert_eq!(fs::read_to_string(root.join("b.yaml")).unwrap(), "old");
-        let mut left: Vec<_> = fs::read_dir(root)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let entries = fs::read_dir(root).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["b.yaml", "z.yaml"]);
     }
@@ -372,12 +354,9 @@ mod tests {
         let path = directory.path().join("run");
         fs::write(&path, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
-        set(&[("run", "#!/bin/bash\n")])
-            .write(directory.path())
-            .unwrap();
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o700
-        );
+        let set = set(&[("run", "#!/bin/bash\n")]);
+        set.write(directory.path()).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

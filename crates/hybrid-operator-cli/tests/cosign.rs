@@ -11,14 +11,13 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use chart_source::Digest;
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use serde_json::json;
 
-use support::{PROGRAM, Text as _};
+use support::{Done, PROGRAM, Text as _, alone};
 
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
@@ -57,10 +56,8 @@ impl Fixture {
         let signed = signed.to_string().into_bytes();
         let of_signed = Digest::of(&signed).to_string();
         let list = json!({"manifests": [{"digest": of_signed, "artifactType": BUNDLE}]});
-        put(
-            &format!("referrers/{digest}"),
-            list.to_string().into_bytes(),
-        );
+        let list = list.to_string().into_bytes();
+        put(&format!("referrers/{digest}"), list);
         put(&format!("manifests/{of_signed}"), signed);
         put(&format!("blobs/{layer}"), bundle);
         put(&format!("blobs/{}", Digest::of(&archive)), archive);
@@ -100,32 +97,22 @@ impl Fixture {
         std::fs::write(self.directory.path().join("watches.yaml"), entry).unwrap();
     }
 
-    fn run(&self, arguments: &str) -> Output {
-        Command::new(PROGRAM)
-            .args(arguments.split_whitespace())
-            .current_dir(self.directory.path())
-            .env("HOME", self.directory.path())
-            .env("KUBECONFIG", self.directory.path().join("no-kubeconfig"))
-            .env_remove("XDG_CACHE_HOME")
-            .env_remove("XDG_CONFIG_HOME")
-            .env_remove("CHART_CACHE")
-            .env_remove("HELM_NAMESPACE")
-            .output()
-            .unwrap()
+    fn run(&self, arguments: &str) -> Done {
+        let program = Path::new(PROGRAM);
+        let mut command = alone(program, self.directory.path(), arguments);
+        Done::of(command.output().unwrap())
     }
 
+    #[track_caller]
     fn succeeds(&self, arguments: &str) -> String {
-        let output = self.run(arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments}: {message}");
-        String::from_utf8(output.stdout).unwrap()
+        self.run(arguments).ok()
     }
 
+    #[track_caller]
     fn refused(&self, arguments: &str, expected: &str) {
-        let output = self.run(arguments);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
-        assert!(message.contains(expected), "{arguments}: {message}");
+        let done = self.run(arguments);
+        assert_eq!(done.code, Some(1), "{arguments}: {}", done.err);
+        done.err.must_have(expected);
     }
 }
 
@@ -139,44 +126,27 @@ fn flags_of_cosign_verify_charts_of_a_registry() {
                     https://token[.]actions[.].+ --trusted-root trusted_root.json";
     let plain = fixture.succeeds(&format!("template web {chart}"));
     for flags in [right.as_str(), patterns] {
-        assert_eq!(
-            fixture.succeeds(&format!("template web {chart} {flags}")),
-            plain
-        );
+        let text = fixture.succeeds(&format!("template web {chart} {flags}"));
+        assert_eq!(text, plain);
     }
     fixture.succeeds(&format!("lint {chart} {right}"));
-    let root = "--trusted-root trusted_root.json";
-    for (flags, expected) in [
-        (
-            format!("{signer} --trusted-root other_root.json"),
-            "its signature does not count",
-        ),
-        (format!("{signer}-2 {root}"), "the issuer of its signature"),
-        (
-            format!(
-                "--certificate-identity me@example.com --certificate-oidc-issuer {ISSUER} {root}"
-            ),
-            "the subject of its signature",
-        ),
-        (
-            format!(
-                "--certificate-identity-regexp example --certificate-oidc-issuer {ISSUER} {root}"
-            ),
-            "the pattern \"example\" matches as a whole",
-        ),
-        (
-            "--cosign-key cosign.pub".to_owned(),
-            "no signature of it was made with the key",
-        ),
-    ] {
+    let issuer = format!("--certificate-oidc-issuer {ISSUER} --trusted-root trusted_root.json");
+    let cases = format!(
+        "\
+{signer} --trusted-root other_root.json => its signature does not count
+{signer}-2 --trusted-root trusted_root.json => the issuer of its signature
+--certificate-identity me@example.com {issuer} => the subject of its signature
+--certificate-identity-regexp example {issuer} => the pattern \"example\" matches as a whole
+--cosign-key cosign.pub => no signature of it was made with the key"
+    );
+    for case in cases.lines() {
+        let (flags, expected) = case.split_once(" => ").unwrap();
         fixture.refused(&format!("template web {chart} {flags}"), expected);
     }
     let create = "create api --helm-chart";
     fixture.succeeds("init --plugins helm --domain example.com --project-name web");
-    fixture.refused(
-        &format!("{create} {chart} {signer} --trusted-root other_root.json"),
-        "its signature does not count",
-    );
+    let other = format!("{create} {chart} {signer} --trusted-root other_root.json");
+    fixture.refused(&other, "its signature does not count");
     let copied = fixture.directory.path().join("helm-charts/web");
     assert!(!copied.exists());
     fixture.succeeds(&format!("{create} {chart} {right}"));
@@ -187,10 +157,8 @@ fn flags_of_cosign_verify_charts_of_a_registry() {
     let chart = fixture.chart();
     let flags = format!("template web {chart} --cosign-key cosign.pub");
     assert_eq!(fixture.succeeds(&flags), plain);
-    fixture.refused(
-        &format!("template web {chart} {right}"),
-        "none of its 1 signatures has the certificate of an identity",
-    );
+    let none = "none of its 1 signatures has the certificate of an identity";
+    fixture.refused(&format!("template web {chart} {right}"), none);
 }
 
 #[test]
@@ -225,18 +193,13 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     let identity = |issuer: &str, subject: &str, root: &str| {
         format!("{{identity: {{{issuer}, {subject}, trustedRoot: {root}.json}}}}")
     };
-    let (issuer, subject) = (
-        format!("issuer: '{ISSUER}'"),
-        format!("subject: '{SUBJECT}'"),
-    );
+    let issuer = format!("issuer: '{ISSUER}'");
+    let subject = format!("subject: '{SUBJECT}'");
     let commands = ["charts lock", "charts vendor", "template --cr cr.yaml"];
-    fixture.watch(&identity(
-        &issuer,
-        "subject: me@example.com",
-        "trusted_root",
-    ));
+    let trusted = |issuer: &str, subject: &str| identity(issuer, subject, "trusted_root");
+    fixture.watch(&trusted(&issuer, "subject: me@example.com"));
     fixture.refused("charts lock", "the subject of its signature");
-    fixture.watch(&identity(&issuer, &subject, "trusted_root"));
+    fixture.watch(&trusted(&issuer, &subject));
     let said = fixture.succeeds("charts lock");
     said.must_have("at 1.0.0");
     let text = fixture.succeeds("template --cr cr.yaml");
@@ -244,15 +207,15 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
     // What is locked and cached is verified with what the entry says now.
     for (cosign, expected) in [
         (
-            identity("issuer: 'https://i'", &subject, "trusted_root"),
+            trusted("issuer: 'https://i'", &subject),
             "the issuer of its signature",
         ),
         (
-            identity("issuerRegExp: token", &subject, "trusted_root"),
+            trusted("issuerRegExp: token", &subject),
             "the issuer of its signature",
         ),
         (
-            identity(&issuer, "subjectRegExp: release", "trusted_root"),
+            trusted(&issuer, "subjectRegExp: release"),
             "the subject of its signature",
         ),
         (
@@ -271,22 +234,15 @@ fn charts_of_entries_with_an_identity_need_its_signature() {
         }
     }
     // With patterns, and without a network.
-    fixture.watch(&identity(
-        "issuerRegExp: 'https://token[.].*'",
-        "subjectRegExp: '.*@refs/heads/main'",
-        "trusted_root",
-    ));
+    let issuer = "issuerRegExp: 'https://token[.].*'";
+    fixture.watch(&trusted(issuer, "subjectRegExp: '.*@refs/heads/main'"));
     fixture.succeeds("charts lock");
     let kept = std::fs::read_to_string(fixture.directory.path().join("watches.lock")).unwrap();
     kept.must_have("1.0.0");
     let Fixture { directory, server } = fixture;
-    let watches = std::fs::read_to_string(directory.path().join("watches.yaml")).unwrap();
     drop(server);
-    let fixture = Fixture {
-        directory,
-        server: HttpServer::start(|_| Reply::status(500)).unwrap(),
-    };
-    std::fs::write(fixture.directory.path().join("watches.yaml"), watches).unwrap();
+    let server = HttpServer::start(|_| Reply::status(500)).unwrap();
+    let fixture = Fixture { directory, server };
     let again = fixture.succeeds("template --cr cr.yaml");
     assert_eq!(again, text);
     fixture.succeeds("charts vendor");

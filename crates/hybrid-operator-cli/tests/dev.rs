@@ -44,21 +44,16 @@ impl Project {
             _directory: directory,
         };
         project.write("PROJECT", "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nversion: \"3\"\n");
-        project.write(
-            "watches.yaml",
-            "- {group: dev.example.com, version: v1, kind: Shop, chart: helm-charts/shop}\n",
-        );
-        project.write(
-            "helm-charts/shop/Chart.yaml",
-            "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
-        );
+        let watches =
+            "- {group: dev.example.com, version: v1, kind: Shop, chart: helm-charts/shop}\n";
+        project.write("watches.yaml", watches);
+        let metadata = "apiVersion: v2\nname: shop\nversion: 0.1.0\n";
+        project.write("helm-charts/shop/Chart.yaml", metadata);
         project.write("helm-charts/shop/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {value: '{{ .Values.value }}'}\n");
         let crd = definition("dev.example.com", "Shop");
         project.write("config/crd/bases/shops.yaml", &crd);
-        project.write(
-            "config/crd/kustomization.yaml",
-            "resources: [bases/shops.yaml]\n",
-        );
+        let kustomization = "resources: [bases/shops.yaml]\n";
+        project.write("config/crd/kustomization.yaml", kustomization);
         project.sample(namespace, "1");
         project
     }
@@ -99,9 +94,8 @@ impl Project {
     /// Waits until no process works in the directory of the project.
     async fn is_left_alone(&self) {
         let alone = async || !works_in(&self.root);
-        wait::until(LIMIT, "the end of all processes", alone)
-            .await
-            .unwrap();
+        let ended = wait::until(LIMIT, "the end of all processes", alone).await;
+        ended.unwrap();
     }
 }
 
@@ -155,12 +149,10 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
     let name = namespace.name();
     let project = Project::new(name);
     let program = project.root.join("plane");
+    let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
     let text = CONTROL_PLANE
-        .replace(
-            "KUBECONFIG_PATH",
-            &plane.kubeconfig_path().display().to_string(),
-        )
-        .replace("ROOT", &project.root.display().to_string());
+        .replace("KUBECONFIG_PATH", kubeconfig)
+        .replace("ROOT", project.root.to_str().unwrap());
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let log = project.root.join("operator.log");
@@ -169,33 +161,19 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
     dev.says("Applied the CRD of Shop").await;
     dev.says("Started the operator").await;
     dev.says("Applied Shop/one").await;
-    let ready = |revision: u32| {
-        let reason = "Ready=True";
-        (
-            format!("Shop {name}/one: {reason}"),
-            format!("revision {revision}"),
-        )
-    };
     let is_ready = async |dev: &mut Dev, revision: u32| {
-        let (start, end) = ready(revision);
+        let end = format!("revision {revision}\n");
         loop {
-            dev.says(&start).await;
-            if dev
-                .seen
-                .lines()
-                .last()
-                .is_some_and(|line| line.ends_with(&end))
-            {
+            dev.says(&format!("Shop {name}/one: Ready=True")).await;
+            if dev.seen.ends_with(&end) {
                 return;
             }
         }
     };
     is_ready(&mut dev, 1).await;
 
-    project.write(
-        "helm-charts/shop/templates/more.yaml",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-more'}\n",
-    );
+    let more = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-more'}\n";
+    project.write("helm-charts/shop/templates/more.yaml", more);
     is_ready(&mut dev, 2).await;
     project.sample(name, "2");
     dev.says("Applied Shop/one").await;
@@ -237,18 +215,14 @@ async fn operator_that_cannot_start_starts_once_its_files_are_fixed() {
     project.write("watches.yaml", "- {chart: nowhere}\n");
     let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
     let log = project.root.join("operator.log");
-    let arguments = [
-        "--kubeconfig",
-        kubeconfig,
-        "--log-file",
-        log.to_str().unwrap(),
-    ];
+    let log = log.to_str().unwrap();
+    let arguments = ["--kubeconfig", kubeconfig, "--log-file", log];
     let mut dev = project.dev(namespace.name(), &arguments, &[]);
     // The cluster that is about to be changed comes first.
     dev.says("Using the cluster of ").await;
     if let Some(server) = plane.server() {
-        dev.says(&format!("Cluster: {server} (context control-plane)"))
-            .await;
+        let cluster = format!("Cluster: {server} (context control-plane)");
+        dev.says(&cluster).await;
     }
     dev.says("watches.yaml:1").await;
     dev.says("The operator ended (exit status: 1)").await;

@@ -12,7 +12,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use hybrid_operator_test::{TestNamespace, shared_or_skip};
@@ -23,7 +23,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use support::{PROGRAM, Text as _, copy, or_skip};
+use support::{Done, PROGRAM, Text as _, copy, or_skip, write};
 
 #[path = "generate/web_values.rs"]
 #[allow(clippy::doc_markdown, reason = "comments of the chart")]
@@ -63,96 +63,82 @@ fn project() -> TempDir {
     directory
 }
 
-fn generate(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(PROGRAM)
-        .arg("generate")
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
+/// Runs `generate` with arguments that are separated by spaces.
+fn run(directory: &Path, arguments: &str) -> Done {
+    let mut command = Command::new(PROGRAM);
+    command.arg("generate").args(arguments.split_whitespace());
+    Done::of(command.current_dir(directory).output().unwrap())
 }
 
-/// Runs the command and returns its exit code, output and messages.
-fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = generate(directory, arguments);
-    (
-        output.status.code().unwrap(),
-        String::from_utf8(output.stdout).unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+#[track_caller]
+fn succeed(directory: &Path, arguments: &str) -> String {
+    run(directory, arguments).ok()
 }
 
-fn succeed(directory: &Path, arguments: &[&str]) -> String {
-    let (code, out, messages) = run(directory, arguments);
-    assert_eq!(code, 0, "{arguments:?}: {out}{messages}");
-    out
+/// Runs the command, which must fail with this message, and returns its output.
+#[track_caller]
+fn refused(directory: &Path, arguments: &str, message: &str) -> String {
+    let done = run(directory, arguments);
+    assert_eq!(done.code, Some(1), "{arguments}");
+    done.err.must_have(message);
+    done.out
 }
 
 #[test]
 fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
     let project = project();
     let root = project.path();
-    let (code, out, messages) = run(root, &["--check"]);
-    assert_eq!(code, 1);
+    let way_out = "run 'hybrid-operator generate crds'";
+    let out = refused(root, "--check", way_out);
     out.must_have("missing config/crd/bases/test.example.com_webs.yaml");
-    messages.must_have("run 'hybrid-operator generate crds'");
     assert!(!root.join("config").exists());
     // Also from a directory inside of the project.
-    let written = succeed(&root.join("charts"), &[]);
+    let written = succeed(&root.join("charts"), "");
     let files = "\
         crd/bases/test.example.com_guestbooks.yaml crd/bases/test.example.com_webs.yaml \
         grafana/operator.json prometheus/alerts.yaml rbac/charts/guestbook_role.yaml \
         rbac/charts/web_role.yaml rbac/web_editor_role.yaml samples/test_v1_guestbook.yaml \
         samples/test_v1alpha1_web.yaml samples/test_v1beta1_guestbook.yaml";
     for file in files.split(' ') {
-        let line = format!("created config/{file}\n");
-        assert!(written.contains(&line), "{file}: {written}");
+        written.must_have(&format!("created config/{file}\n"));
         assert!(root.join("config").join(file).exists(), "{file}");
     }
-    assert_eq!(succeed(root, &["--check"]), "all files are up to date\n");
-    assert_eq!(succeed(root, &[]), "all files are up to date\n");
+    assert_eq!(succeed(root, "--check"), "all files are up to date\n");
+    assert_eq!(succeed(root, ""), "all files are up to date\n");
     let sample = root.join("config/samples/test_v1alpha1_web.yaml");
     fs::write(&sample, "edited: true\n").unwrap();
-    assert_eq!(succeed(root, &["--check"]), "all files are up to date\n");
-    assert_eq!(
-        succeed(root, &["samples", "--force"]),
-        "updated config/samples/test_v1alpha1_web.yaml\n"
-    );
-    assert!(
-        fs::read_to_string(&sample)
-            .unwrap()
-            .contains("  # Number of servers.\n")
-    );
+    assert_eq!(succeed(root, "--check"), "all files are up to date\n");
+    let updated = "updated config/samples/test_v1alpha1_web.yaml\n";
+    assert_eq!(succeed(root, "samples --force"), updated);
+    let sample = fs::read_to_string(&sample).unwrap();
+    sample.must_have("  # Number of servers.\n");
 }
 
 #[test]
 fn a_changed_chart_is_shown_as_a_difference() {
     let project = project();
     let root = project.path();
-    succeed(root, &["crds"]);
+    succeed(root, "crds");
     let values = root.join("charts/web/values.yaml");
     let text = fs::read_to_string(&values).unwrap();
     fs::write(&values, text.replace("replicaCount: 3", "replicaCount: 5")).unwrap();
-    let (code, out, messages) = run(root, &["crds", "--check"]);
-    assert_eq!(code, 1);
+    let Done { code, out, err } = run(root, "crds --check");
+    assert_eq!(code, Some(1));
     out.must_have("-                description: 'Number of servers. Default: 3'\n");
     out.must_have("+                description: 'Number of servers. Default: 5'\n");
-    assert_eq!(
-        messages,
-        "Error: config/crd/bases/test.example.com_webs.yaml is out of date; run 'hybrid-operator generate crds'\n"
-    );
+    let outdated = "Error: config/crd/bases/test.example.com_webs.yaml is out of date; run 'hybrid-operator generate crds'\n";
+    assert_eq!(err, outdated);
 }
 
 /// With `UPDATE_GOLDEN`, the golden files are written.
 #[test]
 fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
     let project = project();
-    succeed(project.path(), &["crds"]);
-    let file = project
-        .path()
-        .join("config/crd/bases/test.example.com_webs.yaml");
+    let root = project.path();
+    succeed(root, "crds");
+    let file = root.join("config/crd/bases/test.example.com_webs.yaml");
     let crd = fs::read_to_string(file).unwrap();
-    let types = succeed(project.path(), &["types", "--kind", "Web"]);
+    let types = succeed(root, "types --kind Web");
     for (name, text) in [("web_crd.yaml", crd), ("web_values.rs", types)] {
         let path = folder().join(name);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -181,14 +167,11 @@ fn names_and_scope_of_an_existing_crd_are_kept() {
     let project = project();
     let root = project.path();
     let bases = root.join("config/crd/bases");
-    fs::create_dir_all(&bases).unwrap();
-    fs::write(
-        bases.join("test.example.com_webz.yaml"),
-        "spec: {group: test.example.com, scope: Cluster, names: {kind: Web, plural: webz, shortNames: [w]}}\n",
-    )
-    .unwrap();
-    succeed(root, &["crds"]);
-    let text = fs::read_to_string(bases.join("test.example.com_webz.yaml")).unwrap();
+    let file = bases.join("test.example.com_webz.yaml");
+    let existing = "spec: {group: test.example.com, scope: Cluster, names: {kind: Web, plural: webz, shortNames: [w]}}\n";
+    write(&file, existing);
+    succeed(root, "crds");
+    let text = fs::read_to_string(file).unwrap();
     let crd: Value = go_yaml::from_str(&text).unwrap();
     assert_eq!(crd["spec"]["scope"], "Cluster");
     assert_eq!(crd["spec"]["names"]["shortNames"], json!(["w"]));
@@ -199,59 +182,46 @@ fn names_and_scope_of_an_existing_crd_are_kept() {
 fn breaking_changes_since_a_revision_are_named() {
     let project = project();
     let root = project.path();
-    let git = |arguments: &[&str]| {
+    succeed(root, "crds");
+    for arguments in ["init -q", "add .", "commit -q -m one"] {
         let status = Command::new("git")
             .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
-            .args(arguments)
+            .args(arguments.split(' '))
             .current_dir(root)
             .output()
             .unwrap();
         assert!(status.status.success(), "{status:?}");
-    };
-    succeed(root, &["crds"]);
-    git(&["init", "-q"]);
-    git(&["add", "."]);
-    git(&["commit", "-q", "-m", "one"]);
-    assert_eq!(succeed(root, &["crds", "--compat", "HEAD"]), "");
+    }
+    assert_eq!(succeed(root, "crds --compat HEAD"), "");
     let schema = root.join("charts/guestbook/values.schema.json");
     let text = fs::read_to_string(&schema).unwrap();
     let text = text
         .replace(r#""minimum": 0"#, r#""minimum": 1"#)
         .replace(r#""fast", "#, "");
     fs::write(&schema, text).unwrap();
-    let (code, out, messages) = run(root, &["crds", "--compat", "HEAD"]);
-    assert_eq!(code, 1);
-    assert_eq!(
-        out,
-        "updated config/crd/bases/test.example.com_guestbooks.yaml\n\
-         Guestbook v1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
-         Guestbook v1.spec.storage.class: the value \"fast\" is no longer allowed\n\
-         Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
-         Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n"
-    );
-    messages.must_have("4 breaking change(s) since HEAD");
-    let (code, _, messages) = run(root, &["crds", "--compat", "no-such-tag"]);
-    assert_eq!(code, 1);
-    messages.must_have("git does not know the revision \"no-such-tag\"");
+    let breaking = "4 breaking change(s) since HEAD";
+    let expected = "updated config/crd/bases/test.example.com_guestbooks.yaml\n\
+                    Guestbook v1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+                    Guestbook v1.spec.storage.class: the value \"fast\" is no longer allowed\n\
+                    Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+                    Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n";
+    assert_eq!(refused(root, "crds --compat HEAD", breaking), expected);
+    let unknown = "git does not know the revision \"no-such-tag\"";
+    refused(root, "crds --compat no-such-tag", unknown);
 }
 
 #[test]
 fn mistakes_are_named_with_the_way_out_and_write_nothing() {
     let empty = tempfile::tempdir().unwrap();
-    let (code, _, messages) = run(empty.path(), &["crds"]);
-    assert_eq!(code, 1);
-    messages.must_have("hybrid-operator init");
+    refused(empty.path(), "crds", "hybrid-operator init");
     let project = project();
     let root = project.path();
     let schema = root.join("charts/guestbook/values.schema.json");
     fs::write(schema, "{").unwrap();
-    let (code, _, messages) = run(root, &["crds"]);
-    assert_eq!(code, 1);
-    messages.must_have("the chart guestbook has a values.schema.json that is not JSON");
+    let no_json = "the chart guestbook has a values.schema.json that is not JSON";
+    refused(root, "crds", no_json);
     assert!(!root.join("config").exists());
-    let (code, _, messages) = run(root, &["types"]);
-    assert_eq!(code, 1);
-    messages.must_have("choose one of the kinds with --kind");
+    refused(root, "types", "choose one of the kinds with --kind");
 }
 
 /// A project whose program is described by a stand-in for cargo.
@@ -276,65 +246,50 @@ fn definitions_of_the_program_are_written_beside_those_of_charts() {
         let mut command = Command::new(PROGRAM);
         command.args(["generate", "crds"]).args(arguments);
         command.env("CARGO", &cargo).current_dir(root);
-        command.output().unwrap()
+        Done::of(command.output().unwrap())
     };
-    let output = crds(&[]);
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
-        "created config/crd/bases/test.example.com_backups.yaml\n\
-         created config/crd/bases/test.example.com_guestbooks.yaml\n\
-         created config/crd/bases/test.example.com_webs.yaml\n"
-    );
+    let expected = "created config/crd/bases/test.example.com_backups.yaml\n\
+                    created config/crd/bases/test.example.com_guestbooks.yaml\n\
+                    created config/crd/bases/test.example.com_webs.yaml\n";
+    assert_eq!(crds(&[]).ok(), expected);
     let arguments = fs::read_to_string(root.join("arguments")).unwrap();
     assert_eq!(arguments, "run --quiet --locked -- describe\n");
     // A version that was added to the file, as 'create api' does.
     let file = root.join("config/crd/bases/test.example.com_backups.yaml");
     let written = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{written}  versions:\n  - name: v2\n")).unwrap();
-    let output = crds(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    let messages = String::from_utf8(output.stderr).unwrap();
-    messages.must_have("would be lost: v2; leave out");
+    let done = crds(&[]);
+    assert_eq!(done.code, Some(1));
+    done.err.must_have("would be lost: v2; leave out");
     fs::write(&file, written).unwrap();
     // A program that is no operator.
     fs::write(&cargo, "#!/bin/sh\necho hello\n").unwrap();
-    let output = crds(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    let messages = String::from_utf8(output.stderr).unwrap();
-    messages.must_have("printed no description");
-    assert!(crds(&["--charts-only", "--check"]).status.success());
+    let done = crds(&[]);
+    assert_eq!(done.code, Some(1));
+    done.err.must_have("printed no description");
+    crds(&["--charts-only", "--check"]).ok();
 }
 
 #[test]
 fn the_files_of_this_repository_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    assert_eq!(
-        succeed(&root, &["--check", "--charts-only"]),
-        "all files are up to date\n"
-    );
+    let said = succeed(&root, "--check --charts-only");
+    assert_eq!(said, "all files are up to date\n");
 }
 
 #[test]
 fn the_schema_of_watches_is_json_and_can_be_checked() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    let schema: Value = serde_json::from_str(&succeed(root, &["watches-schema"])).unwrap();
-    assert_eq!(
-        schema["$schema"],
-        "https://json-schema.org/draft/2020-12/schema"
-    );
-    let arguments = ["watches-schema", "--output", "watches.schema.json"];
-    assert_eq!(succeed(root, &arguments), "created watches.schema.json\n");
-    let check = [
-        "watches-schema",
-        "--output",
-        "watches.schema.json",
-        "--check",
-    ];
+    let schema: Value = serde_json::from_str(&succeed(root, "watches-schema")).unwrap();
+    let draft = "https://json-schema.org/draft/2020-12/schema";
+    assert_eq!(schema["$schema"], draft);
+    let arguments = "watches-schema --output watches.schema.json";
+    assert_eq!(succeed(root, arguments), "created watches.schema.json\n");
+    let check = format!("{arguments} --check");
     assert_eq!(succeed(root, &check), "");
     fs::write(root.join("watches.schema.json"), "{}").unwrap();
-    assert_eq!(run(root, &check).0, 1);
+    assert_eq!(run(root, &check).code, Some(1));
 }
 
 /// Checks the generated CRDs and custom resources with an API server.
@@ -343,7 +298,7 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
     let plane = or_skip!(shared_or_skip().await.unwrap());
     let project = project();
     let root = project.path();
-    succeed(root, &[]);
+    succeed(root, "");
     let namespace = TestNamespace::create(plane, "generate").await.unwrap();
     let client = namespace.client();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -353,21 +308,16 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
         let crd: Value = go_yaml::from_slice(&fs::read(path).unwrap()).unwrap();
         let name = format!("{plural}.test.example.com");
         let applied = Patch::Apply(&crd);
-        definitions
-            .patch(&name, &parameters, &applied)
-            .await
-            .unwrap();
+        let applied = definitions.patch(&name, &parameters, &applied).await;
+        applied.unwrap();
         let established = kube::runtime::conditions::is_crd_established();
         let served = kube::runtime::wait::await_condition(definitions.clone(), &name, established);
         tokio::time::timeout(LIMIT, served).await.unwrap().unwrap();
     }
     let api = |kind: &str, version: &str| -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk("test.example.com", version, kind);
-        Api::namespaced_with(
-            client.clone(),
-            namespace.name(),
-            &ApiResource::from_gvk(&gvk),
-        )
+        let resource = ApiResource::from_gvk(&gvk);
+        Api::namespaced_with(client.clone(), namespace.name(), &resource)
     };
     for (file, kind, version) in [
         ("test_v1_guestbook", "Guestbook", "v1"),
@@ -375,10 +325,8 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
     ] {
         let path = root.join(format!("config/samples/{file}.yaml"));
         let sample: DynamicObject = go_yaml::from_slice(&fs::read(path).unwrap()).unwrap();
-        let created = created(&client, &api(kind, version), &sample)
-            .await
-            .unwrap();
-        assert_eq!(created.data["spec"], sample.data["spec"]);
+        let created = created(&client, &api(kind, version), &sample).await;
+        assert_eq!(created.unwrap().data["spec"], sample.data["spec"]);
     }
     let cases = r#"Web v1alpha1 {"replicaCount": "{{ 3 }}", "image": null}
 Web v1alpha1 {"extraEnv": {"A": "b"}, "own": [null]}
@@ -409,10 +357,8 @@ Guestbook v1 {"frontend": {"replicas": -1}} => frontend.replicas"#;
     }
     for plural in ["guestbooks", "webs"] {
         let name = format!("{plural}.test.example.com");
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
+        let deleted = definitions.delete(&name, &DeleteParams::default()).await;
+        deleted.unwrap();
     }
     namespace.finish(LIMIT).await.unwrap();
 }

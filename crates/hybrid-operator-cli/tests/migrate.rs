@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use hybrid_operator_test::{TestNamespace, helm, shared_or_skip, wait};
@@ -18,7 +18,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use support::{PROGRAM, Text as _, copy, definition, or_skip, text};
+use support::{Done, PROGRAM, Text as _, copy, definition, or_skip};
 
 /// Time limit of every wait.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -27,25 +27,18 @@ fn projects() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects")
 }
 
-fn migrate(directory: &Path, flags: &[&str]) -> Output {
-    Command::new(PROGRAM)
-        .arg("migrate")
-        .args(flags)
-        .arg(directory)
-        .output()
-        .unwrap()
+fn migrate(directory: &Path, flags: &[&str]) -> Done {
+    let mut command = Command::new(PROGRAM);
+    command.arg("migrate").args(flags).arg(directory);
+    Done::of(command.output().unwrap())
 }
 
 /// Compares the output with a file.
-fn compare(output: &Output, file: &str, code: i32) {
-    let printed = text(&output.stdout);
-    let errors = text(&output.stderr);
+fn compare(done: &Done, file: &str, code: i32) {
+    let Done { out, err, .. } = done;
     let expected = fs::read_to_string(projects().join(file)).unwrap_or_default();
-    assert!(
-        printed == expected,
-        "{file} differs; printed:\n{printed}{errors}"
-    );
-    assert_eq!(output.status.code(), Some(code), "{file}");
+    assert!(*out == expected, "{file} differs; printed:\n{out}{err}");
+    assert_eq!(done.code, Some(code), "{file}");
 }
 
 /// Checks a project, migrates it, and migrates it again.
@@ -54,11 +47,8 @@ fn check(name: &str, code: i32) {
     let project = directory.path().join("project");
     copy(&projects().join(name), &project);
     let before = fs::read(project.join("watches.yaml")).unwrap();
-    compare(
-        &migrate(&project, &["--check", "--diff"]),
-        &format!("{name}.check"),
-        code,
-    );
+    let checked = migrate(&project, &["--check", "--diff"]);
+    compare(&checked, &format!("{name}.check"), code);
     assert_eq!(fs::read(project.join("watches.yaml")).unwrap(), before);
     migrate(&project, &[]);
     compare(&migrate(&project, &[]), &format!("{name}.out"), code);
@@ -82,11 +72,10 @@ fn a_project_from_before_kubebuilders_layout_is_migrated_too() {
 #[test]
 fn a_directory_that_is_no_project_is_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
-    let output = migrate(directory.path(), &["--check"]);
-    let errors = text(&output.stderr);
-    assert_eq!(errors.lines().count(), 1, "{errors}");
-    errors.must_have("has no watches.yaml");
-    assert_eq!(output.status.code(), Some(1));
+    let Done { code, err, .. } = migrate(directory.path(), &["--check"]);
+    assert_eq!(err.lines().count(), 1, "{err}");
+    err.must_have("has no watches.yaml");
+    assert_eq!(code, Some(1));
 }
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata: {debug: {{ .Values.debug | quote }}, size: {{ .Values.size | quote }}}\n";
@@ -97,33 +86,22 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
     let plane = or_skip!(shared_or_skip().await.unwrap());
     let namespace = TestNamespace::create(plane, "migrate").await.unwrap();
     let crd = go_yaml::from_str(&definition("migrate.example.com", "Web")).unwrap();
-    let crds: Api<DynamicObject> = Api::all_with(
-        namespace.client(),
-        &ApiResource::erase::<CustomResourceDefinition>(&()),
-    );
+    let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+    let crds: Api<DynamicObject> = Api::all_with(namespace.client(), &resource);
     let apply = PatchParams::apply("test").force();
-    let applied: Patch<&DynamicObject> = Patch::Apply(&crd);
-    drop(
-        crds.patch("webs.migrate.example.com", &apply, &applied)
-            .await
-            .unwrap(),
-    );
+    let crd: Patch<DynamicObject> = Patch::Apply(crd);
+    let name = "webs.migrate.example.com";
+    drop(crds.patch(name, &apply, &crd).await.unwrap());
 
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
     let write = |name: &str, text: &str| support::write(&project.join(name), text);
-    write(
-        "watches.yaml",
-        "- group: migrate.example.com\n  version: v1\n  kind: Web\n  chart: web\n  overrideValues: {debug: 'true'}\n",
-    );
-    write(
-        "Dockerfile",
-        "FROM quay.io/operator-framework/helm-operator:v1.42.3\n",
-    );
-    write(
-        "web/Chart.yaml",
-        "apiVersion: v2\nname: web\nversion: 0.1.0\n",
-    );
+    let watches = "- group: migrate.example.com\n  version: v1\n  kind: Web\n  chart: web\n  overrideValues: {debug: 'true'}\n";
+    write("watches.yaml", watches);
+    let base = "FROM quay.io/operator-framework/helm-operator:v1.42.3\n";
+    write("Dockerfile", base);
+    let metadata = "apiVersion: v2\nname: web\nversion: 0.1.0\n";
+    write("web/Chart.yaml", metadata);
     write("web/templates/map.yaml", TEMPLATE);
 
     // What the Go operator left: a release with its values, owned by the custom resource.
@@ -131,14 +109,8 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
     let installed = Command::new(helm)
         .args(["install", "one"])
         .arg(project.join("web"))
-        .args([
-            "--namespace",
-            namespace.name(),
-            "--set-string",
-            "debug=true",
-            "--set",
-            "size=3",
-        ])
+        .args(["--namespace", namespace.name()])
+        .args(["--set-string", "debug=true", "--set", "size=3"])
         .env("KUBECONFIG", kubeconfig)
         .output()
         .unwrap();
@@ -155,37 +127,27 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
         created = webs.patch("one", &apply, &Patch::Apply(&web)).await.ok();
         created.is_some()
     };
-    wait::until(LIMIT, "the kind to be served", create)
-        .await
-        .unwrap();
+    let served = wait::until(LIMIT, "the kind to be served", create).await;
+    served.unwrap();
     let web = created.unwrap();
     let owner = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "migrate.example.com/v1", "kind": "Web", "name": "one", "uid": web.uid(),
     }]}});
     let secrets: Api<Secret> = Api::namespaced(namespace.client(), namespace.name());
     let record = "sh.helm.release.v1.one.v1";
-    let patched = secrets
-        .patch(record, &PatchParams::default(), &Patch::Merge(&owner))
-        .await;
-    drop(patched.unwrap());
+    let (params, owned) = (PatchParams::default(), Patch::Merge(&owner));
+    drop(secrets.patch(record, &params, &owned).await.unwrap());
 
     let flags = ["--check", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let same = migrate(project, &flags);
-    let printed = text(&same.stdout);
-    let title = format!(
-        "Web {}/one (release {}/one)",
-        namespace.name(),
-        namespace.name()
-    );
+    let printed = migrate(project, &flags).out;
+    let name = namespace.name();
+    let title = format!("Web {name}/one (release {name}/one)");
     printed.must_have(&format!("  {title}: no new revision\n"));
 
-    write(
-        "web/templates/map.yaml",
-        &TEMPLATE.replace("data: {", "data: {added: 'yes', "),
-    );
-    let changed = migrate(project, &flags);
-    let printed = text(&changed.stdout);
-    assert_eq!(changed.status.code(), Some(1));
-    printed.must_have(&format!("  a new revision of {title}"));
-    printed.must_have("added");
+    let changed = TEMPLATE.replace("data: {", "data: {added: 'yes', ");
+    write("web/templates/map.yaml", &changed);
+    let done = migrate(project, &flags);
+    assert_eq!(done.code, Some(1));
+    done.out.must_have(&format!("  a new revision of {title}"));
+    done.out.must_have("added");
 }

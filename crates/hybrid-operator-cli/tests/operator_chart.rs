@@ -12,32 +12,32 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use hybrid_operator_test::helm;
 use serde_json::{Value, json};
 
-use support::{PROGRAM, Text as _, or_skip, text};
+use support::{Done, PROGRAM, Text as _, or_skip};
 
-fn start(program: &Path, directory: &Path, arguments: &str) -> Output {
-    Command::new(program)
-        .args(arguments.split_whitespace())
-        .current_dir(directory)
-        .env("HOME", directory)
-        .output()
-        .unwrap()
+fn start(program: &Path, directory: &Path, arguments: &str) -> Done {
+    let mut command = Command::new(program);
+    command.args(arguments.split_whitespace());
+    command.current_dir(directory).env("HOME", directory);
+    Done::of(command.output().unwrap())
 }
 
 #[track_caller]
-fn ok(program: &Path, directory: &Path, arguments: &str) -> String {
-    let output = start(program, directory, arguments);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{arguments}\n{out}{err}");
-    out
+fn hybrid(directory: &Path, arguments: &str) -> String {
+    start(Path::new(PROGRAM), directory, arguments).ok()
 }
 
-fn hybrid(directory: &Path, arguments: &str) -> String {
-    ok(Path::new(PROGRAM), directory, arguments)
+/// Makes the chart of the operator again, which must fail with this message.
+#[track_caller]
+fn refused(root: &Path, flags: &str, wanted: &str) {
+    let arguments = format!("generate chart {flags}");
+    let done = start(Path::new(PROGRAM), root, &arguments);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    done.err.must_have(wanted);
 }
 
 /// Makes a project with a chart, a native controller and a webhook, and the chart of its operator.
@@ -46,38 +46,27 @@ fn project() -> tempfile::TempDir {
     let root = directory.path();
     let memcached = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm-charts/memcached");
     let memcached = fs::canonicalize(memcached).unwrap();
-    hybrid(
-        root,
-        "init --domain example.com --project-name shop-operator --owner me",
-    );
+    let chart = memcached.display();
     let kind = "--group apps --version v1 --kind";
-    hybrid(
-        root,
-        &format!(
-            "create api {kind} Cache --helm-chart {}",
-            memcached.display()
-        ),
-    );
-    hybrid(root, &format!("create api {kind} Order --native"));
-    hybrid(root, &format!("create webhook {kind} Order --defaulting"));
-    hybrid(
-        root,
+    for arguments in [
+        "init --domain example.com --project-name shop-operator --owner me",
+        &format!("create api {kind} Cache --helm-chart {chart}"),
+        &format!("create api {kind} Order --native"),
+        &format!("create webhook {kind} Order --defaulting"),
         "generate chart --image registry.example.com:5000/shop:v1.2.3",
-    );
+    ] {
+        hybrid(root, arguments);
+    }
     directory
 }
 
 /// Renders the chart and returns its objects.
 fn rendered(root: &Path, flags: &str) -> Vec<Value> {
-    let output = hybrid(
-        root,
-        &format!("template shop dist/chart --namespace ops {flags}"),
-    );
-    let objects: Vec<Value> = go_yaml::documents(output.as_bytes()).unwrap();
+    let arguments = format!("template shop dist/chart --namespace ops {flags}");
+    let output = hybrid(root, &arguments);
+    let mut objects: Vec<Value> = go_yaml::documents(output.as_bytes()).unwrap();
+    objects.retain(|object| !object.is_null());
     objects
-        .into_iter()
-        .filter(|object| !object.is_null())
-        .collect()
 }
 
 fn named<'v>(objects: &'v [Value], kind: &str) -> Vec<&'v str> {
@@ -99,16 +88,13 @@ fn helm_accepts_the_chart_and_renders_what_this_program_renders() {
     let helm = or_skip!(helm::ensure_or_skip().unwrap());
     let directory = project();
     let root = directory.path();
-    let linted = ok(&helm, root, "lint --strict dist/chart");
+    let linted = start(&helm, root, "lint --strict dist/chart").ok();
     linted.must_have("0 chart(s) failed");
     let everything = "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true,watchNamespaces={a,b},image.digest=sha256:0,serviceAccount.annotations.a=b,nodeSelector.c=d,priorityClassName=e,crds.keep=false,replicas=2";
     for flags in ["", everything, "--set rbac.create=false,crds.install=false"] {
         let arguments = format!("template shop dist/chart --namespace ops {flags}");
-        assert_eq!(
-            ok(&helm, root, &arguments),
-            hybrid(root, &arguments),
-            "{flags}"
-        );
+        let theirs = start(&helm, root, &arguments).ok();
+        assert_eq!(theirs, hybrid(root, &arguments), "{flags}");
     }
 }
 
@@ -134,64 +120,43 @@ fn values_change_what_they_name() {
     assert!(named(&objects, "Service").contains(&"shop-shop-operator-webhook"));
     assert_eq!(pod.get("nodeSelector"), None);
     assert_eq!(named(&objects, "CustomResourceDefinition").len(), 2);
-    for kind in [
-        "Namespace",
-        "ServiceMonitor",
-        "PrometheusRule",
-        "NetworkPolicy",
-    ] {
+    for kind in "Namespace ServiceMonitor PrometheusRule NetworkPolicy".split(' ') {
         assert_eq!(named(&objects, kind), Vec::<&str>::new());
     }
     // All objects have names of the release, and bindings are to its account and roles.
     for object in &objects {
         let name = object["metadata"]["name"].as_str().unwrap();
         let is_definition = object["kind"] == "CustomResourceDefinition";
-        assert!(
-            is_definition || name.starts_with("shop-shop-operator-"),
-            "{name}"
-        );
-        assert_eq!(
-            object["metadata"]["labels"]["app.kubernetes.io/instance"],
-            "shop"
-        );
+        let is_named = is_definition || name.starts_with("shop-shop-operator-");
+        assert!(is_named, "{name}");
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/instance"], "shop");
         if let Some(subject) = object["subjects"].get(0) {
-            assert_eq!(
-                (&subject["name"], &subject["namespace"]),
-                (&json!(account), &json!("ops"))
-            );
+            assert_eq!(subject["name"], account);
+            assert_eq!(subject["namespace"], "ops");
             let role = object["roleRef"]["name"].as_str().unwrap();
             let roles = [named(&objects, "ClusterRole"), named(&objects, "Role")].concat();
             assert!(roles.contains(&role), "{role}");
         }
     }
 
-    let objects = rendered(
-        root,
-        "--set image.tag=v2,image.digest=sha256:0,replicas=2,env[0].name=A,nodeSelector.a=b",
-    );
+    let flags =
+        "--set image.tag=v2,image.digest=sha256:0,replicas=2,env[0].name=A,nodeSelector.a=b";
+    let objects = rendered(root, flags);
     let deployment = one(&objects, "Deployment");
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(deployment["spec"]["replicas"], 2);
-    assert_eq!(
-        pod["containers"][0]["image"],
-        "registry.example.com:5000/shop:v2@sha256:0"
-    );
+    let image = &pod["containers"][0]["image"];
+    assert_eq!(image, "registry.example.com:5000/shop:v2@sha256:0");
     assert_eq!(pod["nodeSelector"], json!({"a": "b"}));
     let env = pod["containers"][0]["env"].as_array().unwrap();
     assert_eq!(env.last().unwrap(), &json!({"name": "A"}));
 
-    let objects = rendered(
-        root,
-        "--set rbac.create=false,crds.install=false,serviceAccount.create=false,serviceAccount.name=mine",
-    );
-    for kind in [
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-        "CustomResourceDefinition",
-    ] {
+    let flags = "--set rbac.create=false,crds.install=false,serviceAccount.create=false,serviceAccount.name=mine";
+    let objects = rendered(root, flags);
+    let absent =
+        "ClusterRole ClusterRoleBinding Role RoleBinding ServiceAccount CustomResourceDefinition";
+    for kind in absent.split(' ') {
         assert_eq!(named(&objects, kind), Vec::<&str>::new());
     }
     let pod = &one(&objects, "Deployment")["spec"]["template"]["spec"];
@@ -200,21 +165,14 @@ fn values_change_what_they_name() {
     let objects = rendered(root, "--set rbac.userRoles=false,fullnameOverride=other");
     let roles = named(&objects, "ClusterRole");
     assert!(roles.contains(&"other-operator-role"), "{roles:?}");
-    assert!(
-        !roles.iter().any(|name| name.ends_with("-viewer-role")),
-        "{roles:?}"
-    );
+    let mut viewers = roles.iter().filter(|name| name.ends_with("-viewer-role"));
+    assert_eq!(viewers.next(), None);
 
-    let objects = rendered(
-        root,
-        "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true",
-    );
+    let flags = "--set networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true,metrics.alerts.enabled=true";
+    let objects = rendered(root, flags);
     assert_eq!(named(&objects, "NetworkPolicy").len(), 2);
-    let alerts = one(&objects, "PrometheusRule");
-    assert!(
-        alerts.to_string().contains("{{ $labels.controller }}"),
-        "{alerts}"
-    );
+    let alerts = one(&objects, "PrometheusRule").to_string();
+    alerts.must_have("{{ $labels.controller }}");
     one(&objects, "ServiceMonitor");
 }
 
@@ -224,25 +182,21 @@ fn with_watch_namespaces_only_rules_for_no_namespace_are_bound_in_the_cluster() 
     let objects = rendered(directory.path(), "--set watchNamespaces={a,b}");
     let pod = &one(&objects, "Deployment")["spec"]["template"]["spec"];
     let env = pod["containers"][0]["env"].as_array().unwrap();
-    assert!(
-        env.contains(&json!({"name": "WATCH_NAMESPACE", "value": "a,b"})),
-        "{env:?}"
-    );
+    let watched = json!({"name": "WATCH_NAMESPACE", "value": "a,b"});
+    assert!(env.contains(&watched), "{env:?}");
     let of = |kind: &str, name: &str| -> Vec<&Value> {
-        let is_it = |object: &&Value| {
-            object["kind"] == kind
-                && object["metadata"]["name"] == format!("shop-shop-operator-{name}")
-        };
-        objects.iter().filter(is_it).collect()
+        let name = format!("shop-shop-operator-{name}");
+        let of_kind = objects.iter().filter(|object| object["kind"] == kind);
+        of_kind
+            .filter(|object| object["metadata"]["name"] == name)
+            .collect()
     };
     for role in ["chart-memcached", "native-order", "operator"] {
-        let bindings = of("RoleBinding", &format!("{role}-rolebinding"));
-        let namespaces: Vec<_> = bindings
-            .iter()
-            .map(|one| &one["metadata"]["namespace"])
-            .collect();
+        let binding = format!("{role}-rolebinding");
+        let bindings = of("RoleBinding", &binding).into_iter();
+        let namespaces: Vec<_> = bindings.map(|one| &one["metadata"]["namespace"]).collect();
         assert_eq!(namespaces, ["a", "b"], "{role}");
-        assert!(of("ClusterRoleBinding", &format!("{role}-rolebinding")).is_empty());
+        assert!(of("ClusterRoleBinding", &binding).is_empty());
     }
     let cluster = of("ClusterRole", "operator-role-cluster");
     assert_eq!(
@@ -253,15 +207,11 @@ fn with_watch_namespaces_only_rules_for_no_namespace_are_bound_in_the_cluster() 
         ])
     );
     let bound = of("ClusterRoleBinding", "operator-rolebinding-cluster");
-    assert_eq!(
-        bound[0]["roleRef"]["name"],
-        "shop-shop-operator-operator-role-cluster"
-    );
+    let role = &bound[0]["roleRef"]["name"];
+    assert_eq!(role, "shop-shop-operator-operator-role-cluster");
     // Reviews are made in no namespace.
-    assert_eq!(
-        of("ClusterRoleBinding", "metrics-auth-rolebinding").len(),
-        1
-    );
+    let reviewers = of("ClusterRoleBinding", "metrics-auth-rolebinding");
+    assert_eq!(reviewers.len(), 1);
     assert_eq!(of("Role", "release-record-key").len(), 1);
 }
 
@@ -272,24 +222,17 @@ fn the_chart_describes_itself_and_keeps_what_was_added() {
     let path = root.join("dist/chart/Chart.yaml");
     let read = || -> Value { go_yaml::from_slice(&fs::read(&path).unwrap()).unwrap() };
     let chart = read();
-    assert_eq!(
-        (&chart["version"], &chart["appVersion"]),
-        (&json!("1.2.3"), &json!("v1.2.3"))
-    );
+    assert_eq!(chart["version"], "1.2.3");
+    assert_eq!(chart["appVersion"], "v1.2.3");
     let annotation = |name: &str| {
         chart["annotations"][format!("artifacthub.io/{name}")]
             .as_str()
             .unwrap()
     };
     let crds: Value = go_yaml::from_str(annotation("crds")).unwrap();
-    assert_eq!(
-        (&crds[0]["kind"], &crds[0]["name"], &crds[0]["version"]),
-        (
-            &json!("Cache"),
-            &json!("caches.apps.example.com"),
-            &json!("v1")
-        )
-    );
+    assert_eq!(crds[0]["kind"], "Cache");
+    assert_eq!(crds[0]["name"], "caches.apps.example.com");
+    assert_eq!(crds[0]["version"], "v1");
     let samples: Value = go_yaml::from_str(annotation("crdsExamples")).unwrap();
     assert_eq!(samples[1]["kind"], "Order");
     assert_eq!(annotation("operator"), "true");
@@ -297,49 +240,32 @@ fn the_chart_describes_itself_and_keeps_what_was_added() {
     assert!(annotation("images").contains("registry.example.com:5000/shop:v1.2.3"));
 
     let mut changed = chart.clone();
-    changed["icon"] = json!("https://example.com/icon.svg");
+    let icon = "https://example.com/icon.svg";
+    changed["icon"] = json!(icon);
     changed["version"] = json!("7.0.0");
     fs::write(&path, changed.to_string()).unwrap();
-    hybrid(
-        root,
-        "generate chart --image registry.example.com:5000/shop:v1.2.4",
-    );
+    let newer = "generate chart --image registry.example.com:5000/shop:v1.2.4";
+    hybrid(root, newer);
     let chart = read();
-    assert_eq!(
-        (&chart["icon"], &chart["version"], &chart["appVersion"]),
-        (
-            &json!("https://example.com/icon.svg"),
-            &json!("7.0.0"),
-            &json!("v1.2.4")
-        )
-    );
+    assert_eq!(chart["icon"], icon);
+    assert_eq!(chart["version"], "7.0.0");
+    assert_eq!(chart["appVersion"], "v1.2.4");
     hybrid(root, "generate chart --version 8.0.0 --image a:v1");
     assert_eq!(read()["version"], "8.0.0");
     assert_eq!(hybrid(root, "generate chart --check --image a:v1"), "");
-    let outdated = start(
-        Path::new(PROGRAM),
-        root,
-        "generate chart --check --image a:v2",
-    );
-    assert_eq!(outdated.status.code(), Some(1));
-    let error = text(&outdated.stderr);
-    error.must_have("dist/chart/Chart.yaml is out of date");
+    let outdated = "dist/chart/Chart.yaml is out of date";
+    refused(root, "--check --image a:v2", outdated);
 }
 
 #[test]
 fn what_the_chart_cannot_have_is_refused_with_the_file() {
     let directory = project();
     let root = directory.path();
-    let refused = |wanted: &str| {
-        let output = start(Path::new(PROGRAM), root, "generate chart");
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{error}");
-        error.must_have(wanted);
-    };
     let file: PathBuf = root.join("config/manager/kustomization.yaml");
     let before = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{before}patches: [{{path: p.yaml}}]\n")).unwrap();
-    refused("config/manager/kustomization.yaml has the field patches");
+    let patches = "config/manager/kustomization.yaml has the field patches";
+    refused(root, "", patches);
     fs::write(&file, "resources: []\n").unwrap();
-    refused("config/manager has no Deployment");
+    refused(root, "", "config/manager has no Deployment");
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use hybrid_operator_test::skipped;
 
-use support::{Done, PROGRAM, Project, Text as _};
+use support::{Done, PROGRAM, Project, Text as _, or_skip, text};
 
 /// Chart with a Deployment, a Secret, a `ConfigMap` that looks something up, and a hook.
 const CHART: &[(&str, &str)] = &[
@@ -70,45 +70,48 @@ impl Project {
             project.write(&format!("helm-charts/shop/{name}"), text);
         }
         project.write("watches.yaml", WATCHES);
-        project.write(
-            "PROJECT",
-            "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: \
-             shop\nversion: \"3\"\n",
-        );
+        let file = "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: \
+                    shop\nversion: \"3\"\n";
+        project.write("PROJECT", file);
         project.write("config/samples/shop.yaml", CR);
         project
     }
 
-    fn run(&self, args: &[&str]) -> Done {
+    /// Makes a project in a repository. Returns `None` if there is no git.
+    fn committed() -> Option<Self> {
+        let project = Self::new();
+        project.git("init --quiet")?;
+        project.commit()?;
+        Some(project)
+    }
+
+    fn run(&self, args: &str) -> Done {
         self.run_with(args, "")
     }
 
-    fn run_with(&self, args: &[&str], input: &str) -> Done {
+    fn run_with(&self, args: &str, input: &str) -> Done {
         run(Path::new(PROGRAM), self.0.path(), args, input)
     }
 
     /// Runs git. Returns `None` if there is none.
-    fn git(&self, args: &[&str]) -> Option<String> {
+    fn git(&self, args: &str) -> Option<String> {
         let output = Command::new("git")
             .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
-            .args(args)
+            .args(args.split(' '))
             .current_dir(self.0.path())
             .output();
         let Ok(output) = output else {
             skipped(1, &"there is no git");
             return None;
         };
-        let (text, error) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        assert!(output.status.success(), "git {args:?}: {error}");
-        Some(text.into_owned())
+        let error = text(&output.stderr);
+        assert!(output.status.success(), "git {args}: {error}");
+        Some(text(&output.stdout))
     }
 
     fn commit(&self) -> Option<()> {
-        self.git(&["add", "--all"])?;
-        self.git(&["commit", "--quiet", "--message", "a"])?;
+        self.git("add --all")?;
+        self.git("commit --quiet --message a")?;
         Some(())
     }
 }
@@ -121,9 +124,10 @@ impl Done {
     }
 }
 
-fn run(program: &Path, directory: &Path, args: &[&str], input: &str) -> Done {
+/// Runs a program with arguments that are separated by spaces.
+fn run(program: &Path, directory: &Path, args: &str, input: &str) -> Done {
     let mut child = Command::new(program)
-        .args(args)
+        .args(args.split_whitespace())
         .current_dir(directory)
         .env_remove("HELM_NAMESPACE")
         .env_remove("POD_NAMESPACE")
@@ -146,32 +150,22 @@ fn schemas_are_skipped_by_the_entry_in_every_command() {
     let project = Project::new();
     let schema = r#"{"properties": {"replicas": {"type": "string", "$ref": "https://schemas.invalid/a.json"}}}"#;
     project.write("helm-charts/shop/values.schema.json", schema);
-    project.write(
-        "helm-charts/shop/charts/db/Chart.yaml",
-        "apiVersion: v2\nname: db\nversion: 1.0.0\n",
-    );
+    let metadata = "apiVersion: v2\nname: db\nversion: 1.0.0\n";
+    project.write("helm-charts/shop/charts/db/Chart.yaml", metadata);
     project.write("helm-charts/shop/charts/db/values.schema.json", "false");
     project.write("helm-charts/shop/charts/db/values.yaml", "a: 1\n");
-    let template: &[&str] = &["template", "--cr", "config/samples/shop.yaml"];
-    let commands: [&[&str]; 4] = [
-        template,
-        &["lint"],
-        &["generate", "rbac"],
-        &["generate", "crds"],
-    ];
+    let template = "template --cr config/samples/shop.yaml";
+    let commands = [template, "lint", "generate rbac", "generate crds"];
     for command in &commands[..3] {
         let done = project.run(command);
         let said = done.out + &done.err;
-        assert_ne!(done.code, Some(0), "{command:?}");
-        assert!(
-            said.contains("https://schemas.invalid/a.json"),
-            "{command:?}: {said}"
-        );
+        assert_ne!(done.code, Some(0), "{command}");
+        said.must_have("https://schemas.invalid/a.json");
     }
     project.write("watches.yaml", &format!("{WATCHES}  schema: skip\n"));
     for command in commands {
         let done = project.run(command);
-        assert_eq!(done.code, Some(0), "{command:?}: {}{}", done.out, done.err);
+        assert_eq!(done.code, Some(0), "{command}: {}{}", done.out, done.err);
     }
     // The definition restricts nothing either.
     let definition = std::fs::read(project.path("config/crd/bases/example.com_shops.yaml"));
@@ -185,46 +179,30 @@ fn schemas_are_skipped_by_the_entry_in_every_command() {
 #[test]
 fn a_custom_resource_renders_as_its_chart_with_the_same_values() {
     let project = Project::new();
-    let chart = "helm-charts/shop";
-    let common = ["--kube-version", "1.30", "--include-crds"];
-    let with = |first: &[&str]| project.run(&[first, &common].concat()).ok();
-    let expected = with(&[
-        "template",
-        "main",
-        chart,
-        "-n",
-        "prod",
-        "--set",
-        "replicas=3",
-    ]);
+    let with = |first: &str| {
+        let arguments = format!("{first} --kube-version 1.30 --include-crds");
+        project.run(&arguments).ok()
+    };
+    let expected = with("template main helm-charts/shop -n prod --set replicas=3");
     assert!(expected.contains("replicas: 3") && expected.contains("version: v1.30"));
     let cr = "config/samples/shop.yaml";
-    assert_eq!(with(&["template", "--cr", cr]), expected);
-    let args = ["template", "--cr", "-", "--kube-version", "1.30"];
-    assert_eq!(project.run_with(&args, CR).ok(), expected);
-    let shown = with(&["template", "--cr", cr, "--show-only", "templates/map.yaml"]);
+    assert_eq!(with(&format!("template --cr {cr}")), expected);
+    let args = "template --cr - --kube-version 1.30";
+    assert_eq!(project.run_with(args, CR).ok(), expected);
+    let shown = with(&format!(
+        "template --cr {cr} --show-only templates/map.yaml"
+    ));
     shown.must_have("found: \"0\"");
     shown.must_lack("kind: Secret");
     // The project is found from inside of it.
     let inside = project.path("helm-charts/shop");
-    let args = [
-        "template",
-        "--cr",
-        "../../config/samples/shop.yaml",
-        "--kube-version",
-        "1.30",
-    ];
-    assert_eq!(run(Path::new(PROGRAM), &inside, &args, "").ok(), expected);
-    let watches = project.path("watches.yaml").display().to_string();
-    let args = [
-        "template",
-        "--cr",
-        "-",
-        "--watches-file",
-        &watches,
-        "--kube-version",
-        "1.30",
-    ];
+    let args = "template --cr ../../config/samples/shop.yaml --kube-version 1.30";
+    assert_eq!(run(Path::new(PROGRAM), &inside, args, "").ok(), expected);
+    let watches = project.path("watches.yaml");
+    let args = format!(
+        "template --cr - --watches-file {} --kube-version 1.30",
+        watches.display()
+    );
     let elsewhere = tempfile::tempdir().unwrap();
     let done = run(Path::new(PROGRAM), elsewhere.path(), &args, CR);
     assert_eq!(done.ok(), expected);
@@ -235,25 +213,20 @@ fn all_custom_resources_of_a_file_are_rendered_in_their_order() {
     let project = Project::new();
     let text =
         format!("{CR}---\napiVersion: example.com/v1\nkind: Shop\nmetadata: {{name: other}}\n");
-    let out = project.run_with(&["template", "--cr", "-"], &text).ok();
+    let out = project.run_with("template --cr -", &text).ok();
     let names: Vec<&str> = out
         .lines()
         .filter_map(|line| line.strip_prefix("  name: "))
         .collect();
-    let one = ["main", "main", "main", "main-hook"];
-    let other = ["other", "other", "other", "other-hook"];
-    assert_eq!(names, [one, other].concat());
+    let expected = "main main main main-hook other other other other-hook";
+    assert_eq!(names.join(" "), expected);
     // Without a kubeconfig, the namespace is `default`.
     out.must_have("namespace: default");
     out.must_have("namespace: prod");
-    let args = ["template", "--cr", "-", "-n", "mine"];
+    let args = "template --cr - -n mine";
     let other = text.split("---\n").nth(1).unwrap();
-    assert!(
-        project
-            .run_with(&args, other)
-            .ok()
-            .contains("namespace: mine")
-    );
+    let out = project.run_with(args, other).ok();
+    out.must_have("namespace: mine");
 }
 
 #[test]
@@ -264,19 +237,19 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
                 '{{ .Object.metadata.name }}-auth', key: p, targetPath: password}\n  - {kind: \
                 ConfigMap, name: more, optional: true}\n";
     project.write("watches.yaml", &format!("{WATCHES}{more}"));
-    let cr = "config/samples/shop.yaml";
-    let err = project.run(&["template", "--cr", cr]).failed();
+    let template = "template --cr config/samples/shop.yaml";
+    let err = project.run(template).failed();
     err.must_have("Shop prod/main");
     err.must_have("Secret main-auth does not exist");
     let secret =
         "apiVersion: v1\nkind: Secret\nmetadata: {name: main-auth}\nstringData: {p: hidden}\n";
     project.write("auth.yaml", secret);
-    let done = project.run(&["template", "--cr", cr, "--from", "auth.yaml"]);
-    done.err
-        .must_have("Shop prod/main: the watches file overrides image.tag");
+    let done = project.run(&format!("{template} --from auth.yaml"));
+    let overrides = "Shop prod/main: the watches file overrides image.tag";
+    done.err.must_have(overrides);
     let out = done.ok();
     for part in ["password: aGlkZGVu", "image: shop:10", "paused: true"] {
-        assert!(out.contains(part), "{part} is not in {out}");
+        out.must_have(part);
     }
     // Objects beside the custom resource count too, but not those of another namespace.
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: NS}\ndata: \
@@ -284,7 +257,7 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
     for (namespace, replicas) in [("prod", 7), ("else", 3)] {
         let map = map.replace("NS", namespace);
         let text = format!("{secret}---\n{map}---\n{CR}");
-        let out = project.run_with(&["template", "--cr", "-"], &text).ok();
+        let out = project.run_with("template --cr -", &text).ok();
         out.must_have(&format!("replicas: {replicas}"));
     }
 }
@@ -293,9 +266,8 @@ fn values_from_other_objects_patches_and_overrides_are_applied() {
 fn mistakes_are_named_with_the_way_out() {
     let project = Project::new();
     let refused = |cr: &str, args: &str, expected: &str| {
-        let mut words = vec!["template", "--cr", "-"];
-        words.extend(args.split_whitespace());
-        let err = project.run_with(&words, cr).failed();
+        let args = format!("template --cr - {args}");
+        let err = project.run_with(&args, cr).failed();
         err.must_have(expected);
         assert!(err.starts_with("Error: "), "{err}");
     };
@@ -321,18 +293,13 @@ name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
         refused(CR, args, expected);
     }
     let elsewhere = tempfile::tempdir().unwrap();
-    let args = ["template", "--cr", "-"];
-    let err = run(Path::new(PROGRAM), elsewhere.path(), &args, CR).failed();
+    let args = "template --cr -";
+    let err = run(Path::new(PROGRAM), elsewhere.path(), args, CR).failed();
     err.must_have("is not in a project");
     err.must_have("--watches-file");
     // The chart of the entry is used, as it is fetched and verified there.
-    for of_chart in [
-        "helm-charts/shop",
-        "--verify",
-        "--keyring=x",
-        "--cosign-key=x",
-    ] {
-        let done = project.run(&["template", "--cr", "x", of_chart]);
+    for of_chart in "helm-charts/shop --verify --keyring=x --cosign-key=x".split(' ') {
+        let done = project.run(&format!("template --cr x {of_chart}"));
         done.err.must_have("cannot be used with");
     }
 }
@@ -340,20 +307,16 @@ name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
 #[test]
 fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let project = Project::new();
-    let args = ["images", "--cr", "config/samples/shop.yaml"];
-    assert_eq!(project.run(&args).ok(), "busybox:1\nhook:2\nshop:9\n");
-    let json = project.run(&[&args[..], &["-o", "json"]].concat()).ok();
+    let args = "images --cr config/samples/shop.yaml";
+    assert_eq!(project.run(args).ok(), "busybox:1\nhook:2\nshop:9\n");
+    let json = project.run(&format!("{args} -o json")).ok();
     let list: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(list[1]["image"], "hook:2");
-    assert_eq!(
-        list[1]["objects"],
-        serde_json::json!(["Job.batch main-hook"])
-    );
-    let wide = project.run(&[&args[..], &["-o", "wide"]].concat()).ok();
-    assert!(
-        wide.starts_with("IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n"),
-        "{wide}"
-    );
+    let objects = serde_json::json!(["Job.batch main-hook"]);
+    assert_eq!(list[1]["objects"], objects);
+    let wide = project.run(&format!("{args} -o wide")).ok();
+    let start = "IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n";
+    assert!(wide.starts_with(start), "{wide}");
 }
 
 #[test]
@@ -364,37 +327,30 @@ fn errors_show_the_contents_of_values_only_with_debug() {
     project.write(&format!("{chart}/values.yaml"), &values);
     let fails = "a: {{ tpl .Values.text . }}";
     project.write(&format!("{chart}/templates/fails.yaml"), fails);
-    if project.git(&["init", "--quiet"]).is_none() {
-        return;
-    }
+    or_skip!(project.git("init --quiet"));
     project.commit().unwrap();
-    let cr = "config/samples/shop.yaml";
     for command in [
-        &["images", "--cr", cr][..],
-        &["diff", "--base", "HEAD"],
-        &["template", "--cr", cr],
-        &["lint"],
+        "images --cr config/samples/shop.yaml",
+        "diff --base HEAD",
+        "template --cr config/samples/shop.yaml",
+        "lint",
     ] {
-        let run = |flags: &[&str]| {
-            let done = project.run(&[command, flags].concat());
-            assert_ne!(done.code, Some(0), "{command:?}");
+        let run = |flags: &str| {
+            let done = project.run(&format!("{command} {flags}"));
+            assert_ne!(done.code, Some(0), "{command}");
             done.out + &done.err
         };
-        let (without, with) = (run(&[]), run(&["--debug"]));
-        assert!(!without.contains("hunter2"), "{command:?}: {without}");
-        assert!(with.contains("hunter2"), "{command:?}: {with}");
+        let (without, with) = (run(""), run("--debug"));
+        assert!(!without.contains("hunter2"), "{command}: {without}");
+        assert!(with.contains("hunter2"), "{command}: {with}");
     }
 }
 
 #[test]
 fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
-    let project = Project::new();
-    if project.git(&["init", "--quiet"]).is_none() {
-        return;
-    }
-    project.commit().unwrap();
-    let diff = |args: &[&str]| project.run(&[&["diff", "--base", "HEAD"], args].concat());
-    let same = diff(&[]);
+    let project = or_skip!(Project::committed());
+    let diff = |args: &str| project.run(&format!("diff --base HEAD {args}"));
+    let same = diff("");
     assert_eq!(same.ok(), "no differences\n");
     let original = CHART
         .iter()
@@ -408,7 +364,7 @@ fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: new}\n";
     project.write("helm-charts/shop/templates/service.yaml", service);
     std::fs::remove_file(project.path("helm-charts/shop/templates/map.yaml")).unwrap();
-    let done = diff(&[]);
+    let done = diff("");
     assert_eq!(done.code, Some(1), "{}", done.err);
     let expected = "\
 Shop prod/main
@@ -444,19 +400,16 @@ Shop prod/main
     -  found: \"0\"
 ";
     assert!(done.out.starts_with(expected), "{}", done.out);
-    assert!(
-        done.out.ends_with("\n1 added, 2 changed, 1 removed\n"),
-        "{}",
-        done.out
-    );
+    let end = "\n1 added, 2 changed, 1 removed\n";
+    assert!(done.out.ends_with(end), "{}", done.out);
     assert!(!done.out.contains('\u{1b}'), "there is no terminal");
-    let markdown = diff(&["--format", "markdown"]);
+    let markdown = diff("--format markdown");
     assert_eq!(markdown.code, Some(1));
     let start = "**1 added, 2 changed, 1 removed**\n\n### Shop prod/main\n\n<details><summary>~ \
                  <code>Secret prod/main</code> changed</summary>\n\n```diff\n@@ -1,6 +1,6 @@\n";
     assert!(markdown.out.starts_with(start), "{}", markdown.out);
     // Neither the index nor the work tree has changed.
-    let status = project.git(&["status", "--porcelain"]).unwrap();
+    let status = project.git("status --porcelain").unwrap();
     let expected = " M helm-charts/shop/values.yaml\n D helm-charts/shop/templates/map.yaml\n\
                     ?? helm-charts/shop/templates/service.yaml\n";
     let sorted = |text: &str| {
@@ -469,43 +422,30 @@ Shop prod/main
 
 #[test]
 fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
-    let project = Project::new();
-    if project.git(&["init", "--quiet"]).is_none() {
-        return;
-    }
-    project.commit().unwrap();
+    let project = or_skip!(Project::committed());
     let native = "apiVersion: example.com/v1\nkind: Native\nmetadata: {name: x}\n";
     project.write("config/samples/native.yaml", native);
-    project.write(
-        "config/samples/kustomization.yaml",
-        "resources: [shop.yaml]\n",
-    );
+    let kustomization = "resources: [shop.yaml]\n";
+    project.write("config/samples/kustomization.yaml", kustomization);
     project.write("config/samples/new.yaml", &CR.replace("main", "second"));
-    let done = project.run(&["diff", "--base", "HEAD"]);
+    let done = project.run("diff --base HEAD");
     assert_eq!(done.code, Some(1), "{}", done.err);
-    assert!(
-        done.out.ends_with("4 added, 0 changed, 0 removed\n"),
-        "{}",
-        done.out
-    );
-    let done = project.run(&["diff", "--base", "HEAD", "--cr", "config/samples/new.yaml"]);
+    let end = "4 added, 0 changed, 0 removed\n";
+    assert!(done.out.ends_with(end), "{}", done.out);
+    let done = project.run("diff --base HEAD --cr config/samples/new.yaml");
     assert_eq!(done.ok(), "no differences\n");
 }
 
 #[test]
 fn tests_of_a_chart_are_compared_if_the_operator_runs_them() {
-    let project = Project::new();
-    if project.git(&["init", "--quiet"]).is_none() {
-        return;
-    }
-    project.commit().unwrap();
+    let project = or_skip!(Project::committed());
     let test = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: check\n  annotations: \
                 {helm.sh/hook: test}\n";
     project.write("helm-charts/shop/templates/check.yaml", test);
-    let diff = ["diff", "--base", "HEAD"];
-    assert_eq!(project.run(&diff).out, "no differences\n");
+    let diff = "diff --base HEAD";
+    assert_eq!(project.run(diff).out, "no differences\n");
     project.write("watches.yaml", &format!("{WATCHES}  test: {{}}\n"));
-    let run = project.run(&diff).out;
+    let run = project.run(diff).out;
     run.must_have("+ Pod check (hook)\n");
 }
 
@@ -514,53 +454,36 @@ fn code_is_pointed_out_if_it_names_a_value_translator() {
     let project = Project::new();
     project.write("Cargo.toml", "");
     project.write("src/main.rs", "fn main() {}\n");
-    let template = ["template", "--cr", "config/samples/shop.yaml"];
-    assert_eq!(project.run(&template).err, "");
+    let template = "template --cr config/samples/shop.yaml";
+    assert_eq!(project.run(template).err, "");
     project.write("src/charts/mod.rs", "chart.value_translator(f)\n");
     let note = "note: this project has a value translator in Rust, which is not applied\n";
-    assert_eq!(project.run(&template).err, note);
+    assert_eq!(project.run(template).err, note);
 }
 
 #[test]
 fn errors_of_diff_have_another_exit_code_than_differences() {
-    let project = Project::new();
-    if project.git(&["init", "--quiet"]).is_none() {
-        return;
-    }
-    project.commit().unwrap();
-    let failed = |args: &[&str], expected: &str| {
+    let project = or_skip!(Project::committed());
+    let failed = |args: &str, expected: &str| {
         let done = project.run(args);
         assert_eq!(done.code, Some(2), "{}{}", done.out, done.err);
-        assert!(
-            done.err.contains(expected),
-            "{expected:?} is not in {}",
-            done.err
-        );
+        done.err.must_have(expected);
     };
-    failed(
-        &["diff", "--base", "none"],
-        "\"none\" is not a revision of this repository",
-    );
-    failed(&["diff", "--base", "--all"], "unexpected argument '--all'");
-    failed(
-        &["diff", "--base=--all"],
-        "\"--all\" is not a revision of this repository",
-    );
-    failed(
-        &["diff", "--base", "HEAD", "--cr", "-"],
-        "--base cannot read standard input",
-    );
-    let cr = ["diff", "--cr", "config/samples/shop.yaml"];
-    failed(&cr, "kubeconfig");
-    let version = ["--kube-version", "1.30"];
-    failed(
-        &[&cr[..], &version].concat(),
-        "--kube-version and --api-versions are for --base",
-    );
+    let cases = "\
+diff --base none => \"none\" is not a revision of this repository
+diff --base --all => unexpected argument '--all'
+diff --base=--all => \"--all\" is not a revision of this repository
+diff --base HEAD --cr - => --base cannot read standard input
+diff --cr config/samples/shop.yaml => kubeconfig
+diff --cr config/samples/shop.yaml --kube-version 1.30 => --kube-version and --api-versions are for --base";
+    for case in cases.lines() {
+        let (args, expected) = case.split_once(" => ").unwrap();
+        failed(args, expected);
+    }
     project.write("helm-charts/shop/templates/map.yaml", "{{ fail \"no\" }}");
-    failed(&["diff", "--base", "HEAD"], "Shop prod/main: ");
+    failed("diff --base HEAD", "Shop prod/main: ");
     let outside = Project::new();
-    let done = outside.run(&["diff", "--base", "HEAD"]);
+    let done = outside.run("diff --base HEAD");
     done.err.must_have("is not in a git repository");
 }
 
@@ -569,23 +492,18 @@ fn a_link_named_as_a_plugin_is_called_through_kubectl() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = directory.path().join("kubectl-hybrid");
     std::os::unix::fs::symlink(PROGRAM, &plugin).unwrap();
-    let help = |args: &[&str]| run(&plugin, directory.path(), args, "").ok();
-    let whole = help(&["--help"]);
+    let help = |args: &str| run(&plugin, directory.path(), args, "").ok();
+    let whole = help("--help");
     whole.must_have("Usage: kubectl hybrid <COMMAND>");
-    let template = help(&["template", "--help"]);
+    let template = help("template --help");
     template.must_have("kubectl hybrid template --cr config/samples/");
-    for text in [whole, template, help(&["diff", "--help"])] {
+    for text in [whole, template, help("diff --help")] {
         text.must_lack("hybrid-operator ");
     }
-    let wrong = run(&plugin, directory.path(), &["history"], "");
+    let wrong = run(&plugin, directory.path(), "history", "");
     wrong.err.must_have("Usage: kubectl hybrid history");
-    let own = run(
-        Path::new(PROGRAM),
-        directory.path(),
-        &["history", "--help"],
-        "",
-    )
-    .ok();
+    let program = Path::new(PROGRAM);
+    let own = run(program, directory.path(), "history --help", "").ok();
     own.must_have("Usage: hybrid-operator history");
 }
 
@@ -597,75 +515,57 @@ fn completion_and_manual_pages_cover_all_commands() {
         .env("HYBRID_OPERATOR_COMPLETE", "fish")
         .output();
     let candidates = String::from_utf8(output.unwrap().stdout).unwrap();
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = project.run(&["completion", shell]).ok();
+    for shell in "bash elvish fish powershell zsh".split(' ') {
+        let script = project.run(&format!("completion {shell}")).ok();
         script.must_have("HYBRID_OPERATOR_COMPLETE");
     }
-    let page = project.run(&["man"]).ok();
+    let page = project.run("man").ok();
     page.must_have(".TH hybrid-operator 1");
-    project.run(&["man", "out/man1"]).ok();
-    for command in [
-        "diff", "images", "status", "history", "rollback", "get", "events", "template",
-    ] {
-        assert!(
-            candidates
-                .lines()
-                .any(|line| line.starts_with(&format!("{command}\t"))),
-            "{candidates}"
-        );
+    project.run("man out/man1").ok();
+    for command in "diff images status history rollback get events template".split(' ') {
+        let start = format!("{command}\t");
+        let is_candidate = candidates.lines().any(|line| line.starts_with(&start));
+        assert!(is_candidate, "{candidates}");
         let path = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
         let page = std::fs::read_to_string(path).unwrap();
         page.must_have(&format!(".TH hybrid-operator-{command} 1"));
     }
-    let values = project.path("out/man1/hybrid-operator-get-values.1");
-    assert!(
-        std::fs::read_to_string(values)
-            .unwrap()
-            .contains("revision")
-    );
+    let values = project.read("out/man1/hybrid-operator-get-values.1");
+    values.must_have("revision");
     project.write("file", "");
-    let done = project.run(&["man", "file"]);
-    assert!(
-        done.failed().contains("cannot create file"),
-        "a file is no directory"
-    );
+    let error = project.run("man file").failed();
+    error.must_have("cannot create file");
 }
 
 #[test]
 fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
     let project = Project::new();
-    let err = project.run(&["status"]).failed();
+    let err = project.run("status").failed();
     err.must_have("no cluster: give --kubeconfig or $KUBECONFIG");
-    let err = project.run(&["status", "--kubeconfig", "none"]).failed();
+    let err = project.run("status --kubeconfig none").failed();
     err.must_have("cannot use the kubeconfig none");
     // Nothing listens on port 1.
-    project.write(
-        "kubeconfig",
-        "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
-         contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n\
-         current-context: c\n",
-    );
-    let kubeconfig = ["--kubeconfig", "kubeconfig"];
-    for command in [
-        &["status"][..],
-        &["history", "shop/main"],
-        &["rollback", "shop/main"],
-    ] {
-        let err = project.run(&[command, &kubeconfig].concat()).failed();
+    let config = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+                  contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n\
+                  current-context: c\n";
+    project.write("kubeconfig", config);
+    let failed = |command: &str| {
+        let arguments = format!("{command} --kubeconfig kubeconfig");
+        project.run(&arguments).failed()
+    };
+    for command in ["status", "history shop/main", "rollback shop/main"] {
+        let err = failed(command);
         err.must_have("cannot reach the cluster at https://127.0.0.1:1");
         err.must_have("check --kubeconfig and --context");
     }
-    let err = project
-        .run(&[&["status", "--context", "other"][..], &kubeconfig].concat())
-        .failed();
+    let err = failed("status --context other");
     err.must_have("other");
     for (target, expected) in [
         ("shp/main", "did you mean Shop?"),
         ("pod/main", "its kinds are Shop"),
         ("main", "write KIND/NAME"),
     ] {
-        let args = [&["get", "values", target][..], &kubeconfig].concat();
-        let err = project.run(&args).failed();
+        let err = failed(&format!("get values {target}"));
         err.must_have(expected);
     }
 }
@@ -673,45 +573,36 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
 #[test]
 fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
     let project = Project::new();
-    project.write(
-        "helm-charts/shop/values.schema.json",
-        r#"{"properties": {"replicas": {"$ref": "file://./helm-charts/common.json#/definitions/few"}}}"#,
-    );
+    let schema = r#"{"properties": {"replicas": {"$ref": "file://./helm-charts/common.json#/definitions/few"}}}"#;
+    project.write("helm-charts/shop/values.schema.json", schema);
     let inside = project.path("helm-charts");
-    let commands: [&[&str]; 3] = [
-        &["template", "--cr", "../config/samples/shop.yaml"],
-        &["images", "--cr", "../config/samples/shop.yaml"],
-        &["lint", ".."],
+    let commands = [
+        "template --cr ../config/samples/shop.yaml",
+        "images --cr ../config/samples/shop.yaml",
+        "lint ..",
     ];
-    let run = |arguments: &[&str]| run(Path::new(PROGRAM), &inside, arguments, "");
+    let run = |arguments: &str| run(Path::new(PROGRAM), &inside, arguments, "");
     for command in commands {
         let done = run(command);
-        let said = format!("{}{}", done.out, done.err);
-        assert!(
-            said.contains("is not in /helm-charts, nor below"),
-            "{command:?}: {said}"
-        );
+        let said = done.out + &done.err;
+        said.must_have("is not in /helm-charts, nor below");
     }
-    project.write(
-        "helm-charts/common.json",
-        r#"{"definitions": {"few": {"maximum": 3}}}"#,
-    );
+    let common = r#"{"definitions": {"few": {"maximum": 3}}}"#;
+    project.write("helm-charts/common.json", common);
     for command in commands {
         let done = run(command);
-        let said = format!("{}{}", done.out, done.err);
-        assert!(!said.contains("common.json"), "{command:?}: {said}");
+        let said = done.out + &done.err;
+        said.must_lack("common.json");
     }
     let out = run(commands[0]).ok();
     out.must_have("replicas: 3");
-    project.write(
-        "config/samples/shop.yaml",
-        &CR.replace("replicas: 3", "replicas: 4"),
-    );
+    let more = CR.replace("replicas: 3", "replicas: 4");
+    project.write("config/samples/shop.yaml", &more);
     let error = run(commands[0]).failed();
     let expected = "'/replicas': violates maximum (required by file://./helm-charts/common.json)";
     error.must_have(expected);
     // Without a project, the directory of the process counts.
-    let chart = ["template", "helm-charts/shop", "--set", "replicas=4"];
-    let error = project.run(&chart).failed();
+    let chart = "template helm-charts/shop --set replicas=4";
+    let error = project.run(chart).failed();
     error.must_have("violates maximum");
 }

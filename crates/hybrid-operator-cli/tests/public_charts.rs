@@ -62,12 +62,10 @@ async fn becomes_an_operator(chart: &str, kind: &str) {
         return skipped(1, &"public charts: no conformance folder");
     };
     let plane = or_skip!(shared_or_skip().await.unwrap());
-    let namespace = TestNamespace::create(plane, &kind.to_lowercase())
-        .await
-        .unwrap();
+    let lower = kind.to_lowercase();
+    let namespace = TestNamespace::create(plane, &lower).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
-    let lower = kind.to_lowercase();
     let init = format!(
         "init --domain example.com --project-name {lower}-operator --plugins helm --group charts --version v1 --kind {kind} --helm-chart"
     );
@@ -143,20 +141,12 @@ async fn redis_becomes_an_operator() {
             },
         });
         let volume = serde_json::from_value(volume).unwrap();
-        drop(
-            volumes
-                .create(&PostParams::default(), &volume)
-                .await
-                .unwrap(),
-        );
+        let created = volumes.create(&PostParams::default(), &volume).await;
+        drop(created.unwrap());
     }
     becomes_an_operator("redis-", "Redis").await;
     for name in names {
-        drop(
-            volumes
-                .delete(name, &DeleteParams::default())
-                .await
-                .unwrap(),
-        );
+        let deleted = volumes.delete(name, &DeleteParams::default()).await;
+        drop(deleted.unwrap());
     }
 }

@@ -13,7 +13,7 @@ mod support;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use hybrid_operator_test::http_server::Reply;
@@ -27,29 +27,41 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParam
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use support::{PROGRAM, Project, Text as _, definition, operator, or_skip};
+use support::{Done, PROGRAM, Project, Text as _, definition, operator, or_skip};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
 impl Project {
-    fn run(&self, arguments: &[&str]) -> Output {
+    /// Runs the generator with arguments that are separated by spaces.
+    fn run(&self, arguments: &str) -> Done {
         let program = Command::new(PROGRAM)
             .args(["generate", "rbac"])
-            .args(arguments)
+            .args(arguments.split_whitespace())
             // Stands in for cargo, where the project has code.
             .env("CARGO", self.path("cargo"))
             .env("CHART_CACHE", self.path("cache"))
             .current_dir(self.0.path())
             .output();
-        program.unwrap()
+        Done::of(program.unwrap())
     }
 
     /// Runs the generator and returns what it prints.
-    fn generate(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let errors = support::text(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        String::from_utf8(output.stdout).unwrap() + &errors
+    fn generate(&self, arguments: &str) -> String {
+        let done = self.run(arguments);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done.out + &done.err
+    }
+
+    /// Checks the files, which must be out of date, and returns how they differ.
+    fn outdated(&self) -> String {
+        let done = self.run("--check");
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        done.out
+    }
+
+    /// Reads a file with one object below `config/rbac`.
+    fn object(&self, file: &str) -> Value {
+        go_yaml::from_str(&self.read(&format!("config/rbac/{file}"))).unwrap()
     }
 }
 
@@ -69,46 +81,36 @@ fn shop(template: &str) -> Project {
 #[test]
 fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
     let project = shop(MAP);
-    let output = project.run(&["--check"]);
-    assert_eq!(output.status.code(), Some(1));
-    let missing = support::text(&output.stdout);
+    let missing = project.outdated();
     missing.must_have("missing config/rbac/charts/shop_role.yaml\n");
     assert!(!project.path("config").exists());
-    let first = project.generate(&[]);
+    let first = project.generate("");
     first.must_have("created config/rbac/charts/shop_role.yaml\n");
-    assert_eq!(project.generate(&[]), "");
-    assert_eq!(project.generate(&["--check"]), "");
-    project.write(
-        "helm-charts/shop/templates/b.yaml",
-        &MAP.replace("ConfigMap", "Service"),
-    );
-    let output = project.run(&["--check"]);
-    assert_eq!(output.status.code(), Some(1));
-    let diff = support::text(&output.stdout);
-    assert!(
-        diff.contains("+  resources: [configmaps, services]")
-            && diff.starts_with("--- a/config/rbac/charts/shop_role.yaml\n"),
-        "{diff}"
-    );
+    assert_eq!(project.generate(""), "");
+    assert_eq!(project.generate("--check"), "");
+    let service = MAP.replace("ConfigMap", "Service");
+    project.write("helm-charts/shop/templates/b.yaml", &service);
+    let diff = project.outdated();
+    diff.must_have("+  resources: [configmaps, services]");
+    let file = "--- a/config/rbac/charts/shop_role.yaml\n";
+    assert!(diff.starts_with(file), "{diff}");
 }
 
 #[test]
 fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
     let rules = |project: &Project| {
-        project.generate(&[]);
+        project.generate("");
         project.read("config/rbac/charts/shop_role.yaml")
     };
     let project = shop(MAP);
     project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
     let regular = rules(&project);
     regular.must_have("[photos]");
-    project.write(
-        "PROJECT",
-        "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
-         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photoes\n  version: v1\n\
-         version: \"3\"\n",
-    );
-    let given = project.generate(&["--prune"]) + &project.read("config/rbac/charts/shop_role.yaml");
+    let file = "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
+                - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photoes\n  version: v1\n\
+                version: \"3\"\n";
+    project.write("PROJECT", file);
+    let given = project.generate("--prune") + &project.read("config/rbac/charts/shop_role.yaml");
     given.must_have("[photoes]");
     given.must_lack("[photos]");
 }
@@ -116,14 +118,10 @@ fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
 #[test]
 fn every_file_is_in_the_kustomization() {
     let project = shop(MAP);
-    project.generate(&[]);
-    let kustomization: Value =
-        go_yaml::from_str(&project.read("config/rbac/kustomization.yaml")).unwrap();
-    let resources = kustomization["resources"].as_array().unwrap();
-    let mut listed: Vec<&str> = resources
-        .iter()
-        .map(|file| file.as_str().unwrap())
-        .collect();
+    project.generate("");
+    let kustomization = project.object("kustomization.yaml");
+    let resources = kustomization["resources"].as_array().unwrap().iter();
+    let mut listed: Vec<&str> = resources.map(|file| file.as_str().unwrap()).collect();
     listed.sort_unstable();
     let wanted = "\
         charts/shop_role.yaml charts/shop_role_binding.yaml leader_election_role.yaml \
@@ -132,59 +130,44 @@ fn every_file_is_in_the_kustomization() {
         service_account.yaml shop_admin_role.yaml shop_editor_role.yaml shop_viewer_role.yaml";
     assert_eq!(listed, wanted.split(' ').collect::<Vec<_>>());
     for file in listed {
-        let text = project.read(&format!("config/rbac/{file}"));
-        let object: Value = go_yaml::from_str(&text).unwrap();
-        assert!(object["kind"].is_string(), "{file}: {text}");
+        let object = project.object(file);
+        assert!(object["kind"].is_string(), "{file}: {object}");
     }
 }
 
 #[test]
 fn files_of_the_project_itself_are_kept() {
     let project = shop(MAP);
-    project.write(
-        "config/rbac/operator_role.yaml",
-        "# mine\nkind: ClusterRole\n",
-    );
-    project.write(
-        "config/rbac/kustomization.yaml",
-        "# mine\nresources:\n- own.yaml # why\n",
-    );
-    project.generate(&[]);
-    assert_eq!(
-        project.read("config/rbac/operator_role.yaml"),
-        "# mine\nkind: ClusterRole\n"
-    );
+    let role = "# mine\nkind: ClusterRole\n";
+    project.write("config/rbac/operator_role.yaml", role);
+    let own = "# mine\nresources:\n- own.yaml # why\n";
+    project.write("config/rbac/kustomization.yaml", own);
+    project.generate("");
+    assert_eq!(project.read("config/rbac/operator_role.yaml"), role);
     let kustomization = project.read("config/rbac/kustomization.yaml");
-    assert!(
-        kustomization.starts_with("# mine\nresources:\n- own.yaml # why\n"),
-        "{kustomization}"
-    );
+    assert!(kustomization.starts_with(own), "{kustomization}");
 }
 
 #[test]
 fn kinds_of_earlier_versions_stay_until_they_are_pruned() {
     let role = "config/rbac/charts/shop_role.yaml";
     let project = shop(MAP);
-    project.generate(&[]);
-    project.write(
-        "helm-charts/shop/templates/a.yaml",
-        &MAP.replace("ConfigMap", "Service"),
-    );
-    project.generate(&[]);
+    project.generate("");
+    let service = MAP.replace("ConfigMap", "Service");
+    project.write("helm-charts/shop/templates/a.yaml", &service);
+    project.generate("");
     let kept = project.read(role);
-    let earlier = kept
-        .split_once("# Of an earlier version of the chart")
-        .unwrap()
-        .1;
-    assert!(earlier.contains("resources: [configmaps]"), "{kept}");
-    assert_eq!(project.generate(&[]), "");
-    project.generate(&["--prune"]);
+    let comment = "# Of an earlier version of the chart";
+    let (_, earlier) = kept.split_once(comment).unwrap();
+    earlier.must_have("resources: [configmaps]");
+    assert_eq!(project.generate(""), "");
+    project.generate("--prune");
     let pruned = project.read(role);
     pruned.must_lack("configmaps");
     // The same from an earlier chart instead of the earlier file.
     project.write("old/Chart.yaml", CHART);
     project.write("old/templates/a.yaml", MAP);
-    project.generate(&["--previous-chart", "old"]);
+    project.generate("--previous-chart old");
     assert_eq!(project.read(role), kept);
 }
 
@@ -192,13 +175,9 @@ fn kinds_of_earlier_versions_stay_until_they_are_pruned() {
 fn charts_of_one_name_do_not_overwrite_each_other() {
     let project = shop(MAP);
     project.write("other/Chart.yaml", CHART);
-    project.write(
-        "watches.yaml",
-        &format!(
-            "{WATCHES}- {{group: shop.example.com, version: v1, kind: Store, chart: other}}\n"
-        ),
-    );
-    project.generate(&[]);
+    let store = "- {group: shop.example.com, version: v1, kind: Store, chart: other}\n";
+    project.write("watches.yaml", &format!("{WATCHES}{store}"));
+    project.generate("");
     for (kind, plural) in [("shop", "shops"), ("store", "stores")] {
         let role = project.read(&format!("config/rbac/charts/shop-{kind}_role.yaml"));
         role.must_have(&format!("resources: [{plural}]"));
@@ -212,15 +191,11 @@ fn reasons_and_what_was_not_reached_are_explained() {
          {{ if and .Values.a (not .Values.a) }}\napiVersion: v1\nkind: Secret\n{{ end }}\n",
     );
     project.write("helm-charts/shop/values.yaml", "kind: a\n");
-    let text = project.generate(&["--explain"]);
-    let cronjob = text
-        .lines()
-        .find(|line| line.starts_with("cronjobs.batch"))
-        .unwrap();
-    assert!(
-        cronjob.ends_with("templates/a.yaml (--set kind=b)"),
-        "{cronjob}"
-    );
+    let text = project.generate("--explain");
+    let mut lines = text.lines();
+    let cronjob = lines.find(|line| line.starts_with("cronjobs.batch"));
+    let reason = "templates/a.yaml (--set kind=b)";
+    assert!(cronjob.unwrap().ends_with(reason), "{text}");
     text.must_have("  v1 Secret in templates/a.yaml:8\n");
 }
 
@@ -231,25 +206,24 @@ fn ci_values_and_given_values_reach_more() {
     project.write("helm-charts/shop/.helmignore", "ci/\n");
     project.write("helm-charts/shop/ci/a-values.yaml", "never: ConfigMap\n");
     project.write("b.yaml", "never: Service\n");
-    project.generate(&["--values", "b.yaml", "--explain"]);
+    project.generate("--values b.yaml --explain");
     let role = project.read("config/rbac/charts/shop_role.yaml");
     role.must_have("resources: [configmaps, services]");
-    let text = project.generate(&["--explain"]);
+    let text = project.generate("--explain");
     text.must_have("--values ci/a-values.yaml");
 }
 
 #[test]
 fn namespaced_roles_name_what_cannot_work() {
     let project = shop("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
-    let text = project.generate(&["--namespaced"]);
+    let text = project.generate("--namespaced");
     text.must_have("warning: helm-charts/shop: cluster-scoped resources");
-    let role: Value =
-        go_yaml::from_str(&project.read("config/rbac/charts/shop_role.yaml")).unwrap();
+    let role = project.object("charts/shop_role.yaml");
     assert_eq!(role["kind"], "Role");
     assert_eq!(role["metadata"]["namespace"], "system");
     // And back.
-    project.generate(&[]);
-    let role: Value = go_yaml::from_str(&project.read("config/rbac/operator_role.yaml")).unwrap();
+    project.generate("");
+    let role = project.object("operator_role.yaml");
     assert_eq!(role["kind"], "ClusterRole");
 }
 
@@ -312,12 +286,12 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
         entry("Till", "shop-system/till"),
     ];
     let project = deployed(&watches.concat());
-    let text = project.generate(&["--namespaced"]);
+    let text = project.generate("--namespaced");
     for wanted in [
         "warning: ./config/rbac/credentials/registry_role.yaml is not part of the kustomization",
         "created config/rbac/credentials/1_role.yaml\n",
     ] {
-        assert!(text.contains(wanted), "{wanted} is not in {text}");
+        text.must_have(wanted);
     }
     let read = |name: &str| -> Vec<Value> {
         let text = project.read(&format!("config/rbac/{name}_role.yaml"));
@@ -355,11 +329,8 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
     );
     assert_eq!(read("credentials/1")[0]["metadata"]["namespace"], "1");
     let directory = fs::read_dir(project.path("config/rbac/credentials")).unwrap();
-    assert_eq!(
-        directory.count(),
-        2,
-        "the operator's own namespace has none"
-    );
+    // The operator's own namespace has none.
+    assert_eq!(directory.count(), 2);
     let own = &read("operator_secrets")[0];
     assert_eq!(own["metadata"]["namespace"], "system");
     let granted = |names: &[&str], verb: &str| {
@@ -371,10 +342,8 @@ fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts()
     };
     let key = granted(&["shop.example.com-release-record-key"], "get");
     let credentials = granted(&["own", "till"], "get");
-    assert_eq!(
-        own["rules"],
-        json!([key, granted(&[], "create"), credentials])
-    );
+    let expected = json!([key, granted(&[], "create"), credentials]);
+    assert_eq!(own["rules"], expected);
     let resources = project.read("config/rbac/kustomization.yaml");
     resources.must_have("\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n");
     resources.must_lack("credentials");
@@ -385,25 +354,22 @@ fn roles_for_credentials_that_are_not_needed_are_named_and_roles_of_the_cluster_
     let server = shop_server();
     let entry = |kind: &str, secret: &str| entry(&server, kind, secret);
     let project = deployed(&entry("Shop", "'1/one'"));
-    project.generate(&["--namespaced"]);
+    project.generate("--namespaced");
     project.write("watches.yaml", &entry("Shop", "registry/one"));
-    let text = project.generate(&["--namespaced"]);
+    let text = project.generate("--namespaced");
     let stale = "credentials/1_role.yaml is for no Secret in the watches file; delete it";
     text.must_have(stale);
     // Roles for the cluster include all Secrets.
     project.write("watches.yaml", &entry("Shop", "other/one"));
-    project.generate(&[]);
-    assert!(
-        !project
-            .path("config/rbac/credentials/other_role.yaml")
-            .exists()
-    );
+    project.generate("");
+    let other = project.path("config/rbac/credentials/other_role.yaml");
+    assert!(!other.exists());
 }
 
 #[test]
 fn namespaced_roles_of_a_project_without_a_deployment_name_what_they_are_for() {
     let project = shop(MAP);
-    let text = project.generate(&["--namespaced"]);
+    let text = project.generate("--namespaced");
     let wanted = "its roles are for the operator hybrid-operator with the account controller-manager in the namespace system";
     text.must_have(wanted);
     let role = project.read("config/rbac/operator_secrets_role.yaml");
@@ -427,16 +393,13 @@ fn mistakes_are_named_and_leave_no_files() {
     ] {
         let project = shop(MAP);
         project.write(file, text);
-        let output = project.run(&[]);
-        let message = support::text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{file}");
-        assert!(message.contains(wanted), "{wanted} is not in {message}");
+        let done = project.run("");
+        assert_eq!(done.code, Some(1), "{file}");
+        done.err.must_have(wanted);
         assert!(!project.path("config/rbac/charts").exists(), "{file}");
     }
     let empty = Project::with(&[]);
-    let output = empty.run(&[]);
-    let message = support::text(&output.stderr);
-    message.must_have("is not in a project");
+    empty.run("").err.must_have("is not in a project");
 }
 
 #[test]
@@ -447,9 +410,9 @@ fn native_controllers_have_roles_of_their_own() {
         "kind": "Backup", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}]}"#;
     project.write("cargo", &format!("#!/bin/sh\necho '{description}'\n"));
     fs::set_permissions(project.path("cargo"), Permissions::from_mode(0o755)).unwrap();
-    project.generate(&["--charts-only"]);
+    project.generate("--charts-only");
     assert!(!project.path("config/rbac/native").exists());
-    project.generate(&[]);
+    project.generate("");
     let role = project.read("config/rbac/native/backup_role.yaml");
     role.must_have("name: native-backup-role\n");
     let kustomization = project.read("config/rbac/kustomization.yaml");
@@ -460,20 +423,13 @@ fn native_controllers_have_roles_of_their_own() {
 fn roles_of_this_repository_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // `make check` also looks at the roles of native controllers, for which it builds the program.
-    for arguments in [&["rbac", "--charts-only"][..], &["dashboards"]] {
-        let output = Command::new(PROGRAM)
-            .arg("generate")
-            .args(arguments)
-            .arg("--check")
-            .current_dir(&root)
-            .output()
-            .unwrap();
+    for arguments in ["rbac --charts-only", "dashboards"] {
+        let mut command = Command::new(PROGRAM);
+        command.arg("generate").args(arguments.split(' '));
+        let output = command.arg("--check").current_dir(&root).output().unwrap();
         let shown = support::text(&output.stdout);
-        assert!(
-            output.status.success(),
-            "run `hybrid-operator generate {}`: {shown}",
-            arguments.join(" ")
-        );
+        let way_out = format!("run `hybrid-operator generate {arguments}`");
+        assert!(output.status.success(), "{way_out}: {shown}");
     }
 }
 
@@ -523,25 +479,51 @@ metadata:
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}
 ";
 
+/// Returns a project with [`EVERYTHING`], whose entry has more fields.
+fn everything(kind: &str, options: &str) -> Project {
+    let watches =
+        format!("- {{group: {GROUP}, version: v1, kind: {kind}, chart: chart{options}}}\n");
+    Project::with(&[
+        ("watches.yaml", &watches),
+        (
+            "chart/Chart.yaml",
+            "apiVersion: v2\nname: generated\nversion: 0.1.0\n",
+        ),
+        (
+            "chart/values.yaml",
+            "value: a\npassword: ''\nextra: {enabled: false}\n",
+        ),
+        ("chart/templates/a.yaml", EVERYTHING),
+    ])
+}
+
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
+/// Applies an object, whose name it must have.
+async fn apply(api: &Api<DynamicObject>, object: &DynamicObject) {
+    let name = object.metadata.name.as_ref().unwrap();
+    let params = PatchParams::apply("test").force();
+    let applied = api.patch(name, &params, &Patch::Apply(object)).await;
+    drop(applied.unwrap());
+}
+
+/// Reads an object, and the kind of its API.
+fn read_object(text: &str) -> (DynamicObject, ApiResource) {
+    let object: DynamicObject = go_yaml::from_str(text).unwrap();
+    let types = object.types.clone().unwrap();
+    let gvk = GroupVersionKind::try_from(types).unwrap();
+    (object, ApiResource::from_gvk(&gvk))
+}
+
 /// Applies an object given as YAML, under another name if one is given.
 async fn apply_cluster(client: &kube::Client, text: &str, rename: Option<&str>) {
-    let mut object: DynamicObject = go_yaml::from_str(text).unwrap();
-    let types = object.types.clone().unwrap();
+    let (mut object, resource) = read_object(text);
     if let Some(name) = rename {
         object.metadata.name = Some(name.to_owned());
     }
-    let (group, version) = types.api_version.split_once('/').unwrap();
-    let api: Api<DynamicObject> =
-        Api::all_with(client.clone(), &resource(group, version, &types.kind));
-    let name = object.metadata.name.clone().unwrap();
-    let params = PatchParams::apply("test").force();
-    api.patch(&name, &params, &Patch::Apply(&object))
-        .await
-        .unwrap();
+    apply(&Api::all_with(client.clone(), &resource), &object).await;
 }
 
 /// Waits until an object exists and a condition holds for it.
@@ -564,31 +546,27 @@ async fn until(
     found.unwrap_or_else(|error| panic!("{error}\n{}", log()));
 }
 
+/// Changes the value in a `ConfigMap` of a release, as somebody else.
+async fn take_over(maps: &Api<DynamicObject>) {
+    let theirs = Patch::Merge(json!({"data": {"value": "theirs"}}));
+    let changed = maps.patch("one", &PatchParams::default(), &theirs).await;
+    drop(changed.unwrap());
+}
+
+/// Waits until an object of the release is gone.
+async fn gone(api: &Api<DynamicObject>, log: impl Fn() -> String) {
+    let gone = wait::gone(api, "one", LIMIT).await;
+    gone.unwrap_or_else(|error| panic!("{error}\n{}", log()));
+}
+
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
     let plane = or_skip!(shared_or_skip().await.unwrap());
     // Only a control plane of the test's own has one, which ends with everything that is created here.
     let audit = or_skip!(plane.audit_log());
-    let project = Project::with(&[
-        (
-            "watches.yaml",
-            &format!(
-                "- group: {GROUP}\n  version: v1\n  kind: Store\n  chart: chart\n  valuesFrom: [{{kind: Secret, name: password}}]\n"
-            ),
-        ),
-        (
-            "chart/Chart.yaml",
-            "apiVersion: v2\nname: generated\nversion: 0.1.0\n",
-        ),
-        (
-            "chart/values.yaml",
-            "value: a\npassword: ''\nextra: {enabled: false}\n",
-        ),
-        ("chart/templates/a.yaml", EVERYTHING),
-        ("chart/crds/order.yaml", &definition(GROUP, "Order")),
-    ]);
-    project.generate(&[]);
+    let project = everything("Store", ", valuesFrom: [{kind: Secret, name: password}]");
+    project.write("chart/crds/order.yaml", &definition(GROUP, "Order"));
+    project.generate("");
     let client = plane.client().await.unwrap();
     apply_cluster(&client, &definition(GROUP, "Store"), None).await;
     let namespace = TestNamespace::create(plane, "generated").await.unwrap();
@@ -606,27 +584,14 @@ async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
         apply_cluster(&client, &binding, None).await;
     }
     let api = |group: &str, version: &str, kind: &str| -> Api<DynamicObject> {
-        Api::namespaced_with(
-            client.clone(),
-            namespace.name(),
-            &resource(group, version, kind),
-        )
+        let resource = resource(group, version, kind);
+        Api::namespaced_with(client.clone(), namespace.name(), &resource)
     };
-    let (stores, maps, secrets) = (
-        api(GROUP, "v1", "Store"),
-        api("", "v1", "ConfigMap"),
-        api("", "v1", "Secret"),
-    );
-    let apply = async |api: &Api<DynamicObject>, name: &str, object: &Value| {
-        let params = PatchParams::apply("test").force();
-        let mut object = object.clone();
-        object["metadata"] = json!({"name": name});
-        api.patch(name, &params, &Patch::Apply(&object))
-            .await
-            .unwrap();
-    };
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"values.yaml": "password: hidden"}});
-    apply(&secrets, "password", &secret).await;
+    let (stores, maps) = (api(GROUP, "v1", "Store"), api("", "v1", "ConfigMap"));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"},
+        "stringData": {"values.yaml": "password: hidden"}});
+    let secret = serde_json::from_value(secret).unwrap();
+    apply(&api("", "v1", "Secret"), &secret).await;
     let mark = audit.mark().unwrap();
     let operator = operator(namespace.name())
         .kubeconfig(plane.operator_kubeconfig())
@@ -642,49 +607,33 @@ async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
         store["status"]["observedGeneration"] == store["metadata"]["generation"]
             && conditions.is_some_and(|all| all.iter().any(is_ready))
     };
-    let store =
-        |spec: Value| json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Store", "spec": spec});
+    let store = async |spec: Value| {
+        let store = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Store",
+            "metadata": {"name": "one"}, "spec": spec});
+        apply(&stores, &serde_json::from_value(store).unwrap()).await;
+    };
 
     // Install, upgrade with another kind, repair, and upgrade without it.
-    apply(&stores, "one", &store(json!({"value": "a"}))).await;
+    store(json!({"value": "a"})).await;
     until(&stores, "one", "Ready", log, ready).await;
-    apply(
-        &stores,
-        "one",
-        &store(json!({"value": "b", "extra": {"enabled": true}})),
-    )
-    .await;
+    store(json!({"value": "b", "extra": {"enabled": true}})).await;
     until(&maps, "one", "value b", log, |map| {
         map["data"]["value"] == "b" && map["data"]["password"] == "hidden"
     })
     .await;
     until(&stores, "one", "Ready", log, ready).await;
-    let theirs = json!({"data": {"value": "theirs"}});
-    drop(
-        maps.patch("one", &PatchParams::default(), &Patch::Merge(&theirs))
-            .await
-            .unwrap(),
-    );
-    until(&maps, "one", "repair", log, |map| {
-        map["data"]["value"] == "b"
-    })
-    .await;
-    apply(&stores, "one", &store(json!({"value": "c"}))).await;
-    wait::gone(&api("", "v1", "ServiceAccount"), "one", LIMIT)
-        .await
-        .unwrap();
+    take_over(&maps).await;
+    let has_b = |map: &Value| map["data"]["value"] == "b";
+    until(&maps, "one", "repair", log, has_b).await;
+    store(json!({"value": "c"})).await;
+    let account = api("", "v1", "ServiceAccount");
+    wait::gone(&account, "one", LIMIT).await.unwrap();
     until(&stores, "one", "Ready", log, ready).await;
 
-    drop(
-        stores
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap(),
-    );
+    let params = DeleteParams::default();
+    drop(stores.delete("one", &params).await.unwrap());
     for api in [&stores, &maps, &api("apps", "v1", "Deployment")] {
-        wait::gone(api, "one", LIMIT)
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", log()));
+        gone(api, log).await;
     }
     let requests = audit.since(mark, "operator").unwrap();
     assert!(requests.len() > 30, "{requests:#?}");
@@ -704,27 +653,10 @@ struct Limited {
 
 impl Limited {
     async fn new(plane: &ControlPlane, kind: &'static str, options: &str) -> Self {
-        let project = Project::with(&[
-            (
-                "watches.yaml",
-                &format!(
-                    "- {{group: {GROUP}, version: v1, kind: {kind}, chart: chart{options}}}\n"
-                ),
-            ),
-            (
-                "chart/Chart.yaml",
-                "apiVersion: v2\nname: generated\nversion: 0.1.0\n",
-            ),
-            (
-                "chart/values.yaml",
-                "value: a\npassword: ''\nextra: {enabled: false}\n",
-            ),
-            ("chart/templates/a.yaml", EVERYTHING),
-        ]);
-        project.generate(&["--namespaced"]);
-        let namespace = TestNamespace::create(plane, &kind.to_lowercase())
-            .await
-            .unwrap();
+        let project = everything(kind, options);
+        project.generate("--namespaced");
+        let namespace = TestNamespace::create(plane, &kind.to_lowercase()).await;
+        let namespace = namespace.unwrap();
         apply_cluster(&namespace.client(), &definition(GROUP, kind), None).await;
         let limited = Self {
             namespace,
@@ -755,24 +687,12 @@ impl Limited {
 
     /// Applies an object in the namespace, which kustomize would name in place of `system`.
     async fn apply(&self, text: &str) {
-        let text = text.replace(
-            "namespace: system",
-            &format!("namespace: {}", self.namespace.name()),
-        );
-        let object: DynamicObject = go_yaml::from_str(&text).unwrap();
-        let types = object.types.clone().unwrap();
-        let (group, version) = types
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", &types.api_version));
-        let api = self.api(group, version, &types.kind);
-        let name = object.metadata.name.clone().unwrap();
-        let params = PatchParams::apply("test").force();
-        drop(
-            api.patch(&name, &params, &Patch::Apply(&object))
-                .await
-                .unwrap(),
-        );
+        let name = self.namespace.name();
+        let text = text.replace("namespace: system", &format!("namespace: {name}"));
+        let (object, resource) = read_object(&text);
+        let client = self.namespace.client();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, name, &resource);
+        apply(&api, &object).await;
     }
 
     /// Writes a kubeconfig with the token of the operator's service account.
@@ -818,23 +738,13 @@ impl Limited {
         until(&maps, "one", "value b", log, has("b")).await;
         let account = self.api("", "v1", "ServiceAccount");
         wait::gone(&account, "one", LIMIT).await.unwrap();
-        let theirs = Patch::Merge(json!({"data": {"value": "theirs"}}));
-        drop(
-            maps.patch("one", &PatchParams::default(), &theirs)
-                .await
-                .unwrap(),
-        );
+        take_over(&maps).await;
         until(&maps, "one", "repair", log, has("b")).await;
         let params = DeleteParams::default();
         drop(self.resources().delete("one", &params).await.unwrap());
-        for api in [
-            &self.resources(),
-            &maps,
-            &self.api("apps", "v1", "Deployment"),
-        ] {
-            wait::gone(api, "one", LIMIT)
-                .await
-                .unwrap_or_else(|error| panic!("{error}\n{}", log()));
+        let deployments = self.api("apps", "v1", "Deployment");
+        for api in [&self.resources(), &maps, &deployments] {
+            gone(api, log).await;
         }
         let user = format!("system:serviceaccount:{name}:controller-manager");
         let requests = audit.since(mark, &user).unwrap();
@@ -861,9 +771,8 @@ async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_ca
 async fn an_operator_that_acts_as_a_service_account_is_never_refused() {
     let plane = or_skip!(shared_or_skip().await.unwrap());
     let limited = Limited::new(plane, "Booth", ", serviceAccountName: deployer").await;
-    let role = limited
-        .project
-        .read("config/rbac/charts/generated_role.yaml");
+    let role = "config/rbac/charts/generated_role.yaml";
+    let role = limited.project.read(role);
     let hint = "list, patch and update on the chart's objects, and get and list on what templates look up: Service";
     role.must_have(hint);
     // The operator itself only reads what the service account changes.

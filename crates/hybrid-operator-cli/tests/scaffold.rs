@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use hybrid_operator_test::helm;
+use tempfile::TempDir;
 
-use support::{PROGRAM, Text as _, files, or_skip, text, write};
+use support::{Done, PROGRAM, Text as _, files, or_skip, text, write};
 
 #[path = "scaffold/bad_input.rs"]
 mod bad_input;
@@ -46,11 +47,7 @@ fn root() -> PathBuf {
 }
 
 fn memcached() -> String {
-    root()
-        .join("helm-charts/memcached")
-        .to_str()
-        .unwrap()
-        .to_owned()
+    root().join("helm-charts/memcached").display().to_string()
 }
 
 /// Runs the program with arguments that are separated by spaces.
@@ -72,13 +69,26 @@ fn start(directory: &Path, arguments: &[&str]) -> Output {
 #[track_caller]
 fn ok(directory: &Path, arguments: &str) -> String {
     let output = run(directory, arguments);
-    assert!(
-        output.status.success(),
-        "{arguments}\n{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    text(&output.stdout)
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{arguments}\n{out}{err}");
+    out
+}
+
+/// Makes a project in a temporary directory with `init`.
+fn project(flags: &str) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let init = format!("init --domain example.com {flags}");
+    ok(directory.path(), &init);
+    directory
+}
+
+/// Runs the program, which must fail with this message.
+#[track_caller]
+fn refused(directory: &Path, arguments: &str, message: &str) -> Done {
+    let done = Done::of(run(directory, arguments));
+    assert_eq!(done.code, Some(1), "{arguments}");
+    done.err.must_have(message);
+    done
 }
 
 fn names(table: &str) -> Vec<&str> {
@@ -88,36 +98,20 @@ fn names(table: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Makes the project that the repository's root is.
-fn reference(directory: &Path) {
-    ok(
-        directory,
-        "init --domain example.com --project-name memcached-operator --license none",
-    );
-    let kind = "--group cache --version v1alpha1 --kind";
-    ok(
-        directory,
-        &format!("create api {kind} Memcached --helm-chart {}", memcached()),
-    );
-    ok(
-        directory,
-        &format!("create api {kind} MemcachedBackup --native"),
-    );
-}
-
 #[test]
 fn the_root_of_the_repository_is_what_init_and_create_write() {
-    let directory = tempfile::tempdir().unwrap();
-    reference(directory.path());
+    let directory = project("--project-name memcached-operator --license none");
+    let kind = "create api --group cache --version v1alpha1 --kind";
+    for flags in [
+        format!("Memcached --helm-chart {}", memcached()),
+        "MemcachedBackup --native".to_owned(),
+    ] {
+        ok(directory.path(), &format!("{kind} {flags}"));
+    }
     let mut written = files(directory.path());
     let licence = tempfile::tempdir().unwrap();
-    let domain = [
-        "--domain",
-        "example.com",
-        "--project-name",
-        "memcached-operator",
-    ];
-    let arguments = [&["init", "--owner", "2026 Tomas Tauber"], domain.as_slice()].concat();
+    let mut arguments = vec!["init", "--owner", "2026 Tomas Tauber"];
+    arguments.extend("--domain example.com --project-name memcached-operator".split(' '));
     assert!(start(licence.path(), &arguments).status.success());
     let licence = fs::read(licence.path().join("LICENSE")).unwrap();
     written.insert("LICENSE".to_owned(), licence);
@@ -132,11 +126,8 @@ fn the_root_of_the_repository_is_what_init_and_create_write() {
                 "{path} is equal; remove it from the table of differences"
             );
         } else {
-            assert_eq!(
-                String::from_utf8_lossy(data),
-                String::from_utf8_lossy(&present),
-                "{path}: what is written, and what is in the root"
-            );
+            let why = "what is written, and what is in the root";
+            assert_eq!(text(data), text(&present), "{path}: {why}");
         }
     }
     for path in &different {
@@ -146,11 +137,8 @@ fn the_root_of_the_repository_is_what_init_and_create_write() {
     for folder in ["src", "config", "helm-charts"] {
         for name in files(&root().join(folder)).into_keys() {
             let path = format!("{folder}/{name}");
-            assert_eq!(
-                written.contains_key(&path),
-                !only_in_root.contains(&path.as_str()),
-                "{path}"
-            );
+            let is_written = !only_in_root.contains(&path.as_str());
+            assert_eq!(written.contains_key(&path), is_written, "{path}");
         }
     }
 }
@@ -169,10 +157,8 @@ fn a_second_run_changes_nothing_and_says_so() {
     let before = files(root);
     for command in [init, chart, native, webhook] {
         let output = ok(root, command);
-        assert!(
-            output.ends_with("\nNothing to do: all files are there already.\n"),
-            "{output}"
-        );
+        let done = output.ends_with("\nNothing to do: all files are there already.\n");
+        assert!(done, "{output}");
         output.must_lack("update ");
     }
     assert_eq!(files(root), before);
@@ -180,34 +166,28 @@ fn a_second_run_changes_nothing_and_says_so() {
 
 #[test]
 fn a_kind_gets_another_version_and_a_conversion() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = project("--project-name shop-operator");
     let root = directory.path();
     let versioned = |what: &str, version: &str, flags: &str| {
         format!("create {what} --group apps --version {version} --kind Order {flags}")
     };
     let native = |version: &str, flags: &str| versioned("api --native", version, flags);
     let conversion = |version: &str| versioned("webhook", version, "--conversion");
-    let refused = |command: &str, message: &str| {
-        let output = run(root, command);
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{command}");
-        assert!(error.contains(message), "{command}\n{error}");
-    };
-    ok(
-        root,
-        "init --domain example.com --project-name shop-operator",
-    );
     ok(root, &native("v1", "--plural orderz"));
-    refused(
-        &conversion("v1"),
-        "has no version to convert v1 to; add one with",
-    );
-    refused(&native("v2", "--plural orders"), "use --plural orderz");
-    refused(&native("v2", "--namespaced=false"), "use --namespaced=true");
-    refused(
-        &native("v2", "--controller"),
-        "has a controller for version v1 already",
-    );
+    for (command, message) in [
+        (
+            conversion("v1"),
+            "has no version to convert v1 to; add one with",
+        ),
+        (native("v2", "--plural orders"), "use --plural orderz"),
+        (native("v2", "--namespaced=false"), "use --namespaced=true"),
+        (
+            native("v2", "--controller"),
+            "has a controller for version v1 already",
+        ),
+    ] {
+        refused(root, &command, message);
+    }
     let commands = [
         native("v1", "--plural orderz"),
         native("v2", ""),
@@ -216,22 +196,16 @@ fn a_kind_gets_another_version_and_a_conversion() {
     for command in &commands {
         ok(root, command);
     }
-    refused(
-        &conversion("v2"),
-        "the conversions of Order have the hub v1",
-    );
-    refused(
-        &format!("{} --spoke v3", conversion("v1")),
-        "no native kind Order of apps.example.com/v3",
-    );
+    let hub = "the conversions of Order have the hub v1";
+    refused(root, &conversion("v2"), hub);
+    let spoke = format!("{} --spoke v3", conversion("v1"));
+    refused(root, &spoke, "no native kind Order of apps.example.com/v3");
 
     let written = files(root);
     let yaml = |path: &str| -> serde_json::Value { go_yaml::from_slice(&written[path]).unwrap() };
     let crd = yaml("config/crd/bases/apps.example.com_orderz.yaml");
-    let versions: Vec<_> = crd["spec"]["versions"]
-        .as_array()
-        .unwrap()
-        .iter()
+    let versions = crd["spec"]["versions"].as_array().unwrap().iter();
+    let versions: Vec<_> = versions
         .map(|version| {
             (
                 version["name"].as_str().unwrap(),
@@ -241,17 +215,11 @@ fn a_kind_gets_another_version_and_a_conversion() {
         .collect();
     assert_eq!(versions, [("v1", true), ("v2", false)]);
     let project = yaml("PROJECT");
-    assert_eq!(
-        project["resources"][0]["webhooks"],
-        serde_json::json!({"webhookVersion": "v1", "conversion": true, "spoke": ["v2"]})
-    );
-    assert_eq!(
-        (
-            &project["resources"][0]["controller"],
-            &project["resources"][1]["controller"]
-        ),
-        (&true.into(), &serde_json::Value::Null)
-    );
+    let (first, second) = (&project["resources"][0], &project["resources"][1]);
+    let webhooks = serde_json::json!({"webhookVersion": "v1", "conversion": true, "spoke": ["v2"]});
+    assert_eq!(first["webhooks"], webhooks);
+    assert_eq!(first["controller"], true);
+    assert!(second["controller"].is_null());
     let listed = text(&written["config/webhook/kustomization.yaml"]);
     listed.must_have("- conversion_role.yaml\n");
     let sample = text(&written["config/samples/apps_v2_order.yaml"]);
@@ -260,17 +228,16 @@ fn a_kind_gets_another_version_and_a_conversion() {
     // A third version, and functions beside the conversions.
     for command in &commands {
         let output = ok(root, command);
-        assert!(
-            output.ends_with("all files are there already.\n"),
-            "{output}"
-        );
+        let done = output.ends_with("all files are there already.\n");
+        assert!(done, "{output}");
     }
-    ok(root, &native("v3", ""));
-    ok(root, &conversion("v1"));
-    ok(
-        root,
-        &versioned("webhook", "v1", "--programmatic-validation"),
-    );
+    for command in [
+        native("v3", ""),
+        conversion("v1"),
+        versioned("webhook", "v1", "--programmatic-validation"),
+    ] {
+        ok(root, &command);
+    }
     let webhooks = fs::read_to_string(root.join("src/webhooks/mod.rs")).unwrap();
     for module in ["order", "order_conversion_v2", "order_conversion_v3"] {
         let call = format!("webhooks = {module}::add(webhooks);");
@@ -282,29 +249,20 @@ fn a_kind_gets_another_version_and_a_conversion() {
 
 #[test]
 fn files_that_were_changed_are_kept_unless_forced() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = project("--plugins helm --project-name shop-operator");
     let root = directory.path();
-    ok(
-        root,
-        "init --plugins helm --domain example.com --project-name shop-operator",
-    );
     let chart = "create api --group apps --version v1 --kind Shop";
     ok(root, chart);
     let values = root.join("helm-charts/shop/values.yaml");
-    let own = fs::read_to_string(&values)
-        .unwrap()
-        .replace("replicaCount: 1", "replicaCount: 7");
+    let own = fs::read_to_string(&values).unwrap();
+    let own = own.replace("replicaCount: 1", "replicaCount: 7");
     fs::write(&values, &own).unwrap();
     // One of the files is missing too; it must not be written alone.
     fs::remove_file(root.join("config/rbac/shop_admin_role.yaml")).unwrap();
     let before = files(root);
-    let output = run(root, chart);
-    assert_eq!(output.status.code(), Some(1));
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let why = "nothing was written, because these files have other content: helm-charts/shop/values.yaml; ";
+    let out = refused(root, chart, why).out;
     out.must_have("-replicaCount: 7\n+replicaCount: 1\n");
-    err.must_have(
-        "nothing was written, because these files have other content: helm-charts/shop/values.yaml; ",
-    );
     assert_eq!(files(root), before);
     let output = ok(root, &format!("{chart} --force"));
     output.must_have("update    helm-charts/shop/values.yaml\n");
@@ -313,29 +271,19 @@ fn files_that_were_changed_are_kept_unless_forced() {
 
 #[test]
 fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path();
     // The kind is named after the chart.
-    ok(
-        root,
-        &format!(
-            "init --plugins helm --domain example.com --project-name cache-operator --helm-chart {}",
-            memcached()
-        ),
-    );
-    ok(
-        root,
-        "create chart --group apps --version v1 --kind Proxy --namespaced=false",
-    );
+    let flags = "--plugins helm --project-name cache-operator --helm-chart";
+    let directory = project(&format!("{flags} {}", memcached()));
+    let root = directory.path();
+    let proxy = "create chart --group apps --version v1 --kind Proxy --namespaced=false";
+    ok(root, proxy);
     let files = files(root);
     let code = files
         .keys()
         .filter(|path| path.contains(".rs") || path.contains("argo"));
     assert_eq!(code.collect::<Vec<_>>(), Vec::<&String>::new());
     let watches = text(&files["watches.yaml"]);
-    assert_eq!(
-        watches,
-        "# Each entry binds a kind of custom resource to a chart.
+    let expected = "# Each entry binds a kind of custom resource to a chart.
 - group: charts.example.com
   version: v1alpha1
   kind: Memcached
@@ -344,16 +292,13 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
   version: v1
   kind: Proxy
   chart: helm-charts/proxy
-"
-    );
+";
+    assert_eq!(watches, expected);
     let crd = text(&files["config/crd/bases/apps.example.com_proxies.yaml"]);
     crd.must_have("scope: Cluster");
-    let base = concat!(
-        "ARG BASE_IMG=localhost/hybrid-operator:v",
-        env!("CARGO_PKG_VERSION")
-    );
-    let dockerfile = text(&files["Dockerfile"]);
-    dockerfile.must_have(&format!("{base}\nFROM $BASE_IMG\n"));
+    let version = env!("CARGO_PKG_VERSION");
+    let base = format!("ARG BASE_IMG=localhost/hybrid-operator:v{version}\nFROM $BASE_IMG\n");
+    text(&files["Dockerfile"]).must_have(&base);
     assert!(text(&files["PROJECT"]).contains("- helm.sdk.operatorframework.io/v1\n"));
     check_kustomizations(root);
 }
@@ -396,10 +341,8 @@ fn a_chart_makes_a_project_without_code_and_what_was_assumed_is_said() {
     let output = ok(&root, "init --domain example.com");
     assert!(output.starts_with(&format!("{assumed}\n")), "{output}");
     let output = ok(&root, &init);
-    assert!(
-        output.starts_with(&format!("{assumed} {of_chart}\n")),
-        "{output}"
-    );
+    let start = format!("{assumed} {of_chart}\n");
+    assert!(output.starts_with(&start), "{output}");
     assert!(layout(&root).contains("- hybrid-operator.sdk.operatorframework.io/v1\n"));
 }
 
@@ -423,11 +366,8 @@ fn another_version_of_a_chart_replaces_the_former_one_whole() {
     write(&notes, "");
     let second = format!("create api {}", chart("2.0.0", "templates/sets.yaml"));
     let before = files(&root);
-    let output = run(&root, &second);
-    assert_eq!(output.status.code(), Some(1));
-    let error = text(&output.stderr);
     let set = "helm-charts/cache/templates/set.yaml";
-    error.must_have(&format!("{set} (not in the chart)"));
+    refused(&root, &second, &format!("{set} (not in the chart)"));
     assert_eq!(files(&root), before);
     let output = ok(&root, &format!("{second} --force"));
     output.must_have(&format!("delete    {set}\n"));
@@ -444,10 +384,8 @@ fn check_kustomizations(root: &Path) {
         let folder = root.join("config").join(folder);
         let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
         for line in text.lines() {
-            if let Some(path) = line
-                .strip_prefix("- ")
-                .filter(|path| !path.starts_with("name:"))
-            {
+            let path = line.strip_prefix("- ");
+            if let Some(path) = path.filter(|path| !path.starts_with("name:")) {
                 let path = fs::canonicalize(folder.join(path));
                 listed.push(path.unwrap_or_else(|error| panic!("{line}: {error}")));
             }
@@ -455,11 +393,9 @@ fn check_kustomizations(root: &Path) {
     }
     for folder in ["crd", "rbac", "samples"] {
         let folder = fs::canonicalize(root.join("config").join(folder)).unwrap();
-        for path in files(&folder)
-            .into_keys()
-            .filter(|path| path != "kustomization.yaml")
-        {
-            assert!(listed.contains(&folder.join(&path)), "{path} is not listed");
+        for path in files(&folder).into_keys() {
+            let is_listed = path == "kustomization.yaml" || listed.contains(&folder.join(&path));
+            assert!(is_listed, "{path} is not listed");
         }
     }
 }
@@ -467,7 +403,6 @@ fn check_kustomizations(root: &Path) {
 #[test]
 fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
     let directory = tempfile::tempdir().unwrap();
-    let (a, b) = (directory.path().join("a"), directory.path().join("b"));
     let archive = directory.path().join("memcached.tgz");
     let tar = Command::new("tar")
         .arg("-czf")
@@ -477,33 +412,20 @@ fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
         .arg("memcached")
         .status();
     assert!(tar.unwrap().success());
-    for (folder, chart) in [
-        (&a, memcached()),
-        (&b, archive.to_str().unwrap().to_owned()),
-    ] {
-        fs::create_dir(folder).unwrap();
-        ok(
-            folder,
-            &format!(
-                "init --plugins helm --domain example.com --project-name p --helm-chart {chart}"
-            ),
-        );
-    }
-    assert_eq!(files(&a), files(&b));
+    let written = |chart: &str| {
+        let made = project(&format!(
+            "--plugins helm --project-name p --helm-chart {chart}"
+        ));
+        files(made.path())
+    };
+    assert_eq!(written(&memcached()), written(archive.to_str().unwrap()));
 }
 
 #[test]
 fn the_errors_in_the_documentation_are_those_of_the_commands() {
     let page = fs::read_to_string(root().join("docs/cli/projects.md")).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let (empty, project) = (
-        directory.path().join("empty"),
-        directory.path().join("project"),
-    );
-    for folder in [&empty, &project] {
-        fs::create_dir(folder).unwrap();
-    }
-    ok(&project, "init --plugins helm --domain example.com");
+    let empty = tempfile::tempdir().unwrap();
+    let project = project("--plugins helm --project-name project");
     let lines: Vec<&str> = page.lines().collect();
     let mut compared = 0;
     for pair in lines.windows(2) {
@@ -513,17 +435,15 @@ fn the_errors_in_the_documentation_are_those_of_the_commands() {
             continue;
         };
         let folder = if command.starts_with("init") {
-            &empty
+            empty.path()
         } else {
-            &project
+            project.path()
         };
         let output = run(folder, command.trim_end_matches(" < /dev/null"));
         let printed = text(&output.stderr);
         let printed = printed.replace("/nonexistent/", "/home/me/.config/helm/");
-        assert!(
-            printed.lines().any(|line| line == *error),
-            "{command}: {printed}"
-        );
+        let is_printed = printed.lines().any(|line| line == *error);
+        assert!(is_printed, "{command}: {printed}");
         compared += 1;
     }
     assert_eq!(compared, 4);
@@ -534,29 +454,18 @@ fn the_errors_in_the_documentation_are_those_of_the_commands() {
 fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
     let home = tempfile::tempdir().unwrap();
     let chart = home.path().join("web");
-    fs::create_dir_all(chart.join("templates")).unwrap();
-    fs::write(
-        chart.join("Chart.yaml"),
-        "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-    )
-    .unwrap();
-    fs::write(chart.join("values.yaml"), "size: 1\n").unwrap();
+    let metadata = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    write(&chart.join("Chart.yaml"), metadata);
+    write(&chart.join("values.yaml"), "size: 1\n");
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
-    fs::write(chart.join("templates/map.yaml"), map).unwrap();
+    write(&chart.join("templates/map.yaml"), map);
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
     let run = |arguments: &str| {
-        let output = Command::new(PROGRAM)
-            .args(arguments.split_whitespace())
-            .current_dir(project)
-            .env("HOME", home.path())
-            .output()
-            .unwrap();
-        (
-            output.status.success(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments.split_whitespace());
+        command.current_dir(project).env("HOME", home.path());
+        Done::of(command.output().unwrap())
     };
     for arguments in [
         "init --plugins=helm --domain=example.com --project-name=web --helm-chart=~/web",
@@ -567,46 +476,36 @@ fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
         "generate rbac --previous-chart=~/web",
         "charts dependency update ~/web",
     ] {
-        let (ended_well, _, err) = run(arguments);
-        assert!(ended_well, "{arguments}: {err}");
+        let done = run(arguments);
+        assert_eq!(done.code, Some(0), "{arguments}: {}", done.err);
     }
-    let (ended_well, _, err) = run("create api --helm-chart=~/none");
+    let done = run("create api --helm-chart=~/none");
+    assert_ne!(done.code, Some(0));
     let missing = home.path().join("none").display().to_string();
-    assert!(!ended_well && err.contains(&missing), "{err}");
+    done.err.must_have(&missing);
     // A directory of this name comes first, as for Helm.
     fs::create_dir_all(project.join("~")).unwrap();
     fs::rename(&chart, project.join("~/web")).unwrap();
-    let (ended_well, out, err) = run("template web ~/web");
-    assert!(ended_well && out.contains("kind: ConfigMap"), "{err}");
+    let out = run("template web ~/web").ok();
+    out.must_have("kind: ConfigMap");
 }
 
 #[test]
 fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
     let helm = or_skip!(helm::ensure_or_skip().unwrap());
-    let directory = tempfile::tempdir().unwrap();
+    let directory = project("--plugins helm --project-name p --group a --version v1 --kind Shop");
     let directory = directory.path();
-    ok(
-        directory,
-        "init --plugins helm --domain example.com --project-name p --group a --version v1 --kind Shop",
-    );
     let ours = directory.join("helm-charts/shop");
     let theirs = directory.join("shop");
-    let helm = |arguments: &[&str]| {
-        let output = Command::new(&helm)
-            .args(arguments)
-            .current_dir(directory)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
+    let helm = |arguments: &str| {
+        let mut command = Command::new(&helm);
+        command.args(arguments.split(' ')).current_dir(directory);
+        Done::of(command.output().unwrap()).ok()
     };
-    helm(&["create", "shop"]);
+    helm("create shop");
     let (our_files, their_files) = (files(&ours), files(&theirs));
-    assert!(
-        our_files.keys().eq(their_files.keys()),
-        "{:?}",
-        our_files.keys()
-    );
+    let names = our_files.keys();
+    assert!(names.clone().eq(their_files.keys()), "{names:?}");
     let everything = r#"{
         "replicaCount": 3, "image": {"tag": "2"}, "imagePullSecrets": [{"name": "a"}],
         "nameOverride": "other", "serviceAccount": {"annotations": {"a": "b"}, "name": "sa"},
@@ -624,13 +523,8 @@ fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
         fs::write(directory.join("values.json"), values).unwrap();
         for release in ["web", "shop-two"] {
             let render = |chart: &Path| {
-                helm(&[
-                    "template",
-                    release,
-                    chart.to_str().unwrap(),
-                    "--values",
-                    "values.json",
-                ])
+                let chart = chart.display();
+                helm(&format!("template {release} {chart} --values values.json"))
             };
             assert_eq!(render(&ours), render(&theirs), "{values}");
         }
@@ -639,30 +533,18 @@ fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
 
 #[test]
 fn code_is_added_to_what_is_there() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = project("--plugins native --project-name abc");
     let root = directory.path();
-    ok(
-        root,
-        "init --plugins native --domain example.com --project-name abc",
-    );
+    let create = |what: &str, kind: &str| {
+        let command = format!("create {what} --group apps --version v1 --kind {kind}");
+        ok(root, &command);
+    };
     // In a project without charts, kinds are native.
-    ok(
-        root,
-        "create api --group apps --version v1 --kind Order --controller=false",
-    );
+    create("api", "Order --controller=false");
     assert!(!root.join("src/controllers/order").exists());
-    ok(
-        root,
-        "create api --group apps --version v1 --kind Order --resource=false",
-    );
-    ok(
-        root,
-        "create api --group apps --version v1 --kind Bill --namespaced=false --plural bills",
-    );
-    ok(
-        root,
-        "create webhook --group apps --version v1 --kind Bill --programmatic-validation",
-    );
+    create("api", "Order --resource=false");
+    create("api", "Bill --namespaced=false --plural bills");
+    create("webhook", "Bill --programmatic-validation");
     let files = files(root);
     assert_eq!(
         text(&files["src/main.rs"]),
@@ -686,10 +568,8 @@ fn main() -> ExitCode {
 "#
     );
     assert!(text(&files["src/controllers/mod.rs"]).ends_with("\npub mod bill;\npub mod order;\n"));
-    assert!(
-        text(&files["src/lib.rs"])
-            .ends_with("\npub mod api;\npub mod controllers;\npub mod webhooks;\n")
-    );
+    let modules = "\npub mod api;\npub mod controllers;\npub mod webhooks;\n";
+    assert!(text(&files["src/lib.rs"]).ends_with(modules));
     let types = text(&files["src/api/v1.rs"]);
     assert_eq!(types.matches("use kube::CustomResource;").count(), 1);
     assert!(types.contains("pub struct OrderSpec") && types.contains("pub struct BillSpec"));
@@ -699,12 +579,8 @@ fn main() -> ExitCode {
 
 #[test]
 fn a_place_that_is_not_found_is_named_and_nothing_is_written() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = project("--plugins hybrid --project-name abc");
     let root = directory.path();
-    ok(
-        root,
-        "init --plugins hybrid --domain example.com --project-name abc",
-    );
     let order = "create api --group apps --version v1 --kind Order --native";
     for (path, unusual, wanted) in [
         (
@@ -721,10 +597,8 @@ fn a_place_that_is_not_found_is_named_and_nothing_is_written() {
         let usual = fs::read(root.join(path)).unwrap();
         fs::write(root.join(path), unusual).unwrap();
         let before = files(root);
-        let output = run(root, order);
-        assert_eq!(output.status.code(), Some(1));
-        let err = text(&output.stderr);
-        err.must_have(&format!("cannot find the place in {path}"));
+        let place = format!("cannot find the place in {path}");
+        let err = refused(root, order, &place).err;
         err.must_have(wanted);
         assert_eq!(files(root), before);
         fs::write(root.join(path), usual).unwrap();
@@ -736,23 +610,14 @@ fn a_place_that_is_not_found_is_named_and_nothing_is_written() {
 fn a_chart_without_values_can_be_served() {
     let directory = tempfile::tempdir().unwrap();
     let chart = directory.path().join("bare");
-    fs::create_dir_all(chart.join("templates")).unwrap();
-    fs::write(
-        chart.join("Chart.yaml"),
-        "apiVersion: v2\nname: bare\nversion: 1.0.0\n",
-    )
-    .unwrap();
-    fs::write(
-        chart.join("templates/a.yaml"),
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
-    )
-    .unwrap();
+    let metadata = "apiVersion: v2\nname: bare\nversion: 1.0.0\n";
+    write(&chart.join("Chart.yaml"), metadata);
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    write(&chart.join("templates/a.yaml"), map);
     let project = directory.path().join("project");
     fs::create_dir(&project).unwrap();
-    ok(
-        &project,
-        "init --plugins helm --domain example.com --project-name p --helm-chart ../bare",
-    );
+    let init = "init --plugins helm --domain example.com --project-name p --helm-chart ../bare";
+    ok(&project, init);
     let role = text(&files(&project)["config/rbac/charts/bare_role.yaml"]);
     role.must_have("configmaps");
 }
@@ -763,35 +628,23 @@ fn a_chart_without_values_can_be_served() {
 /// profiles. What is compiled for it alone is the framework, once.
 #[test]
 fn a_project_compiles_and_its_program_runs() {
-    let directory = tempfile::tempdir().unwrap();
-    let project = directory.path();
     // Its program must not take the place of that of the repository's own project.
-    ok(
-        project,
-        &format!(
-            "init --domain example.com --project-name scaffolded-operator --framework {}",
-            root().display()
-        ),
+    let flags = "--project-name scaffolded-operator --framework";
+    let directory = project(&format!("{flags} {}", root().display()));
+    let project = directory.path();
+    let chart = format!(
+        "api --version v1alpha1 --kind Memcached --helm-chart {}",
+        memcached()
     );
-    ok(
-        project,
-        &format!(
-            "create api --group cache --version v1alpha1 --kind Memcached --helm-chart {}",
-            memcached()
-        ),
-    );
-    let kind = "--group cache --version v1alpha1 --kind MemcachedBackup";
-    ok(project, &format!("create api {kind} --native"));
-    ok(
-        project,
-        &format!("create webhook {kind} --defaulting --programmatic-validation"),
-    );
-    for command in [
-        "create api --group cache --version v1 --kind Cluster --native --namespaced=false",
-        "create api --group cache --version v2 --kind Cluster --native --namespaced=false",
-        "create webhook --group cache --version v1 --kind Cluster --conversion",
+    for create in [
+        chart.as_str(),
+        "api --version v1alpha1 --kind MemcachedBackup --native",
+        "webhook --version v1alpha1 --kind MemcachedBackup --defaulting --programmatic-validation",
+        "api --version v1 --kind Cluster --native --namespaced=false",
+        "api --version v2 --kind Cluster --native --namespaced=false",
+        "webhook --version v1 --kind Cluster --conversion",
     ] {
-        ok(project, command);
+        ok(project, &format!("create {create} --group cache"));
     }
     // The generated code is formatted.
     let formatted = Command::new(env!("CARGO"))
@@ -802,54 +655,36 @@ fn a_project_compiles_and_its_program_runs() {
     assert!(formatted.status.success(), "{}", text(&formatted.stdout));
 
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    fs::write(
-        project.join("src/bin.rs"),
+    write(
+        &project.join("src/bin.rs"),
         "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let versions = vec![api::v1::Cluster::crd(), api::v2::Cluster::crd()];\n    let cluster = kube::core::crd::merge_crds(versions, \"v1\").unwrap();\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), cluster];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
-    )
-    .unwrap();
+    );
     let manifest = project.join("Cargo.toml");
     let text_of_manifest = fs::read_to_string(&manifest).unwrap();
     let binaries = "[[bin]]\nname = \"scaffolded-operator\"\npath = \"src/main.rs\"\n\n[[bin]]\nname = \"scaffolded-crds\"\npath = \"src/bin.rs\"\n";
     let profile = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (_, profile) = profile.split_once("[profile.dev]").unwrap();
     let (profile, _) = profile.split_once("[profile.release]").unwrap();
-    fs::write(
-        &manifest,
-        format!("{text_of_manifest}\n{binaries}\n[profile.dev]{profile}"),
-    )
-    .unwrap();
+    let text_of_manifest = format!("{text_of_manifest}\n{binaries}\n[profile.dev]{profile}");
+    fs::write(&manifest, text_of_manifest).unwrap();
 
     // target/debug/hybrid-operator
     let target = Path::new(PROGRAM).ancestors().nth(2).unwrap();
-    let cargo = |arguments: &[&str]| {
+    let cargo = |arguments: &str| {
         let output = Command::new(env!("CARGO"))
-            .args(arguments)
+            .args(arguments.split(' '))
             .current_dir(project)
             .env("CARGO_TARGET_DIR", target)
             // For test programs only: with another value, everything is compiled again.
             .env_remove("RUSTC_BOOTSTRAP")
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "{arguments:?}\n{}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
+        Done::of(output).ok()
     };
-    let help = cargo(&[
-        "run",
-        "--offline",
-        "--quiet",
-        "--bin",
-        "scaffolded-operator",
-        "--",
-        "run",
-        "--help",
-    ]);
+    let help = cargo("run --offline --quiet --bin scaffolded-operator -- run --help");
     help.must_have("--watches-file");
 
-    let crds = cargo(&["run", "--offline", "--quiet", "--bin", "scaffolded-crds"]);
+    let crds = cargo("run --offline --quiet --bin scaffolded-crds");
     let crds: Vec<serde_json::Value> = serde_json::from_str(&crds).unwrap();
     for (crd, name) in crds.iter().zip(["memcachedbackups", "clusters"]) {
         let path = format!("config/crd/bases/cache.example.com_{name}.yaml");

@@ -10,13 +10,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use hybrid_operator_test::http_server::{Received, Reply};
 use hybrid_operator_test::{HttpServer, packaged_chart};
 use serde_json::Value;
 
-use support::{Done, PROGRAM, Project, Text as _, files, text};
+use support::{Done, PROGRAM, Project, Text as _, alone, files, text};
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {size: '{{ .Values.size }}'}\n";
 
@@ -31,7 +30,6 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("/b.json", r#"{"definitions": {"small": {"maximum": 3}}}"#),
 ];
 
-/// Answer of a server.
 type Answer = fn(&Received) -> Reply;
 
 impl Done {
@@ -69,17 +67,8 @@ impl Project {
     }
 
     fn run_with(&self, args: &str, env: &[(&str, &Path)]) -> Done {
-        let mut command = Command::new(PROGRAM);
-        command
-            .args(args.split_whitespace())
-            .current_dir(self.0.path())
-            .env("HOME", self.0.path())
-            .env("KUBECONFIG", self.path("no-kubeconfig"))
-            .env_remove("XDG_CACHE_HOME")
-            .env_remove("XDG_CONFIG_HOME")
-            .env_remove("SSL_CERT_FILE")
-            .envs(env.iter().copied());
-        Done::of(command.output().unwrap())
+        let mut command = alone(Path::new(PROGRAM), self.0.path(), args);
+        Done::of(command.envs(env.iter().copied()).output().unwrap())
     }
 
     /// Returns the files of a directory with their texts.
@@ -152,10 +141,8 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
     for command in uses {
         let said = project.run(command).failed();
         let why = format!("\"{url}\" is not in the chart; run \"hybrid-operator charts vendor\"");
-        assert!(
-            said.contains(&why) && said.contains("schema: skip"),
-            "{command}: {said}"
-        );
+        said.must_have(&why);
+        said.must_have("schema: skip");
     }
     let untrusted = project.run("charts vendor").failed();
     untrusted.must_have("is not trusted");
@@ -165,25 +152,19 @@ fn documents_are_fetched_once_into_the_chart_and_never_by_what_uses_it() {
     let vendor = "charts vendor --ca-file ca.pem --username me --password hidden";
     let said = project.run(vendor).ok();
     for (path, text) in DOCUMENTS {
-        let line = format!(
-            "fetched {} ({} bytes) into helm-charts/shop\n",
-            server.url(path),
-            text.len()
-        );
-        said.must_have(&line);
+        let (url, size) = (server.url(path), text.len());
+        said.must_have(&format!(
+            "fetched {url} ({size} bytes) into helm-charts/shop\n"
+        ));
     }
     let received = server.received();
     assert_eq!(received.len(), 2, "{received:?}");
-    assert!(
-        received
-            .iter()
-            .all(|request| !request.headers.contains_key("authorization"))
-    );
+    for request in &received {
+        assert!(!request.headers.contains_key("authorization"));
+    }
     let after = project.files("");
-    let new: Vec<&String> = after
-        .keys()
-        .filter(|name| !before.contains_key(*name))
-        .collect();
+    let mut new = after.clone();
+    new.retain(|name, _| !before.contains_key(name));
     assert_eq!(new.len(), 3, "{new:?}");
     let index = &after["helm-charts/shop/values.schema/index.json"];
     index.must_have(&format!("\"{url}\": \"sha256:"));
@@ -275,11 +256,8 @@ fn init_and_create_api_fetch_the_documents_of_their_charts() {
 #[test]
 fn documents_of_packed_dependencies_are_kept_in_the_chart_above() {
     let server = HttpServer::start(documents).unwrap();
-    let reference = format!(
-        r#"{{"$ref": "{}"}}"#,
-        server.url("/b.json#/definitions/small")
-    );
-    let schema = format!(r#"{{"properties": {{"size": {reference}}}}}"#);
+    let url = server.url("/b.json#/definitions/small");
+    let schema = format!(r#"{{"properties": {{"size": {{"$ref": "{url}"}}}}}}"#);
     let project = Project::new("values.json");
     project.write("helm-charts/shop/values.schema.json", "{}");
     let packed = packaged_chart("db", "1.0.0", &[("values.schema.json", &schema)]);
@@ -290,9 +268,8 @@ fn documents_of_packed_dependencies_are_kept_in_the_chart_above() {
     assert_eq!(server.received().len(), 1);
     drop(server);
     project.run("lint").ok();
-    let refused = project
-        .run("template helm-charts/shop --set db.size=4")
-        .failed();
+    let template = "template helm-charts/shop --set db.size=4";
+    let refused = project.run(template).failed();
     refused.must_have("'/size': must be <= 3");
 }
 
@@ -360,7 +337,7 @@ fn nothing_is_written_if_a_document_cannot_be_used() {
         let project = Project::new(&server.url("/size.json"));
         let before = project.files("");
         let said = project.run("charts vendor").failed();
-        assert!(said.contains(why), "{why}: {said}");
+        said.must_have(why);
         assert_eq!(project.files(""), before, "{why}");
     }
     let certificates = certificates();
@@ -373,9 +350,8 @@ fn nothing_is_written_if_a_document_cannot_be_used() {
     project.write("ca.pem", &certificates.authority);
     let before = project.files("");
     let trusted = project.path("ca.pem");
-    let said = project
-        .run_with("charts vendor", &[("SSL_CERT_FILE", &trusted)])
-        .failed();
+    let env: &[(&str, &Path)] = &[("SSL_CERT_FILE", &trusted)];
+    let said = project.run_with("charts vendor", env).failed();
     said.must_have("which is not followed: it would leave TLS");
     assert_eq!((project.files(""), plain.received().len()), (before, 0));
 }
@@ -397,10 +373,8 @@ fn charts_that_cannot_keep_documents_are_refused() {
     let schema = format!(r#"{{"$ref": "{url}"}}"#);
     let packed = packaged_chart("shop", "1.0.0", &[("values.schema.json", &schema)]);
     std::fs::write(project.path("shop.tgz"), packed).unwrap();
-    project.write(
-        "watches.yaml",
-        &ENTRY.replace("helm-charts/shop", "shop.tgz"),
-    );
+    let entry = ENTRY.replace("helm-charts/shop", "shop.tgz");
+    project.write("watches.yaml", &entry);
     let said = project.run("charts vendor").failed();
     said.must_have("shop.tgz; unpack it, and name its directory");
     // Nobody needs them.

@@ -108,26 +108,18 @@ mod tests {
             let error = kube::Error::Api(Box::new(status));
             explain(error, &attempt, "https://host/").to_string()
         };
-        assert_eq!(
-            text(403),
-            "cannot list shops.example.com in namespace prod: the reason; allow the verb \"list\" on \
-             the resource \"shops.example.com\" with a Role or ClusterRole"
-        );
-        assert!(
-            text(401).contains("rejects the credentials"),
-            "{}",
-            text(401)
-        );
-        assert_eq!(
-            text(500),
-            "cannot list shops.example.com in namespace prod: the reason"
-        );
+        let expected = "cannot list shops.example.com in namespace prod: the reason; allow the verb \"list\" on \
+                        the resource \"shops.example.com\" with a Role or ClusterRole";
+        assert_eq!(text(403), expected);
+        let rejected = text(401);
+        assert!(rejected.contains("rejects the credentials"), "{rejected}");
+        let expected = "cannot list shops.example.com in namespace prod: the reason";
+        assert_eq!(text(500), expected);
         let refused = std::io::Error::other("connection refused");
         let error = kube::Error::Service(Box::new(refused));
-        assert_eq!(
-            explain(error, &attempt, "https://host/").to_string(),
-            "cannot reach the cluster at https://host/: connection refused; check --kubeconfig and \
-             --context"
-        );
+        let explained = explain(error, &attempt, "https://host/").to_string();
+        let expected = "cannot reach the cluster at https://host/: connection refused; check --kubeconfig and \
+                        --context";
+        assert_eq!(explained, expected);
     }
 }

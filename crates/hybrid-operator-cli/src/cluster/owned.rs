@@ -183,11 +183,8 @@ mod tests {
             (crashed, "Error", "container a"),
             (json!({}), "Unknown", ""),
         ] {
-            assert_eq!(
-                pod_reason(&pod),
-                (state.to_owned(), message.to_owned()),
-                "{pod}"
-            );
+            let expected = (state.to_owned(), message.to_owned());
+            assert_eq!(pod_reason(&pod), expected, "{pod}");
         }
     }
 
@@ -196,9 +193,7 @@ mod tests {
         let workload = json!({"spec": {"selector": {"matchLabels": {"a": "b", "c": "d"}},
             "template": {"spec": {"containers": []}}}});
         assert_eq!(selector(&workload).unwrap(), "a=b,c=d");
-        assert_eq!(
-            selector(&json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})),
-            None
-        );
+        let service = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}});
+        assert_eq!(selector(&service), None);
     }
 }

@@ -211,19 +211,13 @@ mod tests {
             assert_eq!(found(kind), "Memcached.a.example.com", "{kind}");
         }
         assert_eq!(found("shops.b.example.com"), "Shop.b.example.com");
-        assert_eq!(
-            found("shop"),
-            "\"shop\" is ambiguous; write one of Shop.a.example.com, Shop.b.example.com"
-        );
-        assert_eq!(
-            found("memcahed"),
-            "the watches file has no kind \"memcahed\"; did you mean Memcached?"
-        );
-        assert!(
-            found("pod").ends_with("its kinds are Memcached, Shop, Shop"),
-            "{}",
-            found("pod")
-        );
+        let expected = "\"shop\" is ambiguous; write one of Shop.a.example.com, Shop.b.example.com";
+        assert_eq!(found("shop"), expected);
+        let expected = "the watches file has no kind \"memcahed\"; did you mean Memcached?";
+        assert_eq!(found("memcahed"), expected);
+        let pod = found("pod");
+        let known = "its kinds are Memcached, Shop, Shop";
+        assert!(pod.ends_with(known), "{pod}");
     }
 
     #[test]

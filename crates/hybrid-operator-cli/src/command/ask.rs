@@ -8,7 +8,6 @@ use inquire::validator::Validation;
 
 use super::UsageError;
 
-/// Checks an answer.
 type Check = fn(&str) -> Result<(), crate::scaffold::NameError>;
 
 /// Returns `given`, or asks for the value of `--flag`. Without a terminal, its absence is an error of

@@ -61,7 +61,6 @@ enum Format {
     Json,
 }
 
-/// Runs the subcommand.
 pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let What::Validate(args) = args.what;
     if args.list_optional {

@@ -39,7 +39,6 @@ Examples:
 
 Exit codes, as of kubectl diff: 0 without differences, 1 with differences, 2 if an error occurred.";
 
-/// Format of differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DiffFormat {
     /// For terminals

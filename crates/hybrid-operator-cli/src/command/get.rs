@@ -54,7 +54,6 @@ enum What {
     Hooks(RevisionArgs),
 }
 
-/// Format of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ValuesFormat {
     /// YAML with a heading
@@ -178,10 +177,8 @@ mod tests {
             print_values(&record, all, format, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(
-            printed(false, ValuesFormat::Table),
-            "USER-SUPPLIED VALUES:\na:\n  b: null\nc: 2\n"
-        );
+        let expected = "USER-SUPPLIED VALUES:\na:\n  b: null\nc: 2\n";
+        assert_eq!(printed(false, ValuesFormat::Table), expected);
         assert_eq!(printed(true, ValuesFormat::Yaml), "a:\n  d: x\nc: 2\n");
     }
 }

@@ -65,7 +65,6 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Writes the project.
 pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let root = env::current_dir().context("cannot find the current directory")?;
     let mut assumed = Vec::new();

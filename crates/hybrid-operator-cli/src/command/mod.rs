@@ -103,7 +103,6 @@ enum Command {
 pub(crate) struct UsageError(pub(crate) String);
 
 impl Cli {
-    /// Runs the subcommand.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             Command::Init(args) => init::run(*args, out),

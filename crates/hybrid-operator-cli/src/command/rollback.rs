@@ -332,21 +332,12 @@ mod tests {
         let mut watch = watch();
         let overridden = [("image.tag", "x"), ("debug", "true")];
         watch.override_values = overridden.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let wanted = record(
-            1,
-            "1.0.0",
-            json!({"a": 1, "image": {"tag": "x"}, "debug": true}),
-        );
-        let latest = record(
-            2,
-            "1.0.0",
-            json!({"a": 2, "image": {"tag": "x"}, "debug": true}),
-        );
+        let values = |a: u8| json!({"a": a, "image": {"tag": "x"}, "debug": true});
+        let wanted = record(1, "1.0.0", values(1));
+        let latest = record(2, "1.0.0", values(2));
         let current = json!({"a": 2, "debug": false});
-        assert_eq!(
-            spec_of(&watch, "Shop web", &current, &latest, &wanted).unwrap(),
-            json!({"a": 1, "debug": false})
-        );
+        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted);
+        assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
     }
 
     #[test]
@@ -356,11 +347,9 @@ mod tests {
             let spec = spec_of(watch, "Shop web", &json!({}), latest, &wanted);
             spec.unwrap_err().to_string()
         };
-        assert_eq!(
-            refused(&watch(), &latest),
-            "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
-             shop-1.1.0; run the operator with that chart again, and all its releases return to it"
-        );
+        let expected = "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
+                        shop-1.1.0; run the operator with that chart again, and all its releases return to it";
+        assert_eq!(refused(&watch(), &latest), expected);
         let mut mapped = watch();
         mapped.values = Some(json!({"a": "{{ .Spec.b }}"}));
         let same = record(2, "1.0.0", json!({}));

@@ -12,7 +12,6 @@ use super::child::{Supervised, supervised};
 
 /// Environment variable that names the program.
 const PROGRAM_VARIABLE: &str = "HYBRID_CONTROL_PLANE";
-/// Name of the program.
 const PROGRAM: &str = "control-plane";
 /// Time for the control plane to start, and to be built before if necessary.
 const START_WITHIN: Duration = Duration::from_mins(20);

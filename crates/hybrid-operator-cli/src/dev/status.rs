@@ -212,10 +212,8 @@ mod tests {
     #[test]
     fn status_of_an_earlier_generation_is_unknown() {
         let cells = |object| Row::of("Shop", &object).cells().map(str::to_owned);
-        assert_eq!(
-            cells(ready("a", 2)),
-            ["Shop", "default/a", "True", "Ready", "3"]
-        );
+        let expected = ["Shop", "default/a", "True", "Ready", "3"];
+        assert_eq!(cells(ready("a", 2)), expected);
         let before = cells(ready("a", 1));
         assert_eq!(before, ["Shop", "default/a", "Unknown", "Reconciling", "3"]);
         let new = cells(shop("a", &json!({})));
@@ -257,9 +255,7 @@ mod tests {
     #[test]
     fn the_table_fits_into_a_narrow_terminal() {
         let text = table(&rows(&[ready("a-name-that-is-rather-long", 2)]), Some(40));
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 40),
-            "{text}"
-        );
+        let fits = text.lines().all(|line| line.chars().count() <= 40);
+        assert!(fits, "{text}");
     }
 }

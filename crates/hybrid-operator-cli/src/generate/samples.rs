@@ -219,12 +219,14 @@ mod tests {
 
     use super::*;
 
+    fn chart(files: &[(&str, &str)]) -> Chart {
+        let metadata = ("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}");
+        let files = files.iter().chain([&metadata]);
+        Chart::from_files(files.map(|(name, text)| File::new(*name, text))).unwrap()
+    }
+
     fn of(values: &str) -> String {
-        let chart = Chart::from_files([
-            File::new("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}"),
-            File::new("values.yaml", values),
-        ])
-        .unwrap();
+        let chart = chart(&[("values.yaml", values)]);
         sample(&of_chart(&chart)).unwrap()
     }
 
@@ -246,13 +248,11 @@ mod tests {
     #[test]
     fn comments_of_the_values_are_kept() {
         let text = "---\n# Size.\nreplicas: 3\n\nscript: |\n  a\n   b\n\n  c\nempty: {}\n\n";
-        assert_eq!(
-            of(text),
-            format!(
-                "{HEAD}spec:\n  # The defaults of the chart, from helm-charts/web/values.yaml.\n  # Size.\n  \
+        let expected = format!(
+            "{HEAD}spec:\n  # The defaults of the chart, from helm-charts/web/values.yaml.\n  # Size.\n  \
                  replicas: 3\n\n  script: |\n    a\n     b\n\n    c\n  empty: {{}}\n"
-            )
         );
+        assert_eq!(of(text), expected);
     }
 
     #[test]
@@ -262,11 +262,9 @@ mod tests {
                          list:\n- y:\n  z: 1\nh:\n  i:\n    j:\n",
         );
         let (_, spec) = sample.split_once("values.yaml.\n").unwrap();
-        assert_eq!(
-            spec,
-            "  # a: # Size.\n  b: {}\n    # c: ~\n    # d: null # Colour.\n  e:\n    # Nothing.\n    # f:\n    g: 1\n  \
-             text: |\n    x:\n  list:\n  - y:\n    z: 1\n  h:\n    i: {}\n      # j:\n"
-        );
+        let expected = "  # a: # Size.\n  b: {}\n    # c: ~\n    # d: null # Colour.\n  e:\n    # Nothing.\n    # f:\n    g: 1\n  \
+                        text: |\n    x:\n  list:\n  - y:\n    z: 1\n  h:\n    i: {}\n      # j:\n";
+        assert_eq!(spec, expected);
         let folded = of("# One.\na: {b: null, c: {d: null}}\n");
         assert!(folded.ends_with("  a:\n    c: {}\n"), "{folded}");
         assert_eq!(of("a:\n"), format!("{HEAD}spec: {{}}\n"));
@@ -274,22 +272,14 @@ mod tests {
 
     #[test]
     fn a_sample_gives_the_values_of_no_values_at_all() {
-        let chart = Chart::from_files([
-            File::new("Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0}"),
-            File::new(
-                "values.yaml",
-                "size: 1\nsub:\n  limit: # Most.\n  deep:\n    x: ~\n  ports: ~\nown:\n  size:\n",
-            ),
-            File::new(
-                "charts/sub/Chart.yaml",
-                "{apiVersion: v2, name: sub, version: 1.0.0}",
-            ),
-            File::new(
-                "charts/sub/values.yaml",
-                "{limit: 5, deep: {x: 1}, ports: [{port: 80}]}",
-            ),
-        ])
-        .unwrap();
+        let own = "size: 1\nsub:\n  limit: # Most.\n  deep:\n    x: ~\n  ports: ~\nown:\n  size:\n";
+        let metadata = "{apiVersion: v2, name: sub, version: 1.0.0}";
+        let below = "{limit: 5, deep: {x: 1}, ports: [{port: 80}]}";
+        let chart = chart(&[
+            ("values.yaml", own),
+            ("charts/sub/Chart.yaml", metadata),
+            ("charts/sub/values.yaml", below),
+        ]);
         let values = |text: &str| {
             let compiled = helm_core::CompiledChart::compile(&chart).unwrap();
             let object = helm_core::values::read(text.as_bytes()).unwrap();
@@ -316,9 +306,7 @@ mod tests {
 
     #[test]
     fn the_file_is_named_as_kubebuilder_does() {
-        assert_eq!(
-            file_name("cache.example.com", "v1alpha1", "Memcached"),
-            "cache_v1alpha1_memcached.yaml"
-        );
+        let name = file_name("cache.example.com", "v1alpha1", "Memcached");
+        assert_eq!(name, "cache_v1alpha1_memcached.yaml");
     }
 }

@@ -73,14 +73,10 @@ mod tests {
         }
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
             let said = messages(path, json!(UNKNOWN)).join("\n");
-            let names: Vec<String> = values
-                .iter()
-                .map(|value| format!("`{}`", value.as_str().unwrap()))
-                .collect();
-            assert!(
-                said.contains(&format!("must be one of {}", names.join(", "))),
-                "{path:?}: {said}"
-            );
+            let values = values.iter().map(|value| value.as_str().unwrap());
+            let names: Vec<String> = values.map(|value| format!("`{value}`")).collect();
+            let expected = format!("must be one of {}", names.join(", "));
+            assert!(said.contains(&expected), "{path:?}: {said}");
         }
         if schema["items"].get("additionalProperties") == Some(&json!(false)) {
             path.push("[]".to_owned());

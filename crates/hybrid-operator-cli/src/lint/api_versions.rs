@@ -102,18 +102,12 @@ mod tests {
         let is = |minor| {
             fate("policy/v1beta1", "PodDisruptionBudget", minor).map(|fate| fate.is_removed)
         };
-        assert_eq!(
-            [20, 21, 24, 25].map(is),
-            [None, Some(false), Some(false), Some(true)]
-        );
+        let expected = [None, Some(false), Some(false), Some(true)];
+        assert_eq!([20, 21, 24, 25].map(is), expected);
         let ingress = fate("extensions/v1beta1", "Ingress", 36).unwrap();
         assert_eq!(ingress.instead, "networking.k8s.io/v1");
-        assert_eq!(
-            fate("extensions/v1beta1", "Deployment", 36)
-                .unwrap()
-                .instead,
-            "apps/v1"
-        );
+        let deployment = fate("extensions/v1beta1", "Deployment", 36).unwrap();
+        assert_eq!(deployment.instead, "apps/v1");
         assert_eq!(fate("apps/v1", "Deployment", 36), None);
         assert_eq!(fate("v1", "Service", 36), None);
     }

@@ -150,13 +150,13 @@ impl Rules<'_> {
             };
             let (file, line) = self.places.of(last, Line::Name);
             let key = self.named(earlier);
-            self.find(
-                earlier,
-                Line::Name,
-                ("duplicate-object", Warning),
-                format!("{key} is rendered twice ({}); the operator applies only the last one, which is in {file}:{line}", render.label),
-                "give one of them another name, or render only one",
+            let message = format!(
+                "{key} is rendered twice ({}); the operator applies only the last one, which is in {file}:{line}",
+                render.label
             );
+            let help = "give one of them another name, or render only one";
+            let rule = ("duplicate-object", Warning);
+            self.find(earlier, Line::Name, rule, message, help);
         }
     }
 
@@ -164,15 +164,10 @@ impl Rules<'_> {
         let place = self.places.line(&refused.template, |line| {
             line.contains("kind:") && line.contains("List")
         });
-        self.find_at(
-            place,
-            ("refused-list", Error),
-            format!(
-                "this list is not created, as in Helm, which fails: {}",
-                refused.problem
-            ),
-            "write its items as documents of their own",
-        );
+        let problem = &refused.problem;
+        let message = format!("this list is not created, as in Helm, which fails: {problem}");
+        let help = "write its items as documents of their own";
+        self.find_at(place, ("refused-list", Error), message, help);
     }
 
     fn dropped(&mut self, dropped: &Dropped) {

@@ -13,15 +13,13 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     for kind in kinds {
         match of_kind(&definitions, kind) {
             Some((path, text, definition)) => check_one(tree, path, text, definition),
-            None => tree.add(
-                Kind::ByHand,
-                Path::new("config/crd"),
-                None,
-                format!(
+            None => {
+                let text = format!(
                     "there is no CRD of {}.{}; 'hybrid-operator generate crds' writes it",
                     kind.kind, kind.group
-                ),
-            ),
+                );
+                tree.add(Kind::ByHand, Path::new("config/crd"), None, text);
+            }
         }
     }
 }

@@ -26,15 +26,10 @@ pub(super) fn check(tree: &mut Tree) {
         found |= replace_base(tree, &path, &text);
     }
     if !found && tree.origin == Origin::Sdk {
-        tree.add(
-            Kind::ByHand,
-            Path::new("Dockerfile"),
-            None,
-            format!(
-                "no Dockerfile begins with a helm-operator image; build the image from {}",
-                base_image()
-            ),
-        );
+        let base = base_image();
+        let text =
+            format!("no Dockerfile begins with a helm-operator image; build the image from {base}");
+        tree.add(Kind::ByHand, Path::new("Dockerfile"), None, text);
     }
 }
 
@@ -59,10 +54,8 @@ fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
         match image.filter(|image| is_go_operator(image)) {
             Some(image) => {
                 lines.push(line.replacen(image, &BASE_IMAGE, 1));
-                changes.push((
-                    index + 1,
-                    format!("base image {image} becomes {}", base_image()),
-                ));
+                let text = format!("base image {image} becomes {}", base_image());
+                changes.push((index + 1, text));
             }
             None => lines.push(line.to_owned()),
         }
@@ -80,9 +73,8 @@ fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
 /// Returns the image of a FROM line.
 fn image_of(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace();
-    words
-        .next()
-        .filter(|word| word.eq_ignore_ascii_case("FROM"))?;
+    let first = words.next();
+    first.filter(|word| word.eq_ignore_ascii_case("FROM"))?;
     words.find(|word| !word.starts_with("--"))
 }
 
@@ -99,25 +91,19 @@ mod tests {
 
     #[test]
     fn base_images_are_recognised_with_any_registry_tag_and_digest() {
-        for (line, expected) in [
-            (
-                "FROM quay.io/operator-framework/helm-operator:v1.42.3",
-                true,
-            ),
-            ("from --platform=linux/amd64 helm-operator AS base", true),
-            (
-                "FROM registry.redhat.io/openshift4/ose-helm-operator@sha256:24fb",
-                true,
-            ),
-            ("FROM example.com/my-helm-operator:v1", false),
-            ("FROM golang:1.26 AS builder", false),
-            ("RUN echo FROM helm-operator", false),
+        for line in [
+            "FROM quay.io/operator-framework/helm-operator:v1.42.3",
+            "from --platform=linux/amd64 helm-operator AS base",
+            "FROM registry.redhat.io/openshift4/ose-helm-operator@sha256:24fb",
         ] {
-            assert_eq!(
-                image_of(line).is_some_and(is_go_operator),
-                expected,
-                "{line}"
-            );
+            assert!(image_of(line).is_some_and(is_go_operator), "{line}");
+        }
+        for line in [
+            "FROM example.com/my-helm-operator:v1",
+            "FROM golang:1.26 AS builder",
+            "RUN echo FROM helm-operator",
+        ] {
+            assert!(!image_of(line).is_some_and(is_go_operator), "{line}");
         }
     }
 }

@@ -41,18 +41,12 @@ pub(crate) enum MigrateError {
         "{} has no watches.yaml, so it is not a project of operator-sdk's Helm plugin or of helm-operator-plugins; give the directory of the project",
         root.display()
     )]
-    NoWatches {
-        /// The directory.
-        root: PathBuf,
-    },
+    NoWatches { root: PathBuf },
     #[error(
         "{} is a project of operator-sdk's Ansible plugin: its watches.yaml names playbooks or roles, for which there are no charts",
         root.display()
     )]
-    Ansible {
-        /// The directory.
-        root: PathBuf,
-    },
+    Ansible { root: PathBuf },
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
@@ -63,10 +57,7 @@ pub(crate) enum MigrateError {
         "{} has more than {MAX_FILES} files; give the directory of the project",
         root.display()
     )]
-    TooManyFiles {
-        /// The directory.
-        root: PathBuf,
-    },
+    TooManyFiles { root: PathBuf },
     /// The changed files cannot be collected.
     #[error(transparent)]
     Files(#[from] FilesError),
@@ -126,23 +117,20 @@ struct Tree {
     changed: BTreeMap<PathBuf, String>,
 }
 
-/// Looks at the project in `root`. Changes nothing.
-pub(crate) fn assess(root: &Path) -> Result<Migration, MigrateError> {
+/// Looks at the project in a directory. Changes nothing.
+pub(crate) fn assess(directory: &Path) -> Result<Migration, MigrateError> {
+    let root = directory.to_owned();
     if !root.join(WATCHES).is_file() {
-        return Err(MigrateError::NoWatches {
-            root: root.to_owned(),
-        });
+        return Err(MigrateError::NoWatches { root });
     }
     let mut files = BTreeMap::new();
-    read_files(root, root, &mut files)?;
+    read_files(directory, directory, &mut files)?;
     if watches_file::is_ansible(files.get(Path::new(WATCHES))) {
-        return Err(MigrateError::Ansible {
-            root: root.to_owned(),
-        });
+        return Err(MigrateError::Ansible { root });
     }
     let mut tree = Tree {
         origin: origin(&files),
-        root: root.to_owned(),
+        root,
         files,
         findings: Vec::new(),
         changed: BTreeMap::new(),
@@ -256,9 +244,8 @@ fn read_files(
             }
         } else if metadata.is_file() && metadata.len() <= MAX_FILE {
             if files.len() >= MAX_FILES {
-                return Err(MigrateError::TooManyFiles {
-                    root: root.to_owned(),
-                });
+                let root = root.to_owned();
+                return Err(MigrateError::TooManyFiles { root });
             }
             let data = fs::read(&path).map_err(failed(&path))?;
             let relative = path.strip_prefix(root).unwrap_or(&path);

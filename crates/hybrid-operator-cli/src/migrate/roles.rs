@@ -11,7 +11,6 @@ use super::{Kind, Tree, definitions, is_yaml_in};
 use crate::generate::ChartApi;
 use crate::rbac::chart_role;
 
-/// A rule of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule {

@@ -20,13 +20,10 @@ const SCORECARD: &str = include_str!("../../templates/project/config/scorecard/c
 /// The package and channels of a bundle.
 #[derive(Debug)]
 pub(crate) struct Metadata<'a> {
-    /// Name of the package.
     pub(crate) package: &'a str,
-    /// Names of the channels.
     pub(crate) channels: &'a [String],
     /// Channel for users who do not choose one.
     pub(crate) default_channel: &'a str,
-    /// Layout of the project.
     pub(crate) layout: &'a str,
 }
 
@@ -46,11 +43,8 @@ pub(crate) fn files(
     let csv_file = format!("{}.clusterserviceversion.yaml", metadata.package);
     files.add(manifests.join(csv_file), yaml(csv)?)?;
     for crd in &parts.crds {
-        let file = format!(
-            "{}_{}.yaml",
-            text(crd, "/spec/group"),
-            text(crd, "/spec/names/plural")
-        );
+        let (group, plural) = (text(crd, "/spec/group"), text(crd, "/spec/names/plural"));
+        let file = format!("{group}_{plural}.yaml");
         files.add(manifests.join(file), yaml(crd)?)?;
     }
     for object in &parts.others {
@@ -62,10 +56,8 @@ pub(crate) fn files(
             }
         }
         // A name of an object may have a colon, which is awkward in the name of a file.
-        files.add(
-            manifests.join(file.replace(':', "-") + ".yaml"),
-            yaml(object)?,
-        )?;
+        let file = file.replace(':', "-") + ".yaml";
+        files.add(manifests.join(file), yaml(object)?)?;
     }
     let scorecard = match &parts.scorecard {
         Some(configuration) => yaml(configuration)?,
@@ -73,10 +65,8 @@ pub(crate) fn files(
     };
     files.add(directory.join("tests/scorecard/config.yaml"), scorecard)?;
     let annotations = annotations(metadata);
-    files.add(
-        directory.join("metadata/annotations.yaml"),
-        annotations_file(&annotations),
-    )?;
+    let file = directory.join("metadata/annotations.yaml");
+    files.add(file, annotations_file(&annotations))?;
     let shown = directory.display().to_string();
     files.add("bundle.Dockerfile", dockerfile(&annotations, &shown))?;
     Ok(files)
@@ -88,10 +78,8 @@ type Annotations = Vec<(&'static str, Vec<(String, String)>)>;
 fn annotations(metadata: &Metadata) -> Annotations {
     let core = |name: &str, value: &str| (format!("{ANNOTATION}{name}"), value.to_owned());
     let other = |name: &str, value: &str| {
-        (
-            format!("operators.operatorframework.io.{name}"),
-            value.to_owned(),
-        )
+        let name = format!("operators.operatorframework.io.{name}");
+        (name, value.to_owned())
     };
     vec![
         (

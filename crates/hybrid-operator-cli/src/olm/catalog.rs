@@ -504,12 +504,9 @@ CMD [\"serve\", \"/configs\", \"--cache-dir=/tmp/cache\"]
 mod tests {
     use super::*;
 
-    fn entry(version: &str, edge: Value) -> Entry {
+    fn entry(version: &str, mut edge: Value) -> Entry {
         let name = format!("shop.v{version}");
-        let mut edge = edge;
-        edge.as_object_mut()
-            .unwrap()
-            .insert("name".to_owned(), json!(name));
+        edge["name"] = json!(name);
         Entry {
             package: "shop".to_owned(),
             channels: vec!["stable".to_owned()],
@@ -525,8 +522,8 @@ mod tests {
     }
 
     fn names(package: &Package) -> Vec<String> {
-        let channel = &package.channels["stable"];
-        items(channel, "/entries")
+        let entries = items(&package.channels["stable"], "/entries");
+        entries
             .map(|entry| text(entry, "/name").to_owned())
             .collect()
     }
@@ -535,30 +532,21 @@ mod tests {
     fn bundles_are_added_to_those_of_the_catalog_and_channels_are_in_the_order_of_versions() {
         let mut package = Package::default();
         let second = entry("0.10.0", json!({"replaces": "shop.v0.9.0"}));
-        package
-            .add(vec![second, entry("0.9.0", json!({}))])
-            .unwrap();
+        let first = entry("0.9.0", json!({}));
+        package.add(vec![second, first.clone()]).unwrap();
         let written = package.to_yaml().unwrap();
         let mut package = Package::parse(written.as_bytes()).unwrap();
-        let third = entry(
-            "0.11.0",
-            json!({"replaces": "shop.v0.9.0", "skips": ["shop.v0.10.0"]}),
-        );
+        let edge = json!({"replaces": "shop.v0.9.0", "skips": ["shop.v0.10.0"]});
+        let third = entry("0.11.0", edge);
         package.add(vec![third.clone()]).unwrap();
-        assert_eq!(
-            names(&package),
-            ["shop.v0.9.0", "shop.v0.10.0", "shop.v0.11.0"]
-        );
-        assert_eq!(
-            package.package.as_ref().unwrap()["description"],
-            "Shop 0.11.0."
-        );
+        let expected = ["shop.v0.9.0", "shop.v0.10.0", "shop.v0.11.0"];
+        assert_eq!(names(&package), expected);
+        let description =
+            |package: &Package| package.package.clone().unwrap()["description"].clone();
+        assert_eq!(description(&package), "Shop 0.11.0.");
         // An older one does not change what the package says.
-        package.add(vec![entry("0.9.0", json!({}))]).unwrap();
-        assert_eq!(
-            package.package.as_ref().unwrap()["description"],
-            "Shop 0.11.0."
-        );
+        package.add(vec![first]).unwrap();
+        assert_eq!(description(&package), "Shop 0.11.0.");
         let once = package.to_yaml().unwrap();
         package.add(vec![third]).unwrap();
         assert_eq!(package.to_yaml().unwrap(), once);

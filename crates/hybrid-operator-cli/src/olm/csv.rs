@@ -23,9 +23,7 @@ const ALL_NAMESPACES: &str = "AllNamespaces";
 /// Bundle that is released.
 #[derive(Debug)]
 pub(crate) struct Release<'a> {
-    /// Name of the package.
     pub(crate) package: &'a str,
-    /// Version of the bundle.
     pub(crate) version: &'a Version,
     /// Image of the operator; without it, that of the Deployment.
     pub(crate) image: Option<&'a str>,
@@ -35,7 +33,6 @@ pub(crate) struct Release<'a> {
     pub(crate) replaces: Option<&'a str>,
     /// Range of versions that this one updates.
     pub(crate) skip_range: Option<&'a str>,
-    /// Layout of the project.
     pub(crate) layout: &'a str,
 }
 
@@ -128,10 +125,8 @@ pub(crate) fn csv(parts: &Parts, base: &Value, release: &Release) -> anyhow::Res
         .context("cannot write the examples as JSON")?;
     annotate(EXAMPLES, &examples);
     annotate("operators.operatorframework.io/builder", BUILDER);
-    annotate(
-        "operators.operatorframework.io/project_layout",
-        release.layout,
-    );
+    let layout = "operators.operatorframework.io/project_layout";
+    annotate(layout, release.layout);
     if let Some(image) = images.first() {
         annotate("containerImage", text(image, "/image"));
     }
@@ -217,12 +212,10 @@ fn install(parts: &Parts, deployments: &[Value]) -> Value {
         .collect();
     let mut spec = json!({"deployments": deployments});
     for (field, rules) in [
-        ("permissions", permissions(&parts.permissions)),
-        (
-            "clusterPermissions",
-            permissions(&parts.cluster_permissions),
-        ),
+        ("permissions", &parts.permissions),
+        ("clusterPermissions", &parts.cluster_permissions),
     ] {
+        let rules = permissions(rules);
         if let (false, Some(spec)) = (rules.is_empty(), spec.as_object_mut()) {
             spec.insert(field.to_owned(), rules.into());
         }
@@ -263,10 +256,8 @@ fn related_images(deployments: &mut [Value], base: &Value) -> Vec<Value> {
     for container in deployments.iter_mut().flat_map(containers) {
         for variable in items(container, "/env") {
             if let Some(name) = text(variable, "/name").strip_prefix("RELATED_IMAGE_") {
-                add(
-                    &name.to_ascii_lowercase().replace('_', "-"),
-                    text(variable, "/value"),
-                );
+                let name = name.to_ascii_lowercase().replace('_', "-");
+                add(&name, text(variable, "/value"));
             }
         }
     }
@@ -378,10 +369,17 @@ mod tests {
     }
 
     fn made(base: &Value, change: impl FnOnce(&mut Release)) -> anyhow::Result<Value> {
-        let version = Version::new(0, 1, 0);
+        made_as("0.1.0", base, change)
+    }
+
+    fn made_as(
+        version: &str,
+        base: &Value,
+        change: impl FnOnce(&mut Release),
+    ) -> anyhow::Result<Value> {
         let mut release = Release {
             package: "shop",
-            version: &version,
+            version: &Version::parse(version).unwrap(),
             image: None,
             digests: false,
             replaces: None,
@@ -411,12 +409,8 @@ mod tests {
         assert_eq!(annotations["olm.skipRange"], "<0.1.0");
         assert_eq!(annotations["containerImage"], "example.com/shop:v2");
         assert_eq!(annotations["capabilities"], "Basic Install");
-        assert!(
-            annotations["alm-examples"]
-                .as_str()
-                .unwrap()
-                .contains("\"kind\": \"Shop\"")
-        );
+        let examples = annotations["alm-examples"].as_str().unwrap();
+        assert!(examples.contains("\"kind\": \"Shop\""), "{examples}");
         let strategy = &csv["spec"]["install"]["spec"];
         assert_eq!(strategy["deployments"][0]["name"], "shop-manager");
         assert_eq!(strategy["deployments"][0]["label"]["a"], "b");
@@ -424,10 +418,9 @@ mod tests {
         assert_eq!(pod["containers"][0]["image"], "example.com/shop:v2");
         assert_eq!(strategy["permissions"][0]["serviceAccountName"], "shop");
         assert_eq!(strategy.get("clusterPermissions"), None);
-        assert_eq!(
-            csv["spec"]["relatedImages"],
-            json!([{"name": "manager", "image": "example.com/shop:v2"}, {"name": "db-server", "image": "db:16"}])
-        );
+        let images = json!([{"name": "manager", "image": "example.com/shop:v2"},
+            {"name": "db-server", "image": "db:16"}]);
+        assert_eq!(csv["spec"]["relatedImages"], images);
         // All namespaces: the operator is not limited.
         assert_eq!(pod["containers"][0]["env"].as_array().unwrap().len(), 1);
     }
@@ -437,13 +430,11 @@ mod tests {
         let mut base = new_base();
         base["spec"]["installModes"][0]["supported"] = json!(true);
         let csv = made(&base, |_| ()).unwrap();
-        let container = &csv["spec"]["install"]["spec"]["deployments"][0]["spec"]["template"]["spec"]
-            ["containers"][0];
+        let deployment = &csv["spec"]["install"]["spec"]["deployments"][0];
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["env"][1]["name"], "WATCH_NAMESPACE");
-        assert_eq!(
-            container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"],
-            "metadata.annotations['olm.targetNamespaces']"
-        );
+        let path = &container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"];
+        assert_eq!(path, "metadata.annotations['olm.targetNamespaces']");
     }
 
     #[test]
@@ -460,31 +451,17 @@ mod tests {
         base["spec"]["webhookdefinitions"] = json!([{"type": "ValidatingAdmissionWebhook"}]);
         assert!(refused(&base, &|_| ()).contains("called twice"));
         assert!(refused(&json!({"kind": "Pod"}), &|_| ()).contains("\"Pod\""));
-        let version = Version::parse("1.0.0+build").unwrap();
-        let parts = parts();
-        let release = Release {
-            package: "shop",
-            version: &version,
-            image: None,
-            digests: false,
-            replaces: None,
-            skip_range: None,
-            layout: "",
-        };
-        let message = csv(&parts, &new_base(), &release).unwrap_err().to_string();
+        let built = made_as("1.0.0+build", &new_base(), |_| ());
+        let message = built.unwrap_err().to_string();
         assert!(message.contains("leave out \"+build\""), "{message}");
         let mut modes = Modes {
             limits_namespaces: true,
         };
         let cluster =
             [json!({"metadata": {"name": "shops.example.com"}, "spec": {"scope": "Cluster"}})];
-        assert!(
-            modes
-                .check(&cluster)
-                .unwrap_err()
-                .to_string()
-                .contains("shops.example.com is cluster-scoped")
-        );
+        let message = modes.check(&cluster).unwrap_err().to_string();
+        let why = "shops.example.com is cluster-scoped";
+        assert!(message.contains(why), "{message}");
         modes.limits_namespaces = false;
         modes.check(&cluster).unwrap();
     }

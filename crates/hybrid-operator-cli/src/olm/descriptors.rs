@@ -244,31 +244,21 @@ mod tests {
             "specDescriptors": [{"path": "size", "displayName": "Pods"}, {"path": "tls.secret", "displayName": "Secret"}]});
         let other = json!({"name": "shops.example.com", "kind": "Shop", "version": "v2", "displayName": "No"});
         let mut created = Created::default();
-        created.add_controller(
-            &serde_json::from_value(
-                json!({"name": "shop", "group": "example.com", "version": "v1", "kind": "Shop",
-                "owns": [{"group": "apps", "version": "v1", "kind": "Deployment"},
-                    {"group": "cert-manager.io", "version": "v1", "kind": "Certificate"}]}),
-            )
-            .unwrap(),
-        );
+        let controller = json!({"name": "shop", "group": "example.com", "version": "v1", "kind": "Shop",
+            "owns": [{"group": "apps", "version": "v1", "kind": "Deployment"},
+                {"group": "cert-manager.io", "version": "v1", "kind": "Certificate"}]});
+        created.add_controller(&serde_json::from_value(controller).unwrap());
         let generated = super::owned(&crd(), &created, std::slice::from_ref(&other));
-        assert_eq!(
-            generated[0]["resources"],
-            json!([{"kind": "Deployment", "name": "", "version": "v1"},
-                {"kind": "Certificate", "name": "certificates.cert-manager.io", "version": "v1"}])
-        );
+        let expected = json!([{"kind": "Deployment", "name": "", "version": "v1"},
+            {"kind": "Certificate", "name": "certificates.cert-manager.io", "version": "v1"}]);
+        assert_eq!(generated[0]["resources"], expected);
         let owned = owned(&crd(), &created, &[other, base]);
         assert_eq!(owned[0]["displayName"], "Our shop");
-        assert_eq!(
-            owned[0]["resources"],
-            json!([{"kind": "Pod", "name": "", "version": "v1"}])
-        );
+        let pod = json!([{"kind": "Pod", "name": "", "version": "v1"}]);
+        assert_eq!(owned[0]["resources"], pod);
         let size = &owned[0]["specDescriptors"][1];
-        assert_eq!(
-            (&size["displayName"], &size["description"]),
-            (&json!("Pods"), &json!("Pods."))
-        );
+        assert_eq!(size["displayName"], "Pods");
+        assert_eq!(size["description"], "Pods.");
         assert_eq!(owned[0]["specDescriptors"][3]["path"], "tls.secret");
     }
 }

@@ -259,29 +259,15 @@ subjects:
     fn prefix_namespace_and_images_reach_objects_and_the_references_to_them() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        write(
-            root,
-            "default/kustomization.yaml",
-            "namespace: shop\nnamePrefix: shop-\nresources: [../manager]\n",
-        );
-        write(
-            root,
-            "manager/kustomization.yaml",
-            "resources: [manager.yaml]\nimages:\n- {name: controller, newName: 'localhost:5000/shop', newTag: v1}\n",
-        );
+        let prefix = "namespace: shop\nnamePrefix: shop-\nresources: [../manager]\n";
+        write(root, "default/kustomization.yaml", prefix);
+        let images = "resources: [manager.yaml]\nimages:\n- {name: controller, newName: 'localhost:5000/shop', newTag: v1}\n";
+        write(root, "manager/kustomization.yaml", images);
         write(root, "manager/manager.yaml", MANAGER);
         let objects = build(&root.join("default")).unwrap();
         let names: Vec<&str> = objects.iter().map(name).collect();
-        assert_eq!(
-            names,
-            [
-                "system",
-                "shop-manager",
-                "shop-settings",
-                "shop-manager",
-                "shop-all"
-            ]
-        );
+        let expected = "system shop-manager shop-settings shop-manager shop-all";
+        assert_eq!(names.join(" "), expected);
         let pod = &objects[1]["spec"]["template"]["spec"];
         assert_eq!(pod["serviceAccountName"], "shop-manager");
         assert_eq!(pod["containers"][0]["image"], "localhost:5000/shop:v1");
@@ -299,14 +285,11 @@ subjects:
     #[test]
     fn a_field_that_is_not_applied_is_refused_with_the_way_out() {
         let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        write(root, "other/kustomization.yaml", "namePrefix: b-\n");
         for text in ["patches: []\n", "resources: [../other]\n"] {
-            write(directory.path(), "a/kustomization.yaml", text);
-            write(
-                directory.path(),
-                "other/kustomization.yaml",
-                "namePrefix: b-\n",
-            );
-            let error = build(&directory.path().join("a")).unwrap_err().to_string();
+            write(root, "a/kustomization.yaml", text);
+            let error = build(&root.join("a")).unwrap_err().to_string();
             assert!(error.contains("kubectl kustomize DIR |"), "{error}");
         }
     }

@@ -92,10 +92,8 @@ impl Parts {
         let mut taken = BTreeSet::new();
         let mut kept = BTreeSet::new();
         for mut binding in bindings {
-            let role = (
-                text(&binding, "/roleRef/kind").to_owned(),
-                text(&binding, "/roleRef/name").to_owned(),
-            );
+            let of_role = |field| text(&binding, field).to_owned();
+            let role = (of_role("/roleRef/kind"), of_role("/roleRef/name"));
             let is_own = |subject: &Value| {
                 kind(subject) == "ServiceAccount" && own.contains(text(subject, "/name"))
             };
@@ -191,11 +189,8 @@ mod tests {
     }
 
     fn deployment() -> Value {
-        object(
-            "Deployment",
-            "manager",
-            json!({"spec": {"template": {"spec": {"serviceAccountName": "own"}}}}),
-        )
+        let pod = json!({"template": {"spec": {"serviceAccountName": "own"}}});
+        object("Deployment", "manager", json!({"spec": pod}))
     }
 
     fn role(kind: &str, name: &str) -> Value {
@@ -203,14 +198,13 @@ mod tests {
     }
 
     fn binding(kind: &str, role: (&str, &str), accounts: &[&str]) -> Value {
-        let subjects: Vec<Value> = accounts
-            .iter()
-            .map(|name| json!({"kind": "ServiceAccount", "name": name, "namespace": "n"}))
-            .collect();
+        let account = |name| json!({"kind": "ServiceAccount", "name": name, "namespace": "n"});
+        let subjects: Vec<Value> = accounts.iter().map(account).collect();
+        let role = json!({"kind": role.0, "name": role.1});
         object(
             kind,
             "binding",
-            json!({"roleRef": {"kind": role.0, "name": role.1}, "subjects": subjects}),
+            json!({"roleRef": role, "subjects": subjects}),
         )
     }
 
@@ -236,28 +230,21 @@ mod tests {
             ),
         ])
         .unwrap();
-        let verbs = |rules: &BTreeMap<String, Vec<Value>>| -> Vec<String> {
-            rules["own"]
-                .iter()
-                .map(|rule| rule["verbs"][0].as_str().unwrap().to_owned())
-                .collect()
+        let verbs = |rules: &BTreeMap<String, Vec<Value>>| -> Vec<Value> {
+            let rules = rules["own"].iter();
+            rules.map(|rule| rule["verbs"][0].clone()).collect()
         };
         assert_eq!(verbs(&parts.permissions), ["lease", "local"]);
         assert_eq!(verbs(&parts.cluster_permissions), ["all", "shared"]);
-        let others: Vec<(&str, &str)> = parts
-            .others
-            .iter()
-            .map(|object| (kind(object), name(object)))
-            .collect();
-        assert_eq!(
-            others,
-            [
-                ("ClusterRoleBinding", "binding"),
-                ("ClusterRole", "shared"),
-                ("ClusterRole", "reader"),
-                ("ServiceAccount", "other")
-            ]
-        );
+        let others = parts.others.iter();
+        let others: Vec<_> = others.map(|object| (kind(object), name(object))).collect();
+        let expected = [
+            ("ClusterRoleBinding", "binding"),
+            ("ClusterRole", "shared"),
+            ("ClusterRole", "reader"),
+            ("ServiceAccount", "other"),
+        ];
+        assert_eq!(others, expected);
         assert_eq!(parts.others[0]["subjects"].as_array().unwrap().len(), 1);
         assert_eq!(parts.others[0]["metadata"].get("namespace"), None);
     }
@@ -268,14 +255,10 @@ mod tests {
         assert!(refused(vec![]).contains("no Deployment"));
         let message = refused(vec![deployment(), object("Ingress", "web", json!({}))]);
         assert!(message.contains("kind Ingress (v1 web)"), "{message}");
-        let message = refused(vec![
-            deployment(),
-            object("ValidatingWebhookConfiguration", "web", json!({})),
-        ]);
-        assert!(
-            message.contains("writes the configurations of its webhooks itself"),
-            "{message}"
-        );
+        let webhooks = object("ValidatingWebhookConfiguration", "web", json!({}));
+        let message = refused(vec![deployment(), webhooks]);
+        let why = "writes the configurations of its webhooks itself";
+        assert!(message.contains(why), "{message}");
         let bound = binding("ClusterRoleBinding", ("ClusterRole", "admin"), &["own"]);
         let message = refused(vec![deployment(), bound]);
         assert!(message.contains("ClusterRole admin"), "{message}");

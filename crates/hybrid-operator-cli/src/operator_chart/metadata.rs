@@ -17,7 +17,6 @@ pub(super) struct Inputs<'a> {
     pub(super) present: Option<&'a Value>,
 }
 
-/// Returns the file.
 pub(super) fn chart(inputs: &Inputs<'_>) -> Result<String, OperatorChartError> {
     let file = "Chart.yaml";
     let name = &inputs.project.file.project_name;

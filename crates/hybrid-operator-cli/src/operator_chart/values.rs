@@ -40,7 +40,6 @@ impl Image {
     }
 }
 
-/// Returns the file.
 pub(super) fn values(manager: &Manager, image: &Image) -> Result<String, OperatorChartError> {
     let of = |value: &Value| yaml("values.yaml", value);
     let image_yaml = of(&json!({"digest": image.digest, "repository": image.repository}))?;

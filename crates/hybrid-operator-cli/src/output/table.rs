@@ -36,15 +36,13 @@ impl Table {
 
     /// Adds a row of texts, some with a colour.
     pub(crate) fn colored(&mut self, cells: impl IntoIterator<Item = (String, Option<AnsiColor>)>) {
-        let shown = |(text, color): (String, _)| {
-            let text = if text.is_empty() {
-                "-".to_owned()
-            } else {
-                text
-            };
-            (text, color)
-        };
-        self.rows.push(cells.into_iter().map(shown).collect());
+        let mut row: Vec<_> = cells.into_iter().collect();
+        for (text, _) in &mut row {
+            if text.is_empty() {
+                text.push('-');
+            }
+        }
+        self.rows.push(row);
     }
 
     /// Formats the table for standard output.
@@ -164,35 +162,27 @@ mod tests {
 
     #[test]
     fn a_table_without_a_terminal_has_one_line_for_each_row() {
-        assert_eq!(
-            table().within(None, Paint(false)),
-            "NAME   READY   REASON   RELEASE                 CHART\n\
-             shop   True    -        shop-with-a-long-name   shop-1.2.3\n"
-        );
+        let expected = "NAME   READY   REASON   RELEASE                 CHART\n\
+                        shop   True    -        shop-with-a-long-name   shop-1.2.3\n";
+        assert_eq!(table().within(None, Paint(false)), expected);
     }
 
     #[test]
     fn a_table_fits_the_terminal() {
         let text = table().within(Some(50), Paint(false));
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 50),
-            "{text}"
-        );
+        let fits = text.lines().all(|line| line.chars().count() <= 50);
+        assert!(fits, "{text}");
         assert!(text.starts_with("NAME READY REASON RELEASE"), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
-        assert_eq!(
-            table().within(Some(30), Paint(false)),
-            "NAME     shop\n\
-             READY    True\n\
-             REASON   -\n\
-             RELEASE  shop-with-a-long-name\n\
-             CHART    shop-1.2.3\n"
-        );
+        let expected = "NAME     shop\n\
+                        READY    True\n\
+                        REASON   -\n\
+                        RELEASE  shop-with-a-long-name\n\
+                        CHART    shop-1.2.3\n";
+        assert_eq!(table().within(Some(30), Paint(false)), expected);
         let narrow = table().within(Some(24), Paint(false));
-        assert!(
-            narrow.contains("RELEASE  shop-with-a-lon\n         g-name\n"),
-            "{narrow}"
-        );
+        let wrapped = "RELEASE  shop-with-a-lon\n         g-name\n";
+        assert!(narrow.contains(wrapped), "{narrow}");
     }
 
     #[test]

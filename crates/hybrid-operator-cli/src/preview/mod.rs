@@ -52,7 +52,6 @@ impl Bindings {
         })
     }
 
-    /// Returns the entries.
     pub(crate) fn watches(&self) -> &[Watch] {
         &self.watches
     }

@@ -197,26 +197,22 @@ mod tests {
 
     #[test]
     fn differences_are_printed_by_object_with_a_summary() {
-        assert_eq!(
-            text(&releases(), Paint(false)),
-            "Shop web\n\
-             ~ ConfigMap a\n    @@ -1,2 +1,2 @@\n     a: 1\n    -b: 1\n    +b: '```'\n\
-             + ConfigMap h (hook)\n    @@ -0,0 +1 @@\n    +c: 1\n\n\
-             1 added, 1 changed, 0 removed\n"
-        );
+        let expected = "Shop web\n\
+                        ~ ConfigMap a\n    @@ -1,2 +1,2 @@\n     a: 1\n    -b: 1\n    +b: '```'\n\
+                        + ConfigMap h (hook)\n    @@ -0,0 +1 @@\n    +c: 1\n\n\
+                        1 added, 1 changed, 0 removed\n";
+        assert_eq!(text(&releases(), Paint(false)), expected);
         assert_eq!(text(&[], Paint(false)), "no differences\n");
         assert!(text(&releases(), Paint(true)).contains("\u{1b}[32m+ ConfigMap h"));
     }
 
     #[test]
     fn markdown_has_a_section_for_each_object() {
-        assert_eq!(
-            markdown(&releases()),
-            "**1 added, 1 changed, 0 removed**\n\n### Shop web\n\n\
-             <details><summary>~ <code>ConfigMap a</code> changed</summary>\n\n\
-             ````diff\n@@ -1,2 +1,2 @@\n a: 1\n-b: 1\n+b: '```'\n````\n\n</details>\n\n\
-             <details><summary>+ <code>ConfigMap h (hook)</code> added</summary>\n\n\
-             ```diff\n@@ -0,0 +1 @@\n+c: 1\n```\n\n</details>\n"
-        );
+        let expected = "**1 added, 1 changed, 0 removed**\n\n### Shop web\n\n\
+                        <details><summary>~ <code>ConfigMap a</code> changed</summary>\n\n\
+                        ````diff\n@@ -1,2 +1,2 @@\n a: 1\n-b: 1\n+b: '```'\n````\n\n</details>\n\n\
+                        <details><summary>+ <code>ConfigMap h (hook)</code> added</summary>\n\n\
+                        ```diff\n@@ -0,0 +1 @@\n+c: 1\n```\n\n</details>\n";
+        assert_eq!(markdown(&releases()), expected);
     }
 }

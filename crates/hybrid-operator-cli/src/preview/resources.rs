@@ -156,10 +156,8 @@ mod tests {
 
     #[test]
     fn an_incomplete_object_is_named_by_its_document() {
-        assert_eq!(
-            read("a: 1\n").unwrap_err(),
-            "cr.yaml: document 1 is not a Kubernetes object: apiVersion is missing"
-        );
+        let expected = "cr.yaml: document 1 is not a Kubernetes object: apiVersion is missing";
+        assert_eq!(read("a: 1\n").unwrap_err(), expected);
         assert!(
             read("a: b: c")
                 .unwrap_err()

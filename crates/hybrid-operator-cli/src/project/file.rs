@@ -60,12 +60,10 @@ pub(crate) struct Resource {
     /// Plural name, if it is not the regular one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plural: Option<String>,
-    /// API version.
     pub(crate) version: String,
     /// Webhooks that the project serves for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) webhooks: Option<Value>,
-    /// Other fields.
     #[serde(flatten)]
     pub(crate) other: BTreeMap<String, Value>,
 }
@@ -80,7 +78,6 @@ pub(crate) struct Api {
     /// Whether custom resources are in a namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) namespaced: bool,
-    /// Other fields.
     #[serde(flatten)]
     pub(crate) other: BTreeMap<String, Value>,
 }

@@ -121,15 +121,10 @@ mod tests {
         let inside = directory.path().join("helm-charts/shop");
         fs::create_dir_all(&inside).unwrap();
         let missing = Project::find(&inside).unwrap_err();
-        assert!(
-            matches!(missing, ProjectError::NotAProject { .. }),
-            "{missing}"
-        );
-        fs::write(
-            directory.path().join(PROJECT),
-            "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nversion: \"3\"\n",
-        )
-        .unwrap();
+        let is_none = matches!(missing, ProjectError::NotAProject { .. });
+        assert!(is_none, "{missing}");
+        let file = "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nversion: \"3\"\n";
+        fs::write(directory.path().join(PROJECT), file).unwrap();
         let project = Project::find(&inside).unwrap();
         assert_eq!(project.root, fs::canonicalize(directory.path()).unwrap());
         assert_eq!(project.file.project_name, "shop");
@@ -138,11 +133,8 @@ mod tests {
     #[test]
     fn a_project_of_version_2_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(
-            directory.path().join(PROJECT),
-            "domain: example.com\nlayout: go\nprojectName: shop\nversion: \"2\"\n",
-        )
-        .unwrap();
+        let file = "domain: example.com\nlayout: go\nprojectName: shop\nversion: \"2\"\n";
+        fs::write(directory.path().join(PROJECT), file).unwrap();
         let error = Project::open(directory.path()).unwrap_err();
         assert!(matches!(error, ProjectError::Version { .. }), "{error}");
     }

@@ -268,10 +268,8 @@ impl Build<'_> {
             let why =
                 "objects of others in a namespace that the chart creates, before it is deleted";
             let grant = Grant::new(subject, &["list"], why);
-            self.out.rules.add(
-                "A namespace of the chart is deleted only if it holds nothing of others.",
-                [grant],
-            );
+            let comment = "A namespace of the chart is deleted only if it holds nothing of others.";
+            self.out.rules.add(comment, [grant]);
             self.out.warnings.push(
                 "the chart creates a Namespace: the role lists all resources, because the operator deletes a namespace only if it holds nothing of others".to_owned(),
             );
@@ -290,18 +288,16 @@ impl Build<'_> {
             grants.extend(self.grant(&kind, &["list"], &why));
         }
         grants.dedup();
-        self.out.rules.add(
-            "A definition of the chart is deleted only if no objects of others are left.",
-            grants,
-        );
+        let comment = "A definition of the chart is deleted only if no objects of others are left.";
+        self.out.rules.add(comment, grants);
     }
 
     /// Grants what the chart's own roles grant. Kubernetes refuses a role or binding with more
     /// permissions than those of its creator.
     fn escalation(&mut self) {
         let survey = self.survey;
-        let (mut grants, mut bound, mut aggregated) =
-            (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut grants = Vec::new();
+        let (mut bound, mut aggregated) = (BTreeMap::new(), BTreeMap::new());
         let mut own_roles = BTreeSet::new();
         let mut url_roles = BTreeSet::new();
         for (found, object) in survey.objects(RBAC) {
@@ -349,23 +345,15 @@ impl Build<'_> {
                 unique.push(grant);
             }
         }
-        self.out.rules.add(
-            "Granted by the chart's own roles: Kubernetes lets the operator grant only what it may do itself.",
-            unique,
-        );
+        let comment = "Granted by the chart's own roles: Kubernetes lets the operator grant only what it may do itself.";
+        self.out.rules.add(comment, unique);
         let mut allowed = Vec::new();
         for ((kind, name), template) in bound {
             let resource = self.resource(&GroupKind::new(RBAC, &kind)).plural;
             if self.options.allow_escalation {
-                allowed.push(Grant::new(
-                    Subject::Resource {
-                        group: RBAC.to_owned(),
-                        resource,
-                        names: vec![name],
-                    },
-                    &["bind"],
-                    format!("bound in {template}"),
-                ));
+                let subject = Subject::named(RBAC, &resource, vec![name]);
+                let why = format!("bound in {template}");
+                allowed.push(Grant::new(subject, &["bind"], why));
             } else {
                 self.out.warnings.push(format!(
                     "{template} binds the {kind} {name:?}, which is not the chart's: the operator needs its permissions, or 'bind' on it (--allow-escalation)"
@@ -374,21 +362,17 @@ impl Build<'_> {
         }
         for (name, template) in aggregated {
             if self.options.allow_escalation {
-                allowed.push(Grant::new(
-                    Subject::resource(RBAC, "clusterroles"),
-                    &["escalate"],
-                    format!("aggregated in {template}"),
-                ));
+                let subject = Subject::resource(RBAC, "clusterroles");
+                let why = format!("aggregated in {template}");
+                allowed.push(Grant::new(subject, &["escalate"], why));
             } else {
                 self.out.warnings.push(format!(
                     "{template} aggregates other roles in the ClusterRole {name:?}: the operator needs 'escalate' on it (--allow-escalation)"
                 ));
             }
         }
-        self.out.rules.add(
-            "Allows the operator to grant permissions that it does not have itself (--allow-escalation).",
-            allowed,
-        );
+        let comment = "Allows the operator to grant permissions that it does not have itself (--allow-escalation).";
+        self.out.rules.add(comment, allowed);
     }
 
     fn references(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {
@@ -440,9 +424,8 @@ impl Build<'_> {
             .iter()
             .filter_map(|kind| self.grant(kind, verbs, &why));
         let grants: Vec<Grant> = grants.collect();
-        self.out
-            .rules
-            .add("The definitions in the chart's crds/.", grants);
+        let comment = "The definitions in the chart's crds/.";
+        self.out.rules.add(comment, grants);
     }
 
     fn impersonation(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {
@@ -457,21 +440,13 @@ impl Build<'_> {
                 } else {
                     vec![name.clone()]
                 };
-                let subject = Subject::Resource {
-                    group: String::new(),
-                    resource: "serviceaccounts".to_owned(),
-                    names,
-                };
-                Grant::new(
-                    subject,
-                    &["impersonate"],
-                    "serviceAccountName in the watches file",
-                )
+                let subject = Subject::named("", "serviceaccounts", names);
+                let why = "serviceAccountName in the watches file";
+                Grant::new(subject, &["impersonate"], why)
             })
             .collect();
-        self.out
-            .rules
-            .add("The service accounts that the operator acts as.", grants);
+        let comment = "The service accounts that the operator acts as.";
+        self.out.rules.add(comment, grants);
     }
 
     fn earlier(&mut self, previous: &[Grant]) {
@@ -480,10 +455,8 @@ impl Build<'_> {
             .filter(|grant| !self.out.rules.mentions(&grant.subject))
             .cloned()
             .collect();
-        self.out.rules.add(
-            "Of an earlier version of the chart; needed until all its releases are upgraded (--prune removes it).",
-            missing,
-        );
+        let comment = "Of an earlier version of the chart; needed until all its releases are upgraded (--prune removes it).";
+        self.out.rules.add(comment, missing);
     }
 }
 

@@ -55,11 +55,7 @@ const CREDENTIALS: &str =
     "The credentials of charts, which are read with each attempt to fetch one.";
 
 fn reading(names: BTreeSet<String>) -> Grant {
-    let subject = Subject::Resource {
-        group: String::new(),
-        resource: "secrets".to_owned(),
-        names: names.into_iter().collect(),
-    };
+    let subject = Subject::named("", "secrets", names.into_iter().collect());
     Grant::new(subject, &["get"], CREDENTIALS)
 }
 

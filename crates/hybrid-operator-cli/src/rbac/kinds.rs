@@ -23,7 +23,6 @@ impl GroupKind {
         Self::new(group, kind)
     }
 
-    /// Creates it from its group.
     pub(crate) fn new(group: &str, kind: &str) -> Self {
         Self {
             group: group.to_owned(),

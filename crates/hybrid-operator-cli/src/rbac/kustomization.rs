@@ -11,10 +11,7 @@ pub(crate) enum KustomizationError {
         "its 'resources' are not one entry per line; write them as '- FILE' on lines of their own, or add {} to them",
         files.join(", ")
     )]
-    Layout {
-        /// The files to be added.
-        files: Vec<String>,
-    },
+    Layout { files: Vec<String> },
 }
 
 /// Returns the file with `wanted` added to its resources where they are missing. An entry is added
@@ -129,14 +126,10 @@ mod tests {
     #[test]
     fn empty_files_and_lists_get_a_list() {
         assert_eq!(with("", &["a.yaml"]), "resources:\n- a.yaml\n");
-        assert_eq!(
-            with("# Mine.\nresources:\n", &["a.yaml"]),
-            "# Mine.\nresources:\n- a.yaml\n"
-        );
-        assert_eq!(
-            with("resources:\n  - a.yaml\n", &["b.yaml"]),
-            "resources:\n  - a.yaml\n  - b.yaml\n"
-        );
+        let expected = "# Mine.\nresources:\n- a.yaml\n";
+        assert_eq!(with("# Mine.\nresources:\n", &["a.yaml"]), expected);
+        let expected = "resources:\n  - a.yaml\n  - b.yaml\n";
+        assert_eq!(with("resources:\n  - a.yaml\n", &["b.yaml"]), expected);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! [`MAX_RENDERS`], the last are left out.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use helm_core::chart::Chart;
 use helm_core::{CompiledChart, Values};
@@ -172,10 +171,8 @@ fn start(given: &[(String, Values)], accepts: &dyn Fn(&Values) -> bool) -> Value
         return none;
     }
     let mut files = given.iter().map(|(_, values)| values);
-    files
-        .find(|values| accepts(values))
-        .cloned()
-        .unwrap_or(none)
+    let found = files.find(|values| accepts(values));
+    found.cloned().unwrap_or(none)
 }
 
 /// Turns on as many switches as the chart accepts together: halves of a set that is refused are
@@ -231,10 +228,11 @@ impl List {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let mut label = format!("--set {}={text}", path.join("."));
-        if matches!(value, Value::Array(_) | Value::Object(_)) {
-            label = format!("--set-json {}={text}", path.join("."));
-        }
+        let flag = match value {
+            Value::Array(_) | Value::Object(_) => "--set-json",
+            _ => "--set",
+        };
+        let mut label = format!("{flag} {}={text}", path.join("."));
         if *base != self.start {
             label.push_str(" with every switch on");
         }
@@ -245,15 +243,12 @@ impl List {
     /// Adds `base` with several values.
     fn add_together(&mut self, base: &Values, pairs: &[(Path, String)]) {
         let mut values = base.clone();
-        let mut label = "--set ".to_owned();
-        for (index, (path, text)) in pairs.iter().enumerate() {
-            if index > 0 {
-                label.push(',');
-            }
-            let _ = write!(label, "{}={text}", path.join("."));
+        let mut given = Vec::new();
+        for (path, text) in pairs {
+            given.push(format!("{}={text}", path.join(".")));
             set(&mut values, path, text.as_str().into());
         }
-        label.push_str(" with every switch on");
+        let label = format!("--set {} with every switch on", given.join(","));
         self.add(label, values);
     }
 
@@ -461,6 +456,8 @@ fn enums_below(root: &Value, schema: &Value, path: &mut Path, found: &mut Vec<(P
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use helm_core::chart::File;
 
     use super::*;
@@ -502,17 +499,13 @@ mod tests {
             "--set-json list=[\"example\"] with every switch on",
             "--is-upgrade",
         ] {
-            assert!(
-                found.iter().any(|label| label == wanted),
-                "{wanted}: {found:#?}"
-            );
+            let is_found = found.iter().any(|label| label == wanted);
+            assert!(is_found, "{wanted}: {found:#?}");
         }
         // No condition around an object reads these.
         for unwanted in ["raw.deep", "name="] {
-            assert!(
-                !found.iter().any(|label| label.contains(unwanted)),
-                "{found:#?}"
-            );
+            let is_found = found.iter().any(|label| label.contains(unwanted));
+            assert!(!is_found, "{found:#?}");
         }
     }
 

@@ -92,42 +92,30 @@ mod tests {
 
     #[test]
     fn roles_of_every_operator_are_those_of_this_repository() {
-        let leader = write::binding(
-            RoleScope::Namespace,
-            "leader-election-rolebinding",
-            "leader-election-role",
-        );
-        let metrics = write::binding(
-            RoleScope::Cluster,
-            "metrics-auth-rolebinding",
-            "metrics-auth-role",
-        );
+        let binding = |scope, name: &str| {
+            write::binding(
+                scope,
+                &format!("{name}-rolebinding"),
+                &format!("{name}-role"),
+            )
+        };
         for (file, text) in [
+            ("operator_role", &*fixed::operator_role(RoleScope::Cluster)),
+            ("leader_election_role", fixed::LEADER_ELECTION_ROLE),
             (
-                "operator_role.yaml",
-                fixed::operator_role(RoleScope::Cluster),
+                "leader_election_role_binding",
+                &binding(RoleScope::Namespace, "leader-election"),
             ),
+            ("metrics_auth_role", fixed::METRICS_AUTH_ROLE),
             (
-                "leader_election_role.yaml",
-                fixed::LEADER_ELECTION_ROLE.to_owned(),
+                "metrics_auth_role_binding",
+                &binding(RoleScope::Cluster, "metrics-auth"),
             ),
-            ("leader_election_role_binding.yaml", leader),
-            (
-                "metrics_auth_role.yaml",
-                fixed::METRICS_AUTH_ROLE.to_owned(),
-            ),
-            ("metrics_auth_role_binding.yaml", metrics),
-            (
-                "metrics_reader_role.yaml",
-                fixed::METRICS_READER_ROLE.to_owned(),
-            ),
-            ("service_account.yaml", fixed::SERVICE_ACCOUNT.to_owned()),
+            ("metrics_reader_role", fixed::METRICS_READER_ROLE),
+            ("service_account", fixed::SERVICE_ACCOUNT),
         ] {
-            assert_eq!(
-                text,
-                of_repository(&format!("config/rbac/{file}")),
-                "{file}"
-            );
+            let expected = of_repository(&format!("config/rbac/{file}.yaml"));
+            assert_eq!(text, expected, "{file}");
         }
     }
 }

@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(crate) enum Subject {
     /// A resource, which may have a subresource.
     Resource {
-        /// API group.
         group: String,
         /// Plural name, such as `deployments` or `deployments/status`.
         resource: String,
@@ -24,10 +23,15 @@ pub(crate) enum Subject {
 impl Subject {
     /// Returns all objects of a resource.
     pub(crate) fn resource(group: &str, resource: &str) -> Self {
+        Self::named(group, resource, Vec::new())
+    }
+
+    /// Returns the objects of a resource with these names; all, if there are none.
+    pub(crate) fn named(group: &str, resource: &str, names: Vec<String>) -> Self {
         Self::Resource {
             group: group.to_owned(),
             resource: resource.to_owned(),
-            names: Vec::new(),
+            names,
         }
     }
 
@@ -87,7 +91,6 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Creates a grant.
     pub(crate) fn new(subject: Subject, verbs: &[&str], why: impl Into<String>) -> Self {
         Self {
             subject,
@@ -278,11 +281,7 @@ pub(crate) fn grants_of(rules: &Value, why: &str) -> Vec<Grant> {
         };
         for group in texts(rule, "apiGroups") {
             for resource in texts(rule, "resources") {
-                add(Subject::Resource {
-                    group: group.clone(),
-                    resource,
-                    names: names.clone(),
-                });
+                add(Subject::named(&group, &resource, names.clone()));
             }
         }
         texts(rule, "nonResourceURLs")
@@ -302,14 +301,8 @@ mod tests {
     #[test]
     fn equal_verbs_of_a_group_are_one_rule_and_repetitions_are_left_out() {
         let mut rules = Rules::default();
-        rules.add(
-            "Records.",
-            [Grant::new(
-                Subject::resource("", "secrets"),
-                &["get", "list"],
-                "a",
-            )],
-        );
+        let secrets = Subject::resource("", "secrets");
+        rules.add("Records.", [Grant::new(secrets, &["get", "list"], "a")]);
         rules.add(
             "Objects.",
             [

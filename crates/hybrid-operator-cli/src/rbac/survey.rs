@@ -521,21 +521,12 @@ mod tests {
                 "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install}}\n",
             ),
         ]);
-        assert_eq!(
-            kinds(&survey),
-            [
-                "StatefulSet.apps",
-                "Job.batch",
-                "ServiceMonitor.monitoring.coreos.com",
-                "Ingress.networking.k8s.io"
-            ]
-        );
+        let expected = "StatefulSet.apps Job.batch ServiceMonitor.monitoring.coreos.com Ingress.networking.k8s.io";
+        assert_eq!(kinds(&survey).join(" "), expected);
         assert_eq!(survey.unreached, []);
         let monitor = &survey.kinds[&GroupKind::new("monitoring.coreos.com", "ServiceMonitor")];
-        assert!(
-            monitor.templates.contains_key("templates/a.yaml"),
-            "{monitor:?}"
-        );
+        let is_of_it = monitor.templates.contains_key("templates/a.yaml");
+        assert!(is_of_it, "{monitor:?}");
     }
 
     #[test]
@@ -557,10 +548,8 @@ mod tests {
                  - metadata: {name: a}\n{{ end }}\n",
             ),
         ]);
-        assert_eq!(
-            kinds(&survey),
-            ["Secret", "Job.batch", "Role.rbac.authorization.k8s.io"]
-        );
+        let expected = ["Secret", "Job.batch", "Role.rbac.authorization.k8s.io"];
+        assert_eq!(kinds(&survey), expected);
         assert!(survey.kinds[&GroupKind::new("batch", "Job")].is_hook);
         let unreached: Vec<&str> = survey.unreached.iter().map(|u| &*u.kind).collect();
         assert_eq!(unreached, ["CronJob"]);
@@ -601,19 +590,12 @@ mod tests {
 
     #[test]
     fn refused_combinations_are_recorded_and_skipped() {
-        let survey = of(&[
-            ("values.yaml", "a: false\n"),
-            (
-                "templates/a.yaml",
-                "{{ if .Values.a }}{{ fail \"no\" }}{{ end }}",
-            ),
-        ]);
+        let fails = "{{ if .Values.a }}{{ fail \"no\" }}{{ end }}";
+        let survey = of(&[("values.yaml", "a: false\n"), ("templates/a.yaml", fails)]);
         assert!(!survey.refused.is_empty());
-        assert!(
-            survey.refused.iter().all(|(_, why)| why.contains("no")),
-            "{:?}",
-            survey.refused
-        );
+        for (_, why) in &survey.refused {
+            assert!(why.contains("no"), "{why}");
+        }
         assert!(!survey.renders.is_empty());
     }
 

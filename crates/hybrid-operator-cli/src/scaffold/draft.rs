@@ -26,7 +26,6 @@ impl Draft {
         }
     }
 
-    /// Returns the directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -230,16 +230,12 @@ mod tests {
 
     #[test]
     fn modules_are_kept_sorted() {
-        let empty = "//! Doc.\n";
-        let one = insert_sorted(empty, "pub mod ", "pub mod b;");
+        let with = |text: &str, line: &str| insert_sorted(text, "pub mod ", line);
+        let one = with("//! Doc.\n", "pub mod b;");
         assert_eq!(one, "//! Doc.\n\npub mod b;\n");
-        let three = insert_sorted(
-            &insert_sorted(&one, "pub mod ", "pub mod a;"),
-            "pub mod ",
-            "pub mod c;",
-        );
+        let three = with(&with(&one, "pub mod a;"), "pub mod c;");
         assert_eq!(three, "//! Doc.\n\npub mod a;\npub mod b;\npub mod c;\n");
-        assert_eq!(insert_sorted(&three, "pub mod ", "pub mod b;"), three);
+        assert_eq!(with(&three, "pub mod b;"), three);
     }
 
     #[test]
@@ -248,10 +244,8 @@ mod tests {
         let text = insert_use(text, "shop::c").unwrap();
         let text = insert_use(&text, "abc::d").unwrap();
         let text = insert_before(&text, ".main()", ".with(c())").unwrap();
-        assert_eq!(
-            text,
-            "use std::a;\n\nuse abc::d;\nuse kube::b;\nuse shop::c;\n\nfn main() {\n    new()\n        .with(c())\n        .main()\n}\n"
-        );
+        let expected = "use std::a;\n\nuse abc::d;\nuse kube::b;\nuse shop::c;\n\nfn main() {\n    new()\n        .with(c())\n        .main()\n}\n";
+        assert_eq!(text, expected);
         assert_eq!(insert_before(&text, ".main()", ".with(c())").unwrap(), text);
         assert_eq!(insert_before("fn main() {}\n", ".main()", "x"), None);
         assert_eq!(insert_use("fn main() {}\n", "a::b"), None);

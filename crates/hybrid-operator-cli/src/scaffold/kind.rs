@@ -14,7 +14,6 @@ use crate::rbac::write::{RoleScope, binding};
 pub(crate) struct Kind {
     /// API group without the domain.
     pub(crate) group: String,
-    /// API version.
     pub(crate) version: String,
     pub(crate) kind: String,
     /// Plural name, if the user gave one.

@@ -67,10 +67,7 @@ pub(crate) enum ScaffoldError {
     #[error(
         "nothing was written, because these files have other content: {paths}; keep them, or replace them with --force"
     )]
-    Differ {
-        /// The files.
-        paths: String,
-    },
+    Differ { paths: String },
     #[error("{} would not be valid YAML", path.display())]
     Yaml {
         path: PathBuf,

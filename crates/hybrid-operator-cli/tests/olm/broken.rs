@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::or_skip;
-use crate::{CSV, PROGRAM, bundle, copy, edit, olm, project, run};
+use crate::{CSV, bundle, copy, edit, olm, project, run};
 
 /// Parts of the messages of the Go packages, and the rules here that they belong to. The first that
 /// matches counts.
@@ -151,22 +151,16 @@ const BROKEN: &[Broken] = &[
     }),
     ("definition that is not owned", |dir| {
         csv(dir, |csv| {
-            drop(
-                csv["spec"]["customresourcedefinitions"]["owned"]
-                    .as_array_mut()
-                    .unwrap()
-                    .remove(1),
-            );
+            let owned = &mut csv["spec"]["customresourcedefinitions"]["owned"];
+            drop(owned.as_array_mut().unwrap().remove(1));
         });
     }),
     ("may create definitions", |dir| {
         csv(dir, |csv| {
             let rules = &mut csv["spec"]["install"]["spec"]["clusterPermissions"][0]["rules"];
-            rules
-                .as_array_mut()
-                .unwrap()
-                .push(json!({"apiGroups": ["apiextensions.k8s.io"],
-                "resources": ["customresourcedefinitions"], "verbs": ["create"]}));
+            let rule = json!({"apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"], "verbs": ["create"]});
+            rules.as_array_mut().unwrap().push(rule);
         });
     }),
 ];
@@ -247,27 +241,17 @@ type Findings = BTreeSet<(String, String)>;
 
 /// Runs `bundle validate` with all optional checks.
 fn ours(directory: &Path) -> Findings {
-    let mut arguments = vec!["bundle", "validate", ".", "-o", "json"];
-    for selector in [
-        "suite=operatorframework",
-        "name=good-practices",
-        "name=alpha-deprecated-apis",
-    ] {
-        arguments.extend(["--select-optional", selector]);
-    }
-    let output = run(directory, &arguments);
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let arguments = "bundle validate . -o json --select-optional suite=operatorframework \
+        --select-optional name=good-practices --select-optional name=alpha-deprecated-apis";
+    let done = run(directory, arguments);
+    let result: Value = serde_json::from_str(&done.out).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = result["findings"].as_array().unwrap().iter();
     let findings: Findings = findings
         .map(|finding| (text(&finding["level"]), text(&finding["rule"])))
         .collect();
     let has_errors = findings.iter().any(|(level, _)| level == "error");
-    assert_eq!(
-        output.status.code(),
-        Some(i32::from(has_errors)),
-        "{PROGRAM}"
-    );
+    assert_eq!(done.code, Some(i32::from(has_errors)));
     assert_eq!(result["passed"], !has_errors);
     findings
 }
@@ -291,7 +275,7 @@ fn is_different(bundle: &str, rule: &str) -> bool {
 fn broken_bundles_have_the_findings_of_the_go_packages() {
     let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     let project = project();
-    bundle(project.path(), "0.1.0", &[]);
+    bundle(project.path(), "0.1.0", "");
     let mut bundles = Vec::new();
     let mut broken = |name: &'static str, change: &dyn Fn(&Path)| {
         let directory = project.path().join(format!("broken-{}", bundles.len()));

@@ -15,12 +15,12 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use support::{PROGRAM, Text as _, copy, files, or_skip, text};
+use support::{Done, PROGRAM, Text as _, copy, files, or_skip, text};
 
 const CSV: &str = "manifests/memcached-operator.clusterserviceversion.yaml";
 const BASE: &str = "config/manifests/bases/memcached-operator.clusterserviceversion.yaml";
@@ -34,52 +34,38 @@ fn project() -> TempDir {
     directory
 }
 
-fn run(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(PROGRAM)
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
+/// Runs the program with arguments that are separated by spaces.
+fn run(directory: &Path, arguments: &str) -> Done {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments.split_whitespace());
+    Done::of(command.current_dir(directory).output().unwrap())
 }
 
-/// Runs the program and returns its exit code, output and messages.
-fn outcome(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = run(directory, arguments);
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+/// Runs the program, which must end with this code.
+#[track_caller]
+fn ends(directory: &Path, arguments: &str, code: i32) -> Done {
+    let done = run(directory, arguments);
+    assert_eq!(done.code, Some(code), "{arguments}\n{done:?}");
+    done
 }
 
 #[track_caller]
-fn succeed(directory: &Path, arguments: &[&str]) -> String {
-    let (code, out, messages) = outcome(directory, arguments);
-    assert_eq!(code, 0, "{arguments:?}\n{out}{messages}");
-    out
+fn succeed(directory: &Path, arguments: &str) -> String {
+    ends(directory, arguments, 0).out
 }
 
 #[track_caller]
-fn fail(directory: &Path, arguments: &[&str]) -> String {
-    let (code, out, messages) = outcome(directory, arguments);
-    assert_eq!(code, 1, "{arguments:?}\n{out}{messages}");
-    out + &messages
+fn fail(directory: &Path, arguments: &str) -> String {
+    let done = ends(directory, arguments, 1);
+    done.out + &done.err
 }
 
 /// Makes a bundle of a version, with further arguments.
 #[track_caller]
-fn bundle(project: &Path, version: &str, more: &[&str]) -> String {
-    let image = format!("example.com/memcached-operator:v{version}");
-    let arguments = [
-        "generate",
-        "bundle",
-        "--version",
-        version,
-        "--image",
-        &image,
-    ];
-    succeed(project, &[&arguments, more].concat())
+fn bundle(project: &Path, version: &str, more: &str) -> String {
+    let image = format!("--image example.com/memcached-operator:v{version}");
+    let arguments = format!("generate bundle --version {version} {image} {more}");
+    succeed(project, &arguments)
 }
 
 fn yaml(path: &Path) -> Value {
@@ -111,12 +97,12 @@ fn olm(program: &Path, arguments: &[&str]) -> String {
 fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let project = project();
     let root = project.path();
-    let arguments = ["generate", "bundle", "--version", "0.1.0", "--check"];
-    let out = fail(root, &arguments);
+    let check = "generate bundle --version 0.1.0 --check";
+    let out = fail(root, check);
     out.must_have("missing bundle/metadata/annotations.yaml");
     assert!(!root.join("bundle").exists());
 
-    let out = bundle(&root.join("config"), "0.1.0", &[]);
+    let out = bundle(&root.join("config"), "0.1.0", "");
     for file in [
         BASE,
         "bundle.Dockerfile",
@@ -127,85 +113,53 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
         "bundle/metadata/annotations.yaml",
         "bundle/tests/scorecard/config.yaml",
     ] {
-        assert!(
-            out.contains(&format!("created {file}\n")),
-            "{file} is not in\n{out}"
-        );
+        out.must_have(&format!("created {file}\n"));
     }
     let written = files(root);
-    assert_eq!(bundle(root, "0.1.0", &[]), "");
+    assert_eq!(bundle(root, "0.1.0", ""), "");
     assert_eq!(files(root), written);
-    let image = ["--image", "example.com/memcached-operator:v0.1.0"];
-    assert_eq!(succeed(root, &[arguments.as_slice(), &image].concat()), "");
-    assert_eq!(
-        succeed(root, &["bundle", "validate", "bundle"]),
-        "bundle is valid\n"
-    );
-    let all = [
-        "--select-optional",
-        "suite=operatorframework",
-        "--select-optional",
-        "name=good-practices",
-    ];
-    let out = succeed(
-        root,
-        &[["bundle", "validate", "bundle"].as_slice(), &all].concat(),
-    );
-    assert_eq!(
-        out,
-        "warning [icon-missing]: spec.icon is not set\nbundle is valid\n"
-    );
+    let image = "--image example.com/memcached-operator:v0.1.0";
+    assert_eq!(succeed(root, &format!("{check} {image}")), "");
+    let validate = "bundle validate bundle";
+    assert_eq!(succeed(root, validate), "bundle is valid\n");
+    let all = "--select-optional suite=operatorframework --select-optional name=good-practices";
+    let out = succeed(root, &format!("{validate} {all}"));
+    let warning = "warning [icon-missing]: spec.icon is not set\nbundle is valid\n";
+    assert_eq!(out, warning);
 
     // An edited file is shown, and replaced; files of others are kept and named.
-    fs::write(
-        root.join("bundle/metadata/annotations.yaml"),
-        "annotations: {}\n",
-    )
-    .unwrap();
-    fs::write(
-        root.join("bundle/manifests/priority.yaml"),
-        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1\n",
-    )
-    .unwrap();
-    let out = fail(root, &[arguments.as_slice(), &image].concat());
+    let annotations = root.join("bundle/metadata/annotations.yaml");
+    fs::write(annotations, "annotations: {}\n").unwrap();
+    let priority =
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1\n";
+    fs::write(root.join("bundle/manifests/priority.yaml"), priority).unwrap();
+    let out = fail(root, &format!("{check} {image}"));
     out.must_have("-annotations: {}\n");
-    let (code, out, messages) = outcome(root, &[&arguments[..4], &image].concat());
-    assert_eq!(
-        (code, out.as_str()),
-        (0, "updated bundle/metadata/annotations.yaml\n"),
-        "{messages}"
-    );
-    messages.must_have("bundle/manifests/priority.yaml does not follow from the project");
+    let done = ends(root, &format!("generate bundle --version 0.1.0 {image}"), 0);
+    assert_eq!(done.out, "updated bundle/metadata/annotations.yaml\n");
+    let kept = "bundle/manifests/priority.yaml does not follow from the project";
+    done.err.must_have(kept);
 }
 
 #[test]
 fn the_install_strategy_is_what_the_project_deploys() {
     let project = project();
     let root = project.path();
-    bundle(
-        root,
-        "0.1.0",
-        &["--channels", "stable,fast", "--default-channel", "fast"],
-    );
+    let channels = "--channels stable,fast --default-channel fast";
+    bundle(root, "0.1.0", channels);
     let csv = yaml(&root.join("bundle").join(CSV));
     let strategy = &csv["spec"]["install"]["spec"];
     let deployment = &strategy["deployments"][0];
-    assert_eq!(deployment["name"], "memcached-operator-controller-manager");
+    let manager = "memcached-operator-controller-manager";
+    assert_eq!(deployment["name"], manager);
     let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(
-        pod["serviceAccountName"],
-        "memcached-operator-controller-manager"
-    );
-    assert_eq!(
-        pod["containers"][0]["image"],
-        "example.com/memcached-operator:v0.1.0"
-    );
+    assert_eq!(pod["serviceAccountName"], manager);
+    let image = &pod["containers"][0]["image"];
+    assert_eq!(image, "example.com/memcached-operator:v0.1.0");
     let rules = |list: &str| strategy[list][0]["rules"].as_array().unwrap().clone();
-    assert!(
-        rules("permissions")
-            .iter()
-            .all(|rule| rule["apiGroups"] == json!(["coordination.k8s.io"]))
-    );
+    for rule in rules("permissions") {
+        assert_eq!(rule["apiGroups"], json!(["coordination.k8s.io"]));
+    }
     let of_chart = yaml(&root.join("config/rbac/charts/memcached_role.yaml"));
     for rule in of_chart["rules"].as_array().unwrap() {
         assert!(rules("clusterPermissions").contains(rule), "{rule}");
@@ -217,12 +171,8 @@ fn the_install_strategy_is_what_the_project_deploys() {
         .map(|owned| owned["displayName"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["Memcached Backup", "Memcached"]);
-    let examples: Value = serde_json::from_str(
-        csv["metadata"]["annotations"]["alm-examples"]
-            .as_str()
-            .unwrap(),
-    )
-    .unwrap();
+    let examples = csv["metadata"]["annotations"]["alm-examples"].as_str();
+    let examples: Value = serde_json::from_str(examples.unwrap()).unwrap();
     assert_eq!(examples[0]["metadata"]["name"], "memcached-sample");
     let annotations = yaml(&root.join("bundle/metadata/annotations.yaml"));
     let of = |name: &str| {
@@ -231,11 +181,9 @@ fn the_install_strategy_is_what_the_project_deploys() {
     assert_eq!(of("channels.v1"), "stable,fast");
     assert_eq!(of("channel.default.v1"), "fast");
     let dockerfile = fs::read_to_string(root.join("bundle.Dockerfile")).unwrap();
-    assert!(
-        dockerfile
-            .contains("\nLABEL operators.operatorframework.io.bundle.channels.v1=stable,fast\n")
-    );
-    assert!(dockerfile.contains("\nCOPY bundle/manifests /manifests/\n"));
+    let label = "LABEL operators.operatorframework.io.bundle.channels.v1=stable,fast";
+    dockerfile.must_have(&format!("\n{label}\n"));
+    dockerfile.must_have("\nCOPY bundle/manifests /manifests/\n");
 }
 
 /// Checks what the scorecard test `olm-crds-have-resources` looks for.
@@ -257,86 +205,57 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
     fs::write(&program, "#!/bin/sh\ncat description.json\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 
-    let resources = |more: &[&str]| {
+    let resources = |more: &str| {
         bundle(root, "0.1.0", more);
         let csv = yaml(&root.join("bundle").join(CSV));
         let owned = &csv["spec"]["customresourcedefinitions"]["owned"];
         (owned[0]["resources"].clone(), owned[1]["resources"].clone())
     };
-    let (of_controller, of_chart) = resources(&["--program", program.to_str().unwrap()]);
-    assert_eq!(
-        of_controller,
-        json!([{"kind": "Deployment", "name": "", "version": "v1"},
-            {"kind": "Policy", "name": "policies.other.example.com", "version": "v1beta1"}])
-    );
-    let kinds: Vec<&Value> = of_chart
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|resource| &resource["kind"])
+    let (of_controller, of_chart) = resources(&format!("--program {}", program.display()));
+    let expected = json!([{"kind": "Deployment", "name": "", "version": "v1"},
+        {"kind": "Policy", "name": "policies.other.example.com", "version": "v1beta1"}]);
+    assert_eq!(of_controller, expected);
+    let kinds = of_chart.as_array().unwrap().iter();
+    let kinds: Vec<&str> = kinds
+        .map(|resource| resource["kind"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        kinds,
-        [
-            "ConfigMap",
-            "Pod",
-            "Service",
-            "ServiceAccount",
-            "Deployment",
-            "HorizontalPodAutoscaler",
-            "PodDisruptionBudget"
-        ]
-    );
-    assert_eq!(resources(&["--charts-only"]), (Value::Null, of_chart));
+    let expected = "ConfigMap Pod Service ServiceAccount Deployment HorizontalPodAutoscaler PodDisruptionBudget";
+    assert_eq!(kinds.join(" "), expected);
+    assert_eq!(resources("--charts-only"), (Value::Null, of_chart));
 
     let template = root.join("helm-charts/memcached/templates/service.yaml");
     fs::write(template, "{{ fail \"no\" }}").unwrap();
-    let arguments = ["generate", "bundle", "--version", "0.1.0", "--charts-only"];
-    let (code, _, messages) = outcome(root, &arguments);
-    assert_eq!(code, 0, "{messages}");
-    messages.must_have("does not say what kinds of objects Memcached.cache.example.com has");
+    let done = ends(root, "generate bundle --version 0.1.0 --charts-only", 0);
+    let unknown = "does not say what kinds of objects Memcached.cache.example.com has";
+    done.err.must_have(unknown);
 }
 
 #[test]
 fn edits_of_the_base_survive_and_what_cannot_hold_is_refused() {
     let project = project();
     let root = project.path();
-    bundle(root, "0.1.0", &[]);
+    bundle(root, "0.1.0", "");
     let base = root.join(BASE);
-    let text = fs::read_to_string(&base)
-        .unwrap()
-        .replace("name: Provider", "name: The shop # ours");
+    let text = fs::read_to_string(&base).unwrap();
+    let text = text.replace("name: Provider", "name: The shop # ours");
     fs::write(&base, &text).unwrap();
-    bundle(
-        root,
-        "0.2.0",
-        &[
-            "--replaces",
-            "memcached-operator.v0.1.0",
-            "--skip-range",
-            "<0.2.0",
-        ],
-    );
+    let replaces = "--replaces memcached-operator.v0.1.0 --skip-range <0.2.0";
+    bundle(root, "0.2.0", replaces);
     assert_eq!(fs::read_to_string(&base).unwrap(), text);
     let csv = yaml(&root.join("bundle").join(CSV));
     assert_eq!(csv["spec"]["provider"]["name"], "The shop");
     assert_eq!(csv["spec"]["replaces"], "memcached-operator.v0.1.0");
     assert_eq!(csv["metadata"]["annotations"]["olm.skipRange"], "<0.2.0");
 
-    let arguments = ["generate", "bundle", "--version", "0.3.0"];
-    let refused = fail(root, &[arguments.as_slice(), &["--image-digests"]].concat());
+    let next = "generate bundle --version 0.3.0";
+    let refused = fail(root, &format!("{next} --image-digests"));
     refused.must_have("asks no registry for that of example.com/memcached-operator:v0.1.0");
-    let (code, _, messages) = outcome(
-        root,
-        &[arguments.as_slice(), &["--default-channel", "fast"]].concat(),
-    );
-    assert_eq!(code, 2);
+    let messages = ends(root, &format!("{next} --default-channel fast"), 2).err;
     messages.must_have("--default-channel fast is not one of --channels (stable)");
-    let (code, _, messages) = outcome(root, &["generate", "bundle", "--version", "v1"]);
-    assert_eq!(code, 2);
+    let messages = ends(root, "generate bundle --version v1", 2).err;
     messages.must_have("without a v");
     edit(&base, |base| base["spec"]["minKubeVersion"] = json!("1.30"));
-    let refused = fail(root, &arguments);
+    let refused = fail(root, next);
     refused.must_have("error [min-kube-version]");
 }
 
@@ -355,29 +274,17 @@ fn objects_can_come_from_kustomize() {
         objects += &fs::read_to_string(root.join("config").join(file)).unwrap();
     }
     fs::write(root.join("all.yaml"), objects).unwrap();
-    fs::write(
-        root.join("config/default/kustomization.yaml"),
-        "patches: []\n",
-    )
-    .unwrap();
-    let refused = fail(root, &["generate", "bundle", "--version", "0.1.0"]);
+    let kustomization = root.join("config/default/kustomization.yaml");
+    fs::write(kustomization, "patches: []\n").unwrap();
+    let refused = fail(root, "generate bundle --version 0.1.0");
     refused.must_have("has \"patches\"");
-    bundle(
-        root,
-        "0.1.0",
-        &["--manifests", "all.yaml", "--output-dir", "elsewhere/olm"],
-    );
+    let places = "--manifests all.yaml --output-dir elsewhere/olm";
+    bundle(root, "0.1.0", places);
     let csv = yaml(&root.join("elsewhere/olm").join(CSV));
-    assert_eq!(
-        csv["spec"]["install"]["spec"]["deployments"][0]["name"],
-        "controller-manager"
-    );
-    assert!(
-        csv["metadata"]["annotations"]["alm-examples"]
-            .as_str()
-            .unwrap()
-            .contains("memcached-sample")
-    );
+    let deployment = &csv["spec"]["install"]["spec"]["deployments"][0];
+    assert_eq!(deployment["name"], "controller-manager");
+    let examples = &csv["metadata"]["annotations"]["alm-examples"];
+    examples.as_str().unwrap().must_have("memcached-sample");
     assert!(root.join("elsewhere/bundle.Dockerfile").is_file());
     assert!(!root.join("bundle").exists());
 }
@@ -387,83 +294,47 @@ fn a_catalog_is_what_opm_writes() {
     let project = project();
     let root = project.path();
     for (version, replaces) in [
-        ("0.1.0", None),
-        ("0.2.0", Some("memcached-operator.v0.1.0")),
+        ("0.1.0", ""),
+        ("0.2.0", "--replaces memcached-operator.v0.1.0"),
     ] {
-        let output = format!("bundles/{version}");
-        let mut more = vec!["--output-dir", &output, "--skip-range", "<0.2.0"];
-        more.extend(replaces.into_iter().flat_map(|name| ["--replaces", name]));
-        bundle(root, version, &more);
+        let output = format!("--output-dir bundles/{version} --skip-range <0.2.0");
+        bundle(root, version, &format!("{output} {replaces}"));
     }
-    let image = "example.com/{package}-bundle:v{version}";
-    let generate = ["generate", "catalog", "--image", image];
+    let generate = |arguments: &str| {
+        let image = "--image example.com/{package}-bundle:v{version}";
+        succeed(root, &format!("generate catalog {image} {arguments}"))
+    };
+    let read = |directory: &str| {
+        let file = root.join(directory).join("memcached-operator/catalog.yaml");
+        fs::read_to_string(file).unwrap()
+    };
     // Both at once, and one after the other.
-    let out = succeed(
-        root,
-        &[generate.as_slice(), &["bundles/0.2.0", "bundles/0.1.0"]].concat(),
-    );
-    assert_eq!(
-        out,
-        "created catalog/memcached-operator/catalog.yaml\ncreated catalog.Dockerfile\n"
-    );
-    let file = root.join("catalog/memcached-operator/catalog.yaml");
-    let catalog = fs::read_to_string(&file).unwrap();
+    let out = generate("bundles/0.2.0 bundles/0.1.0");
+    let expected = "created catalog/memcached-operator/catalog.yaml\ncreated catalog.Dockerfile\n";
+    assert_eq!(out, expected);
+    let catalog = read("catalog");
     for version in ["0.1.0", "0.2.0"] {
-        let directory = format!("bundles/{version}");
-        succeed(
-            root,
-            &[
-                generate.as_slice(),
-                &[directory.as_str(), "--output-dir", "other/catalog"],
-            ]
-            .concat(),
-        );
+        generate(&format!("bundles/{version} --output-dir other/catalog"));
     }
-    assert_eq!(
-        fs::read_to_string(root.join("other/catalog/memcached-operator/catalog.yaml")).unwrap(),
-        catalog
-    );
-    succeed(
-        root,
-        &[generate.as_slice(), &["bundles/0.2.0", "--check"]].concat(),
-    );
-    let alone = [
-        generate.as_slice(),
-        &[
-            "bundles/0.2.0",
-            "--output-dir",
-            "third/catalog",
-            "--objects",
-            "full",
-        ],
-    ]
-    .concat();
-    succeed(root, &alone);
-    let full =
-        fs::read_to_string(root.join("third/catalog/memcached-operator/catalog.yaml")).unwrap();
+    assert_eq!(read("other/catalog"), catalog);
+    generate("bundles/0.2.0 --check");
+    generate("bundles/0.2.0 --output-dir third/catalog --objects full");
+    let full = read("third/catalog");
 
     let program = or_skip!(hybrid_operator_test::olm::ensure_or_skip().unwrap());
     // opm reads it, and would write the same.
     let loaded = olm(&program, &["load", root.join("catalog").to_str().unwrap()]);
     assert_eq!(loaded, catalog);
     let made = "example.com/{{.Package}}-bundle:v{{.Version}}";
-    for version in ["0.1.0", "0.2.0"] {
+    for (version, objects, whole) in [
+        ("0.1.0", "all", &catalog),
+        ("0.2.0", "all", &catalog),
+        ("0.2.0", "none", &full),
+    ] {
         let directory = root.join("bundles").join(version);
-        let rendered = olm(
-            &program,
-            &["render", "all", made, directory.to_str().unwrap()],
-        );
-        assert!(
-            catalog.contains(&rendered),
-            "{rendered}\nis not in\n{catalog}"
-        );
+        let directory = directory.to_str().unwrap();
+        whole.must_have(&olm(&program, &["render", objects, made, directory]));
     }
-    let directory = root.join("bundles/0.2.0");
-    let rendered = olm(
-        &program,
-        &["render", "none", made, directory.to_str().unwrap()],
-    );
-    assert!(full.contains(&rendered), "{rendered}\nis not in\n{full}");
     let package = olm(&program, &["init", "memcached-operator", "stable"]);
     let first: Value = go_yaml::from_str(&catalog).unwrap();
     let package: Value = go_yaml::from_str(&package).unwrap();
@@ -478,9 +349,9 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
     let root = project.path();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::copy(repository.join("Makefile"), root.join("Makefile")).unwrap();
-    let make = |arguments: &[&str]| {
+    let make = |arguments: &str| {
         let made = Command::new("make")
-            .args(arguments)
+            .args(arguments.split(' '))
             .args(["VERSION=0.3.0", "IMG=example.com/a:v0.3.0"])
             // It prints what it would build and push.
             .args([&format!("HYBRID={PROGRAM}"), "CONTAINER_TOOL=echo built"])
@@ -494,34 +365,23 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
         assert!(made.status.success(), "{arguments:?}\n{messages}");
         String::from_utf8(made.stdout).unwrap()
     };
-    let out = make(&["bundle"]);
+    let out = make("bundle");
     assert!(out.ends_with("bundle is valid\n"), "{out}");
     let csv = yaml(&root.join("bundle").join(CSV));
     assert_eq!(csv["metadata"]["name"], "memcached-operator.v0.3.0");
-    assert_eq!(
-        csv["metadata"]["annotations"]["containerImage"],
-        "example.com/a:v0.3.0"
-    );
-    let out = make(&[
-        "bundle-build",
-        "bundle-push",
-        "catalog-build",
-        "catalog-push",
-    ]);
+    let image = &csv["metadata"]["annotations"]["containerImage"];
+    assert_eq!(image, "example.com/a:v0.3.0");
+    let out = make("bundle-build bundle-push catalog-build catalog-push");
     let image = |name: &str| format!("example.com/memcached-operator-{name}:v0.3.0");
-    for line in [
-        format!("built build -f bundle.Dockerfile -t {} .", image("bundle")),
-        format!("built push {}", image("bundle")),
-        format!(
-            "built build -f catalog.Dockerfile -t {} .",
-            image("catalog")
-        ),
-        format!("built push {}", image("catalog")),
-    ] {
-        assert!(
-            out.lines().any(|printed| printed == line),
-            "{line} is not in\n{out}"
-        );
+    for name in ["bundle", "catalog"] {
+        let image = image(name);
+        for line in [
+            format!("built build -f {name}.Dockerfile -t {image} ."),
+            format!("built push {image}"),
+        ] {
+            let is_printed = out.lines().any(|printed| printed == line);
+            assert!(is_printed, "{line} is not in\n{out}");
+        }
     }
     let catalog = fs::read_to_string(root.join("catalog/memcached-operator/catalog.yaml")).unwrap();
     catalog.must_have(&format!("\nimage: {}\n", image("bundle")));

@@ -33,12 +33,10 @@ pub(crate) fn documents(file: &str) -> Vec<Value> {
 pub(crate) fn api(namespace: &TestNamespace, api_version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let cluster = [
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CustomResourceDefinition",
-    ];
-    if cluster.contains(&kind) {
+    if matches!(
+        kind,
+        "ClusterRole" | "ClusterRoleBinding" | "CustomResourceDefinition"
+    ) {
         return Api::all_with(namespace.client(), &resource);
     }
     Api::namespaced_with(namespace.client(), namespace.name(), &resource)
@@ -95,16 +93,13 @@ pub(crate) fn is_ready(object: &Value, revision: u32) -> bool {
 pub(crate) async fn define(namespace: &TestNamespace) {
     let crd = documents("config/crd/bases/shop.example.org_stores.yaml").remove(0);
     drop(apply(namespace, &crd).await);
-    let crds = api(
-        namespace,
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-    );
-    until(&crds, "stores.shop.example.org", "Established", |crd| {
-        condition(crd, "Established").is_some_and(|found| found["status"] == "True")
-    })
-    .await
-    .unwrap();
+    let version = "apiextensions.k8s.io/v1";
+    let crds = api(namespace, version, "CustomResourceDefinition");
+    let is_established =
+        |crd: &Value| condition(crd, "Established").is_some_and(|found| found["status"] == "True");
+    let name = "stores.shop.example.org";
+    let established = until(&crds, name, "Established", is_established).await;
+    drop(established.unwrap());
 }
 
 /// Returns the sample with further content of its spec.
@@ -120,16 +115,10 @@ pub(crate) fn sample(change: &Value) -> Value {
 /// `config/default/kustomization.yaml` has them, and returns the name of the account.
 pub(crate) async fn grant(namespace: &TestNamespace, prefix: &str) -> String {
     let prefixed = |name: &Value| json!(format!("{prefix}-{}", name.as_str().unwrap()));
-    for file in [
-        "service_account.yaml",
-        "role.yaml",
-        "role_binding.yaml",
-        "leader_election_role.yaml",
-        "leader_election_role_binding.yaml",
-        "metrics_auth_role.yaml",
-        "metrics_auth_role_binding.yaml",
-    ] {
-        for mut object in documents(&format!("config/rbac/{file}")) {
+    let files = "service_account role role_binding leader_election_role leader_election_role_binding \
+        metrics_auth_role metrics_auth_role_binding";
+    for file in files.split_whitespace() {
+        for mut object in documents(&format!("config/rbac/{file}.yaml")) {
             object["metadata"]["name"] = prefixed(&object["metadata"]["name"]);
             if !object["metadata"]["namespace"].is_null() {
                 object["metadata"]["namespace"] = json!(namespace.name());
@@ -190,8 +179,8 @@ pub(crate) fn operator(entry_point: &Path) -> Operator {
         all.insert(0, patch["value"].as_str().unwrap().to_owned());
     }
     let all = all.iter().map(|arg| {
-        arg.replace(":8443", "127.0.0.1:{metrics_port}")
-            .replace(":8081", "127.0.0.1:{probe_port}")
+        let arg = arg.replace(":8443", "127.0.0.1:{metrics_port}");
+        arg.replace(":8081", "127.0.0.1:{probe_port}")
     });
     Operator::new(entry_point)
         .args(["run", "--watches-file=./watches.yaml"])

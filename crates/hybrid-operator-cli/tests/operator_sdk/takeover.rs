@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::project::{
-    LIMIT, NAME, api, apply, condition, define, directory, grant, is_ready, kubeconfig, operator,
-    sample, stores, until,
+    LIMIT, NAME, api, apply, condition, define, directory, documents, grant, is_ready, kubeconfig,
+    operator, sample, stores, until,
 };
 
 /// Operator that left the release.
@@ -34,7 +34,19 @@ const OBJECTS: &[(&str, &str)] = &[
     ("policy/v1", "PodDisruptionBudget"),
 ];
 
+const FINALIZER: &str = "uninstall-helm-release";
+
 impl Former {
+    /// Writes a change of an object as its program does.
+    async fn patch(self, api: &Api<DynamicObject>, name: &str, change: &Value) {
+        let params = PatchParams {
+            field_manager: Some(self.manager().to_owned()),
+            ..PatchParams::default()
+        };
+        let changed = api.patch(name, &params, &Patch::Merge(change)).await;
+        drop(changed.unwrap());
+    }
+
     /// The field manager of its writes, which is the name of its program.
     fn manager(self) -> &'static str {
         match self {
@@ -46,11 +58,8 @@ impl Former {
     /// The finalizers of its custom resources. Old versions of operator-sdk had the other one.
     fn finalizers(self) -> Value {
         match self {
-            Self::Sdk => json!([
-                "uninstall-helm-release",
-                "helm.sdk.operatorframework.io/uninstall-release"
-            ]),
-            Self::Plugins => json!(["uninstall-helm-release"]),
+            Self::Sdk => json!([FINALIZER, "helm.sdk.operatorframework.io/uninstall-release"]),
+            Self::Plugins => json!([FINALIZER]),
         }
     }
 
@@ -147,10 +156,10 @@ impl Takeover {
 
     async fn history(&self) -> Vec<String> {
         let records = self.records().await;
-        let statuses = records
-            .iter()
-            .map(|record| record.labels()["status"].clone());
-        statuses.collect()
+        let records = records.iter();
+        records
+            .map(|record| record.labels()["status"].clone())
+            .collect()
     }
 
     /// Writes the records as a Go operator writes them, and returns the manifest of the last one.
@@ -165,11 +174,8 @@ impl Takeover {
                 // Its post-renderer reads and writes all objects.
                 release.manifest = self.with_owners(&release.manifest, cr);
                 // It coalesces the values itself.
-                let values = go_yaml::from_str::<Value>(
-                    &std::fs::read_to_string(directory().join("helm-charts/store/values.yaml"))
-                        .unwrap(),
-                );
-                for (key, value) in values.unwrap().as_object().unwrap() {
+                let values = documents("helm-charts/store/values.yaml").remove(0);
+                for (key, value) in values.as_object().unwrap() {
                     let entry = release.config.entry(key.clone());
                     let _ = entry.or_insert_with(|| value.clone());
                 }
@@ -183,17 +189,8 @@ impl Takeover {
                 },
                 "data": {"release": data_encoding::BASE64.encode(encoded.as_bytes())},
             });
-            let params = PatchParams {
-                field_manager: Some(former.manager().to_owned()),
-                ..PatchParams::default()
-            };
             let name = record.name_any();
-            drop(
-                self.secrets()
-                    .patch(&name, &params, &Patch::Merge(&patch))
-                    .await
-                    .unwrap(),
-            );
+            former.patch(&self.secrets(), &name, &patch).await;
         }
         last
     }
@@ -222,17 +219,8 @@ impl Takeover {
             if former == Former::Sdk || !is_hook {
                 metadata["ownerReferences"] = json!([owner(cr)]);
             }
-            let params = PatchParams {
-                field_manager: Some(former.manager().to_owned()),
-                ..PatchParams::default()
-            };
             let patch = json!({"metadata": metadata});
-            drop(
-                objects
-                    .patch(NAME, &params, &Patch::Merge(&patch))
-                    .await
-                    .unwrap(),
-            );
+            former.patch(&objects, NAME, &patch).await;
         }
     }
 
@@ -250,10 +238,8 @@ impl Takeover {
     async fn objects(&self) -> BTreeMap<&'static str, (Option<String>, Option<i64>)> {
         let mut all = BTreeMap::new();
         for (api_version, kind) in OBJECTS {
-            let object = api(&self.namespace, api_version, kind)
-                .get(NAME)
-                .await
-                .unwrap();
+            let objects = api(&self.namespace, api_version, kind);
+            let object = objects.get(NAME).await.unwrap();
             all.insert(*kind, (object.uid(), object.metadata.generation));
         }
         all
@@ -281,11 +267,8 @@ fn owner(cr: &DynamicObject) -> Value {
 fn managed(object: &DynamicObject, former: Former) -> Value {
     let mut fields = json!(object.metadata.managed_fields);
     for entry in fields.as_array_mut().unwrap() {
-        if entry["manager"]
-            .as_str()
-            .unwrap()
-            .eq_ignore_ascii_case("helm")
-        {
+        let manager = entry["manager"].as_str().unwrap();
+        if manager.eq_ignore_ascii_case("helm") {
             entry["manager"] = json!(former.manager());
         }
     }
@@ -300,17 +283,13 @@ async fn check_takeover(former: Former) {
     let audit = takeover.plane.audit_log().unwrap();
     let mark = audit.mark().unwrap();
     let operator = takeover.start().await;
-    let cr = takeover
-        .until(&operator, "Ready", |cr| is_ready(cr, 2))
-        .await;
+    let ready = |cr: &Value| is_ready(cr, 2);
+    let cr = takeover.until(&operator, "Ready", ready).await;
     assert_eq!(takeover.history().await, ["superseded", "deployed"]);
     assert_eq!(takeover.objects().await, before, "nothing restarts");
     for record in takeover.records().await {
-        let name = record.name_any();
-        assert!(
-            record.owner_references().is_empty(),
-            "{name} would be garbage"
-        );
+        let owners = record.owner_references();
+        assert!(owners.is_empty(), "{} would be garbage", record.name_any());
     }
     assert_eq!(cr["status"]["release"]["chartVersion"], "store-0.3.1");
     assert_eq!(cr["status"]["release"]["appVersion"], "1.4.0");
@@ -319,10 +298,8 @@ async fn check_takeover(former: Former) {
         let writes = requests.filter(|request| {
             let read = ["get", "list", "watch"].contains(&request.verb.as_str());
             // Events have names of their own.
-            let of_it = request
-                .name
-                .as_ref()
-                .is_some_and(|name| name.contains(NAME));
+            let name = request.name.as_deref().unwrap_or_default();
+            let of_it = name.contains(NAME);
             !read && of_it && request.status < 300 && request.resource != "events"
         });
         writes
@@ -360,26 +337,19 @@ async fn check_takeover(former: Former) {
     let cr = takeover.until(&operator, "Stalled", stalled).await;
     let failed = condition(&cr, "ReleaseFailed").unwrap();
     assert_eq!(failed["reason"], "UpgradeError", "{failed}");
-    assert_eq!(
-        takeover.history().await,
-        ["superseded", "superseded", "failed", "deployed"]
-    );
+    let expected = ["superseded", "superseded", "failed", "deployed"];
+    assert_eq!(takeover.history().await, expected);
     let web = api(&takeover.namespace, "apps/v1", "StatefulSet");
     assert_eq!(web.get(NAME).await.unwrap().data["spec"]["replicas"], 2);
 
     // The next one works, and removes what the chart no longer renders; a null removes its default.
     let fixed = json!({"replicaCount": 3, "config": {"color": null, "size": "large"}});
     drop(apply(&takeover.namespace, &sample(&fixed)).await);
-    drop(
-        takeover
-            .until(&operator, "Ready", |cr| is_ready(cr, 5))
-            .await,
-    );
+    let ready = |cr: &Value| is_ready(cr, 5);
+    drop(takeover.until(&operator, "Ready", ready).await);
     assert_eq!(web.get(NAME).await.unwrap().data["spec"]["replicas"], 3);
-    let map = api(&takeover.namespace, "v1", "ConfigMap")
-        .get(NAME)
-        .await
-        .unwrap();
+    let maps = api(&takeover.namespace, "v1", "ConfigMap");
+    let map = maps.get(NAME).await.unwrap();
     assert_eq!(map.data["data"], json!({"size": "large"}));
 
     drop(custom.delete(NAME, &DeleteParams::default()).await.unwrap());

@@ -55,43 +55,30 @@ project 1: create api --helm-chart helm-charts/shop --helm-chart-version 9.0.0 =
 #[test]
 fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
-    let (empty, project) = (
-        directory.path().join("empty"),
-        directory.path().join("project"),
-    );
-    let blocked = directory.path().join("blocked");
-    for folder in [&empty, &project, &blocked] {
-        fs::create_dir(folder).unwrap();
-    }
-    fs::write(blocked.join("config"), "a file").unwrap();
-    let chart = |name: &str, text: &str| {
-        let chart = directory.path().join(name);
-        fs::create_dir(&chart).unwrap();
-        fs::write(chart.join("Chart.yaml"), text).unwrap();
+    let made = |name: &str| {
+        let folder = directory.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        folder
     };
-    chart(
-        "library",
-        "apiVersion: v2\nname: lib\nversion: 1.0.0\ntype: library\n",
-    );
-    chart(
-        "lonely",
-        "apiVersion: v2\nname: lonely\nversion: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, repository: ''}\n",
-    );
+    made("empty");
+    let project = made("project");
+    fs::write(made("blocked").join("config"), "a file").unwrap();
+    let chart = |name: &str, text: &str| {
+        fs::write(made(name).join("Chart.yaml"), text).unwrap();
+    };
+    let library = "apiVersion: v2\nname: lib\nversion: 1.0.0\ntype: library\n";
+    chart("library", library);
+    let lonely = "apiVersion: v2\nname: lonely\nversion: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, repository: ''}\n";
+    chart("lonely", lonely);
     chart("nothing", "apiVersion: v2\n");
-    ok(&project, "init --domain example.com --project-name p");
-    ok(&project, "create api --group a --version v1 --kind Shop");
-    ok(
-        &project,
-        "create api --group a --version v1 --kind Order --native",
-    );
-    let native = directory.path().join("native");
-    let helm = directory.path().join("helm");
-    for (folder, plugin) in [(&native, "native"), (&helm, "helm")] {
-        fs::create_dir(folder).unwrap();
-        ok(
-            folder,
-            &format!("init --plugins {plugin} --domain example.com --project-name p"),
-        );
+    let init = "init --domain example.com --project-name p";
+    ok(&project, init);
+    for kind in ["Shop", "Order --native"] {
+        let create = "create api --group a --version v1 --kind";
+        ok(&project, &format!("{create} {kind}"));
+    }
+    for plugin in ["native", "helm"] {
+        ok(&made(plugin), &format!("{init} --plugins {plugin}"));
     }
 
     let cases = CASES

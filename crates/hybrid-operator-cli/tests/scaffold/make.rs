@@ -170,10 +170,8 @@ fn the_image_of_a_chart_project_is_built_from_what_is_on_this_machine() {
 #[test]
 fn the_base_image_is_built_from_the_checkout_or_the_repository_that_is_named() {
     let repository = "https://git.example.com/hybrid-operator.git";
-    let made = Made::with(&format!(
-        "--helm-chart {} --framework {repository}",
-        memcached()
-    ));
+    let chart = memcached();
+    let made = Made::with(&format!("--helm-chart {chart} --framework {repository}"));
     let build = "docker-build IMG=shop:v1";
     let project = made.project.display();
     let base = format!(
@@ -184,10 +182,8 @@ fn the_base_image_is_built_from_the_checkout_or_the_repository_that_is_named() {
     let root = super::root();
     let framework = format!("--plugins helm --framework {}", root.display());
     let made = Made::with(&framework);
-    assert_eq!(
-        made.made(build),
-        base_built(&root) + &project_built(&made, BASE)
-    );
+    let built = base_built(&root) + &project_built(&made, BASE);
+    assert_eq!(made.made(build), built);
 }
 
 #[test]
@@ -218,11 +214,8 @@ fn targets_that_change_a_cluster_say_first_which_one() {
             ("undeploy", "kubectl delete"),
         ] {
             let output = made.made(target);
-            let after = output.strip_prefix(said);
-            assert!(
-                after.is_some_and(|after| after.starts_with(then)),
-                "{flags}: {target}\n{output}"
-            );
+            let said_first = output.starts_with(&format!("{said}{then}"));
+            assert!(said_first, "{flags}: {target}\n{output}");
         }
         // In a Pod, kubectl finds its cluster without a kubeconfig.
         made.kubeconfig = "";

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use hybrid_operator_test::Operator;
 use tempfile::TempDir;
@@ -52,6 +52,29 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Returns a command with arguments that are separated by spaces. Its directory is also the home directory, so
+/// that nothing of the user has an effect.
+pub(crate) fn alone(program: &Path, directory: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env("KUBECONFIG", directory.join("no-kubeconfig"));
+    for variable in [
+        "CHART_CACHE",
+        "HELM_CONFIG_HOME",
+        "HELM_NAMESPACE",
+        "HELM_REPOSITORY_CONFIG",
+        "SSL_CERT_FILE",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+    ] {
+        command.env_remove(variable);
+    }
+    command
+}
+
 /// The end of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -67,6 +90,10 @@ impl Done {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    pub(crate) fn succeeds(&self) -> bool {
+        self.code == Some(0)
     }
 
     #[track_caller]

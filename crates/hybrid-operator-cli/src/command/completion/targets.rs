@@ -154,22 +154,13 @@ mod tests {
 
     #[test]
     fn flags_are_found_between_incomplete_words() {
-        let of = |words: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let of = |words: &str| {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
             Targets::of(&words).0
         };
-        let words = [
-            "status",
-            "--unknown",
-            "-n",
-            "a",
-            "shop/",
-            "--context=c",
-            "--kubeconfig",
-            "k",
-        ];
-        assert_eq!(of(&words), ["-n", "a", "--context=c", "--kubeconfig", "k"]);
-        assert_eq!(of(&["get", "-nprod", "--namespace"]), ["-nprod"]);
+        let words = "status --unknown -n a shop/ --context=c --kubeconfig k";
+        assert_eq!(of(words), ["-n", "a", "--context=c", "--kubeconfig", "k"]);
+        assert_eq!(of("get -nprod --namespace"), ["-nprod"]);
     }
 
     #[test]

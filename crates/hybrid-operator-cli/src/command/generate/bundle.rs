@@ -110,7 +110,6 @@ pub(super) fn parse_version(text: &str) -> Result<Version, String> {
         .map_err(|error| format!("{error}; write MAJOR.MINOR.PATCH, such as 0.1.0, without a v"))
 }
 
-/// Writes or checks the bundle.
 pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let project = Project::find(Path::new("."))?;
     let current = std::env::current_dir().context("cannot find the current directory")?;

@@ -53,7 +53,6 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Writes or checks the catalog.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let directory = match &args.output_dir {

@@ -40,7 +40,6 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Writes or checks the chart.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let project = Project::find(Path::new("."))?;
     let directory = project.root.join(&args.output_dir);

@@ -69,7 +69,6 @@ impl Args {
     }
 }
 
-/// Writes or checks the CRDs.
 pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let given = args.output_dir.as_ref().map(|dir| current.join(dir));

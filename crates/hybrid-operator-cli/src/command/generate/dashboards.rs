@@ -44,7 +44,6 @@ impl Args {
     }
 }
 
-/// Writes the files.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let project = Project::find(Path::new("."))?;
     let name = &project.file.project_name;

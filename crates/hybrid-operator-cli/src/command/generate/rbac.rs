@@ -138,7 +138,6 @@ struct ChartWatches {
     watches: Vec<Watch>,
 }
 
-/// Writes the roles.
 pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let input = read(args)?;
     let scope = if args.namespaced {
@@ -155,12 +154,8 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
         let (name, directory) = (&of_chart.name, &of_chart.directory);
         let role = format!("chart-{name}-role");
         let text = role_text(name, directory, &rules, scope);
-        add(
-            &mut files,
-            &mut entries,
-            format!("charts/{name}_role.yaml"),
-            text,
-        )?;
+        let file = format!("charts/{name}_role.yaml");
+        add(&mut files, &mut entries, file, text)?;
         let text = binding(scope, &format!("chart-{name}-rolebinding"), &role);
         let file = format!("charts/{name}_role_binding.yaml");
         add(&mut files, &mut entries, file, text)?;
@@ -363,14 +358,9 @@ fn chart_rules(
         .with_context(|| format!("cannot find the kinds of the chart {directory}"))?;
     let mut kinds = input.kinds.clone();
     kinds.add_chart(&of_chart.chart);
-    let plurals: Vec<String> = of_chart
-        .watches
-        .iter()
-        .map(|watch| input.plural(watch))
-        .collect();
-    let apis: Vec<(ChartApi<'_>, WatchNeeds)> = of_chart
-        .watches
-        .iter()
+    let watches = of_chart.watches.iter();
+    let plurals: Vec<String> = watches.clone().map(|watch| input.plural(watch)).collect();
+    let apis: Vec<(ChartApi<'_>, WatchNeeds)> = watches
         .zip(&plurals)
         .map(|(watch, plural)| {
             let api = ChartApi {
@@ -501,54 +491,39 @@ fn common_files(
     scope: RoleScope,
     files: &mut FileSet,
 ) -> anyhow::Result<Vec<String>> {
-    let common = [
-        ("service_account.yaml", fixed::SERVICE_ACCOUNT.to_owned()),
-        (
-            "leader_election_role.yaml",
-            fixed::LEADER_ELECTION_ROLE.to_owned(),
-        ),
-        (
-            "leader_election_role_binding.yaml",
-            binding(
-                RoleScope::Namespace,
-                "leader-election-rolebinding",
-                "leader-election-role",
-            ),
-        ),
-        (
-            "metrics_auth_role.yaml",
-            fixed::METRICS_AUTH_ROLE.to_owned(),
-        ),
-        (
-            "metrics_auth_role_binding.yaml",
-            // Tokens are not namespaced.
-            binding(
-                RoleScope::Cluster,
-                "metrics-auth-rolebinding",
-                "metrics-auth-role",
-            ),
-        ),
-        (
-            "metrics_reader_role.yaml",
-            fixed::METRICS_READER_ROLE.to_owned(),
-        ),
-        ("operator_role.yaml", fixed::operator_role(scope)),
-        (
-            "operator_role_binding.yaml",
-            binding(scope, "operator-rolebinding", "operator-role"),
-        ),
+    let of_operator = |scope| {
+        let binding = binding(scope, "operator-rolebinding", "operator-role");
+        [fixed::operator_role(scope), binding]
+    };
+    let [operator, operator_binding] = of_operator(scope);
+    let leader = binding(
+        RoleScope::Namespace,
+        "leader-election-rolebinding",
+        "leader-election-role",
+    );
+    // Tokens are not namespaced.
+    let metrics = binding(
+        RoleScope::Cluster,
+        "metrics-auth-rolebinding",
+        "metrics-auth-role",
+    );
+    let common: [(&str, &str); 8] = [
+        ("service_account.yaml", fixed::SERVICE_ACCOUNT),
+        ("leader_election_role.yaml", fixed::LEADER_ELECTION_ROLE),
+        ("leader_election_role_binding.yaml", &leader),
+        ("metrics_auth_role.yaml", fixed::METRICS_AUTH_ROLE),
+        ("metrics_auth_role_binding.yaml", &metrics),
+        ("metrics_reader_role.yaml", fixed::METRICS_READER_ROLE),
+        ("operator_role.yaml", &operator),
+        ("operator_role_binding.yaml", &operator_binding),
     ];
+    // A role of the other scope was generated with or without --namespaced.
+    let generated = of_operator(match scope {
+        RoleScope::Cluster => RoleScope::Namespace,
+        RoleScope::Namespace => RoleScope::Cluster,
+    });
     let mut entries = Vec::new();
     for (name, text) in common {
-        // A role of the other scope was generated with or without --namespaced.
-        let other = match scope {
-            RoleScope::Cluster => RoleScope::Namespace,
-            RoleScope::Namespace => RoleScope::Cluster,
-        };
-        let generated = [
-            fixed::operator_role(other),
-            binding(other, "operator-rolebinding", "operator-role"),
-        ];
         let is_own = match fs::read_to_string(target.join(name)) {
             Ok(present) => present != text && !generated.contains(&present),
             Err(error) if error.kind() == ErrorKind::NotFound => false,

@@ -49,7 +49,6 @@ impl Args {
     }
 }
 
-/// Writes or checks the samples.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let options = &args.options;

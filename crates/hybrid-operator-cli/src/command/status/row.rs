@@ -163,11 +163,9 @@ mod tests {
                 "chartVersion": "shop-1.2.3", "appVersion": "9"}});
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         let text = |wide| table(&[row(&status)], wide, now).text(Paint(false));
-        assert_eq!(
-            text(false),
-            "NAMESPACE   KIND   NAME   READY   REASON            RELEASE   REVISION   CHART        AGE\n\
-             prod        Shop   main   False   ImagePullFailed   main      3          shop-1.2.3   60m\n"
-        );
+        let expected = "NAMESPACE   KIND   NAME   READY   REASON            RELEASE   REVISION   CHART        AGE\n\
+                        prod        Shop   main   False   ImagePullFailed   main      3          shop-1.2.3   60m\n";
+        assert_eq!(text(false), expected);
         let wide = text(true);
         assert!(
             wide.contains("deployed") && wide.contains("Deployment/db: no image"),

@@ -146,10 +146,8 @@ mod tests {
     }
 
     fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-        let entries = entries.iter();
-        entries
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        let owned = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
+        entries.iter().map(owned).collect()
     }
 
     #[test]
@@ -204,23 +202,17 @@ mod tests {
              ## @extra extra.field A field without default\n\
              image:\n  registry: r\n  ## plain words\n  tag: 1\n";
         let comments = Comments::read(text);
-        let of = |path: &[&str]| {
-            let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+        let of = |path: &str| {
+            let path: Vec<String> = path.split('.').map(str::to_owned).collect();
             comments.get(&path).unwrap().node.clone()
         };
-        assert_eq!(of(&["image", "tag"]).text.as_deref(), Some("The tag"));
-        assert_eq!(
-            of(&["image", "tag"]).kinds,
-            [Kind::Null, Kind::String].into()
-        );
-        assert_eq!(
-            of(&["image", "registry"]).default.as_deref(),
-            Some("docker.io")
-        );
-        assert_eq!(
-            of(&["extra", "field"]).text.as_deref(),
-            Some("A field without default")
-        );
+        let tag = of("image.tag");
+        assert_eq!(tag.text.as_deref(), Some("The tag"));
+        assert_eq!(tag.kinds, [Kind::Null, Kind::String].into());
+        let registry = of("image.registry").default;
+        assert_eq!(registry.as_deref(), Some("docker.io"));
+        let field = of("extra.field").text;
+        assert_eq!(field.as_deref(), Some("A field without default"));
     }
 
     #[test]
@@ -238,11 +230,9 @@ mod tests {
             };
             structural::spec(&root)["properties"]["x"].clone()
         };
-        assert_eq!(
-            schema("mode"),
-            json!({"description": "The mode. One of: a, b.", "nullable": true, "type": "string",
-                "pattern": "^(a|b)$"})
-        );
+        let mode = json!({"description": "The mode. One of: a, b.", "nullable": true, "type": "string",
+            "pattern": "^(a|b)$"});
+        assert_eq!(schema("mode"), mode);
         let size = &comments.get(&["size".to_owned()]).unwrap().node;
         assert_eq!(size.bounds.minimum, Some((1.into(), false)));
         assert_eq!(size.bounds.maximum, Some((9.into(), false)));

@@ -420,26 +420,18 @@ mod tests {
 
     #[test]
     fn exclusive_bounds_of_all_drafts_are_read() {
-        for (schema, wanted) in [
-            (
-                json!({"minimum": 1, "exclusiveMinimum": true}),
-                Some((1, true)),
-            ),
-            (
-                json!({"minimum": 1, "exclusiveMinimum": false}),
-                Some((1, false)),
-            ),
-            (json!({"exclusiveMinimum": 1}), Some((1, true))),
-            (
-                json!({"minimum": 5, "exclusiveMinimum": 1}),
-                Some((5, false)),
-            ),
-            (
-                json!({"minimum": 1, "exclusiveMinimum": 1}),
-                Some((1, true)),
-            ),
-            (json!({"exclusiveMinimum": true}), None),
+        for (minimum, exclusive, wanted) in [
+            (json!(1), json!(true), Some((1, true))),
+            (json!(1), json!(false), Some((1, false))),
+            (Value::Null, json!(1), Some((1, true))),
+            (json!(5), json!(1), Some((5, false))),
+            (json!(1), json!(1), Some((1, true))),
+            (Value::Null, json!(true), None),
         ] {
+            let mut schema = json!({"exclusiveMinimum": exclusive});
+            if !minimum.is_null() {
+                schema["minimum"] = minimum;
+            }
             let wanted = wanted.map(|(number, excluded)| (Number::from(number), excluded));
             assert_eq!(convert(&schema).bounds.minimum, wanted, "{schema}");
         }
@@ -449,10 +441,8 @@ mod tests {
     fn pattern_properties_open_a_closed_map() {
         let schema = json!({"additionalProperties": false, "patternProperties": {"^x-": {}}});
         assert_eq!(convert(&schema).others, Others::Any);
-        assert_eq!(
-            convert(&json!({"additionalProperties": false})).others,
-            Others::None
-        );
+        let closed = convert(&json!({"additionalProperties": false}));
+        assert_eq!(closed.others, Others::None);
     }
 
     #[test]
@@ -460,10 +450,8 @@ mod tests {
         let mut definitions = Map::new();
         for level in 0..30 {
             let below = format!("#/$defs/l{}", level + 1);
-            definitions.insert(
-                format!("l{level}"),
-                json!({"properties": {"a": {"$ref": below}, "b": {"$ref": below}}}),
-            );
+            let level_schema = json!({"properties": {"a": {"$ref": below}, "b": {"$ref": below}}});
+            definitions.insert(format!("l{level}"), level_schema);
         }
         let node = convert(&json!({"$ref": "#/$defs/l0", "$defs": definitions}));
         assert_eq!(node.properties.len(), 2);

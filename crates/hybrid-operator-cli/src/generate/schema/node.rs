@@ -118,11 +118,9 @@ pub(crate) struct Node {
     pub(crate) others: Others,
     /// Fields that a map must have.
     pub(crate) required: BTreeSet<String>,
-    /// Items of a list.
     pub(crate) items: Option<Box<Node>>,
     /// The only scalars that are allowed; all if empty.
     pub(crate) allowed: Vec<Value>,
-    /// Restrictions.
     pub(crate) bounds: Bounds,
     /// Format of a string. Helm and the API server do not agree on formats, so this is only
     /// documentation.

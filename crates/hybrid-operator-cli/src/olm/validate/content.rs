@@ -14,7 +14,6 @@ const LIMIT: usize = 1 << 20;
 /// A version of a kind.
 type Gvk = (String, String, String);
 
-/// Checks the objects.
 pub(super) fn check(bundle: &Bundle, findings: &mut Vec<Finding>) {
     for (file, object) in &bundle.objects {
         check_object(file, object, findings);
@@ -24,10 +23,9 @@ pub(super) fn check(bundle: &Bundle, findings: &mut Vec<Finding>) {
     for (index, image) in items(&bundle.csv, "/spec/relatedImages").enumerate() {
         let image = text(image, "/image");
         if !is_image(image) {
-            findings.push(Finding::error(
-                "related-image",
-                format!("spec.relatedImages[{index}].image {image:?} does not name an image"),
-            ));
+            let message =
+                format!("spec.relatedImages[{index}].image {image:?} does not name an image");
+            findings.push(Finding::error("related-image", message));
         }
     }
     let too_big = format!(
@@ -44,10 +42,8 @@ pub(super) fn check(bundle: &Bundle, findings: &mut Vec<Finding>) {
 fn check_object(file: &str, object: &Value, findings: &mut Vec<Finding>) {
     let shown = format!("the {} {} in manifests/{file}", kind(object), name(object));
     if !is_supported(kind(object)) {
-        findings.push(Finding::error(
-            "unsupported-kind",
-            format!("{shown} is of a kind that OLM does not create; remove it"),
-        ));
+        let message = format!("{shown} is of a kind that OLM does not create; remove it");
+        findings.push(Finding::error("unsupported-kind", message));
         return;
     }
     match kind(object) {
@@ -64,10 +60,8 @@ fn check_object(file: &str, object: &Value, findings: &mut Vec<Finding>) {
             } else {
                 return;
             };
-            findings.push(Finding::error(
-                "object-metadata",
-                format!("{shown} {wrong}"),
-            ));
+            let message = format!("{shown} {wrong}");
+            findings.push(Finding::error("object-metadata", message));
         }
     }
 }
@@ -79,9 +73,9 @@ fn check_definition(shown: &str, crd: &Value, findings: &mut Vec<Finding>) {
     match group_version(crd) {
         ("apiextensions.k8s.io", "v1") => {}
         (group, version) => {
-            return add(format!(
-                "has the API version {group}/{version}; use apiextensions.k8s.io/v1"
-            ));
+            let message =
+                format!("has the API version {group}/{version}; use apiextensions.k8s.io/v1");
+            return add(message);
         }
     }
     let field = |pointer: &str| text(crd, pointer);
@@ -90,29 +84,23 @@ fn check_definition(shown: &str, crd: &Value, findings: &mut Vec<Finding>) {
         add(format!("must have the name {plural}.{group}"));
     }
     if !is_subdomain(group) || !group.contains('.') {
-        add(format!(
-            "has the group {group:?}, which is not a domain such as example.com"
-        ));
+        let message = format!("has the group {group:?}, which is not a domain such as example.com");
+        add(message);
     }
     if !is_label(plural) {
-        add(format!(
-            "has the plural name {plural:?}, which is not a lower case label"
-        ));
+        let message = format!("has the plural name {plural:?}, which is not a lower case label");
+        add(message);
     }
-    if !is_label(&field("/spec/names/kind").to_ascii_lowercase()) {
-        add(format!(
-            "has the kind {:?}, which is not valid",
-            field("/spec/names/kind")
-        ));
+    let (kind, scope) = (field("/spec/names/kind"), field("/spec/scope"));
+    if !is_label(&kind.to_ascii_lowercase()) {
+        add(format!("has the kind {kind:?}, which is not valid"));
     }
-    if field("/spec/names/listKind") == field("/spec/names/kind") {
+    if field("/spec/names/listKind") == kind {
         add("has the same kind and listKind".to_owned());
     }
-    if !matches!(field("/spec/scope"), "Namespaced" | "Cluster") {
-        add(format!(
-            "has the scope {:?}; it must be Namespaced or Cluster",
-            field("/spec/scope")
-        ));
+    if !matches!(scope, "Namespaced" | "Cluster") {
+        let message = format!("has the scope {scope:?}; it must be Namespaced or Cluster");
+        add(message);
     }
     let versions: Vec<&Value> = items(crd, "/spec/versions").collect();
     let stored = versions
@@ -120,17 +108,15 @@ fn check_definition(shown: &str, crd: &Value, findings: &mut Vec<Finding>) {
         .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
         .count();
     if stored != 1 {
-        add(format!(
-            "has {stored} versions with 'storage: true'; it needs exactly one"
-        ));
+        let message = format!("has {stored} versions with 'storage: true'; it needs exactly one");
+        add(message);
     }
     let mut seen = BTreeSet::new();
     for version in versions {
         let name = text(version, "/name");
         if !is_label(name) {
-            add(format!(
-                "has a version {name:?}, which is not a lower case label"
-            ));
+            let message = format!("has a version {name:?}, which is not a lower case label");
+            add(message);
         }
         if !seen.insert(name) {
             add(format!("has the version {name} twice"));
@@ -144,16 +130,10 @@ fn check_definitions(bundle: &Bundle, findings: &mut Vec<Finding>) {
     for crd in bundle.crds() {
         let (group, kind) = (text(crd, "/spec/group"), text(crd, "/spec/names/kind"));
         for version in items(crd, "/spec/versions") {
-            let key = (
-                group.to_owned(),
-                text(version, "/name").to_owned(),
-                kind.to_owned(),
-            );
-            if present.insert(key, name(crd)).is_some() {
-                findings.push(Finding::error(
-                    "definition-twice",
-                    format!("manifests has the definition {} twice", name(crd)),
-                ));
+            let key = [group, text(version, "/name"), kind].map(str::to_owned);
+            if present.insert(key.into(), name(crd)).is_some() {
+                let message = format!("manifests has the definition {} twice", name(crd));
+                findings.push(Finding::error("definition-twice", message));
             }
         }
     }
@@ -165,18 +145,18 @@ fn check_definitions(bundle: &Bundle, findings: &mut Vec<Finding>) {
         if present.contains_key(&(group.to_owned(), version.to_owned(), kind.to_owned())) {
             owned_kinds.insert((group, kind));
         } else {
-            findings.push(Finding::error(
-                "owned-missing",
-                format!("the operator owns {full} with the version {version} and the kind {kind}, but manifests has no such definition"),
-            ));
+            let message = format!(
+                "the operator owns {full} with the version {version} and the kind {kind}, but manifests has no such definition"
+            );
+            findings.push(Finding::error("owned-missing", message));
         }
     }
     for ((group, version, kind), crd) in &present {
         if !owned_kinds.contains(&(group.as_str(), kind.as_str())) {
-            findings.push(Finding::error(
-                "definition-not-owned",
-                format!("manifests has the definition {crd} with the version {version}, which spec.customresourcedefinitions.owned does not list"),
-            ));
+            let message = format!(
+                "manifests has the definition {crd} with the version {version}, which spec.customresourcedefinitions.owned does not list"
+            );
+            findings.push(Finding::error("definition-not-owned", message));
         }
     }
 }
@@ -189,10 +169,11 @@ fn check_accounts(bundle: &Bundle, findings: &mut Vec<Finding>) {
         .collect();
     for (_, object) in &bundle.objects {
         if kind(object) == "ServiceAccount" && own.contains(name(object)) {
-            findings.push(Finding::error(
-                "account",
-                format!("manifests has the ServiceAccount {}, which OLM creates for the Deployment; remove it", name(object)),
-            ));
+            let message = format!(
+                "manifests has the ServiceAccount {}, which OLM creates for the Deployment; remove it",
+                name(object)
+            );
+            findings.push(Finding::error("account", message));
         }
     }
 }

@@ -23,10 +23,8 @@ const ANNOTATIONS: &[&str] = &[
 pub(super) fn check_shape(csv: &Value) -> Result<(), Finding> {
     let wrong = |pointer: &str, wanted: &str| {
         let field = pointer.trim_start_matches('/').replace('/', ".");
-        Finding::error(
-            "csv-shape",
-            format!("{field} of the ClusterServiceVersion must be {wanted}"),
-        )
+        let message = format!("{field} of the ClusterServiceVersion must be {wanted}");
+        Finding::error("csv-shape", message)
     };
     for (pointer, wanted) in [
         ("/metadata", "a map"),
@@ -74,10 +72,8 @@ pub(super) fn check_shape(csv: &Value) -> Result<(), Finding> {
     if let Some(version) = csv.pointer("/spec/version").and_then(Value::as_str)
         && Version::parse(version).is_err()
     {
-        return Err(wrong(
-            "/spec/version",
-            &format!("a version such as 0.1.0; it is {version:?}"),
-        ));
+        let wanted = format!("a version such as 0.1.0; it is {version:?}");
+        return Err(wrong("/spec/version", &wanted));
     }
     for mode in items(csv, "/spec/installModes") {
         if !mode.get("supported").is_none_or(Value::is_boolean) {
@@ -87,27 +83,21 @@ pub(super) fn check_shape(csv: &Value) -> Result<(), Finding> {
     Ok(())
 }
 
-/// Checks the fields.
 pub(super) fn check(csv: &Value, findings: &mut Vec<Finding>) {
     if let Some(wrong) = bundle_name(name(csv)) {
-        let message = format!(
-            "the name {:?} of the ClusterServiceVersion is not valid: {wrong}",
-            name(csv)
-        );
+        let name = name(csv);
+        let message =
+            format!("the name {name:?} of the ClusterServiceVersion is not valid: {wrong}");
         findings.push(Finding::error("csv-name", message));
     }
     let replaces = text(csv, "/spec/replaces");
     if let (false, Some(wrong)) = (replaces.is_empty(), bundle_name(replaces)) {
-        findings.push(Finding::error(
-            "csv-replaces",
-            format!("spec.replaces {replaces:?} is not valid: {wrong}"),
-        ));
+        let message = format!("spec.replaces {replaces:?} is not valid: {wrong}");
+        findings.push(Finding::error("csv-replaces", message));
     }
     if group_version(csv).1.is_empty() {
-        findings.push(Finding::error(
-            "csv-api-version",
-            "the ClusterServiceVersion has no apiVersion",
-        ));
+        let message = "the ClusterServiceVersion has no apiVersion";
+        findings.push(Finding::error("csv-api-version", message));
     }
     check_fields(csv, findings);
     check_examples(csv, findings);
@@ -134,16 +124,12 @@ pub(super) fn check(csv: &Value, findings: &mut Vec<Finding>) {
             .iter()
             .find(|known| known.eq_ignore_ascii_case(key));
         if let Some(known) = known.filter(|known| *known != key) {
-            findings.push(Finding::error(
-                "annotation-case",
-                format!("the annotation {key} has the wrong case; write {known}"),
-            ));
+            let message = format!("the annotation {key} has the wrong case; write {known}");
+            findings.push(Finding::error("annotation-case", message));
         }
         if key == "olm.properties" {
-            findings.push(Finding::warning(
-                "properties-annotation",
-                "properties are in the annotation olm.properties; put them into metadata/properties.yaml",
-            ));
+            let message = "properties are in the annotation olm.properties; put them into metadata/properties.yaml";
+            findings.push(Finding::warning("properties-annotation", message));
         }
     }
 }
@@ -171,42 +157,35 @@ fn check_fields(csv: &Value, findings: &mut Vec<Finding>) {
         let is_expected = outer.is_empty() || !is_empty(csv.pointer(outer));
         if is_expected && is_empty(csv.pointer(pointer)) {
             let field = pointer.trim_start_matches('/').replace('/', ".");
-            findings.push(Finding::error(
-                "required-field",
-                format!("the ClusterServiceVersion has no {field}"),
-            ));
+            let message = format!("the ClusterServiceVersion has no {field}");
+            findings.push(Finding::error("required-field", message));
         }
     }
 }
 
 /// A kind of custom resource.
-type Gvk = (String, String, String);
+type Gvk<'v> = (&'v str, &'v str, &'v str);
 
 fn check_examples(csv: &Value, findings: &mut Vec<Finding>) {
     let annotations = csv
         .pointer("/metadata/annotations")
         .and_then(Value::as_object);
     let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
-        findings.push(Finding::warning(
-            "examples-missing",
-            "the ClusterServiceVersion has no annotations, so no examples",
-        ));
+        let message = "the ClusterServiceVersion has no annotations, so no examples";
+        findings.push(Finding::warning("examples-missing", message));
         return;
     };
     let own = annotations.get(EXAMPLES).and_then(Value::as_str);
     let other = annotations.get("olm.examples").and_then(Value::as_str);
     let Some(examples) = own.or(other) else {
-        findings.push(Finding::warning(
-            "examples-missing",
-            format!("the ClusterServiceVersion has no annotation {EXAMPLES}"),
-        ));
+        let message = format!("the ClusterServiceVersion has no annotation {EXAMPLES}");
+        findings.push(Finding::warning("examples-missing", message));
         return;
     };
     if own.is_some() && other.is_some() {
-        findings.push(Finding::warning(
-            "examples-twice",
-            format!("of the annotations {EXAMPLES} and olm.examples only {EXAMPLES} is read"),
-        ));
+        let message =
+            format!("of the annotations {EXAMPLES} and olm.examples only {EXAMPLES} is read");
+        findings.push(Finding::warning("examples-twice", message));
     }
     let examples: Vec<Value> = if examples.is_empty() {
         Vec::new()
@@ -214,88 +193,62 @@ fn check_examples(csv: &Value, findings: &mut Vec<Finding>) {
         match serde_json::from_str(examples) {
             Ok(Value::Array(examples)) => examples,
             Ok(_) => {
-                return findings.push(Finding::error(
-                    "examples-decode",
-                    format!("{EXAMPLES} is not a list of objects"),
-                ));
+                let message = format!("{EXAMPLES} is not a list of objects");
+                return findings.push(Finding::error("examples-decode", message));
             }
             Err(error) => {
-                return findings.push(Finding::error(
-                    "examples-json",
-                    format!("{EXAMPLES} is not JSON: {error}"),
-                ));
+                let message = format!("{EXAMPLES} is not JSON: {error}");
+                return findings.push(Finding::error("examples-json", message));
             }
         }
     };
     if let Some(bad) = examples.iter().find(|example| kind(example).is_empty()) {
-        return findings.push(Finding::error(
-            "examples-decode",
-            format!("an object in {EXAMPLES} has no kind: {bad}"),
-        ));
+        let message = format!("an object in {EXAMPLES} has no kind: {bad}");
+        return findings.push(Finding::error("examples-decode", message));
     }
-    let mut provided: BTreeSet<Gvk> = BTreeSet::new();
+    let mut provided: BTreeSet<Gvk<'_>> = BTreeSet::new();
     for owned in items(csv, "/spec/customresourcedefinitions/owned") {
         let Some((_, group)) = text(owned, "/name").split_once('.') else {
-            findings.push(Finding::error(
-                "owned-name",
-                format!(
-                    "the owned definition {:?} has no group; write PLURAL.GROUP",
-                    text(owned, "/name")
-                ),
-            ));
+            let name = text(owned, "/name");
+            let message = format!("the owned definition {name:?} has no group; write PLURAL.GROUP");
+            findings.push(Finding::error("owned-name", message));
             continue;
         };
-        provided.insert((
-            group.to_owned(),
-            text(owned, "/version").to_owned(),
-            text(owned, "/kind").to_owned(),
-        ));
+        let (version, kind) = (text(owned, "/version"), text(owned, "/kind"));
+        provided.insert((group, version, kind));
     }
     for owned in items(csv, "/spec/apiservicedefinitions/owned") {
-        let field = |field: &str| text(owned, field).to_owned();
+        let field = |field: &str| text(owned, field);
         provided.insert((field("/group"), field("/version"), field("/kind")));
     }
-    let shown: BTreeSet<Gvk> = examples
-        .iter()
-        .map(|example| {
-            let (group, version) = group_version(example);
-            (
-                group.to_owned(),
-                version.to_owned(),
-                kind(example).to_owned(),
-            )
-        })
-        .collect();
+    let gvk = |example| {
+        let (group, version) = group_version(example);
+        (group, version, kind(example))
+    };
+    let shown: BTreeSet<Gvk<'_>> = examples.iter().map(gvk).collect();
     for (group, version, kind) in shown.difference(&provided) {
-        findings.push(Finding::error(
-            "example-of-unknown-kind",
-            format!(
-                "{EXAMPLES} has a {kind} of {group}/{version}, which the operator does not own"
-            ),
-        ));
+        let message = format!(
+            "{EXAMPLES} has a {kind} of {group}/{version}, which the operator does not own"
+        );
+        findings.push(Finding::error("example-of-unknown-kind", message));
     }
     for (group, version, kind) in provided.difference(&shown) {
-        findings.push(Finding::warning(
-            "example-missing",
-            format!("{EXAMPLES} has no {kind} of {group}/{version}; add a file to config/samples"),
-        ));
+        let message =
+            format!("{EXAMPLES} has no {kind} of {group}/{version}; add a file to config/samples");
+        findings.push(Finding::warning("example-missing", message));
     }
 }
 
 fn check_modes(csv: &Value, findings: &mut Vec<Finding>) {
     let modes: Vec<&Value> = items(csv, "/spec/installModes").collect();
     if modes.is_empty() {
-        return findings.push(Finding::error(
-            "install-modes-missing",
-            "the ClusterServiceVersion has no spec.installModes",
-        ));
+        let message = "the ClusterServiceVersion has no spec.installModes";
+        return findings.push(Finding::error("install-modes-missing", message));
     }
     let is_supported = |mode: &Value| mode.get("supported") == Some(&Value::Bool(true));
     if !modes.iter().any(|mode| is_supported(mode)) {
-        findings.push(Finding::error(
-            "install-modes",
-            "none of spec.installModes is supported",
-        ));
+        let message = "none of spec.installModes is supported";
+        findings.push(Finding::error("install-modes", message));
     }
     let converts = items(csv, "/spec/webhookdefinitions")
         .any(|webhook| items(webhook, "/conversionCRDs").next().is_some());
@@ -303,9 +256,7 @@ fn check_modes(csv: &Value, findings: &mut Vec<Finding>) {
         .iter()
         .all(|mode| (text(mode, "/type") == "AllNamespaces") == is_supported(mode));
     if converts && !only_all {
-        findings.push(Finding::error(
-            "install-modes-conversion",
-            "an operator with conversion webhooks must support AllNamespaces only",
-        ));
+        let message = "an operator with conversion webhooks must support AllNamespaces only";
+        findings.push(Finding::error("install-modes-conversion", message));
     }
 }

@@ -15,13 +15,11 @@ pub(super) fn check(directory: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for part in ["manifests", "metadata"] {
         if !directory.join(part).is_dir() {
-            findings.push(Finding::error(
-                "directory",
-                format!(
-                    "{} has no directory {part}; name the directory of a bundle",
-                    directory.display()
-                ),
-            ));
+            let message = format!(
+                "{} has no directory {part}; name the directory of a bundle",
+                directory.display()
+            );
+            findings.push(Finding::error("directory", message));
         }
     }
     if !findings.is_empty() {
@@ -107,10 +105,8 @@ fn check_annotations(annotations: &Value, findings: &mut Vec<Finding>) {
     }
     for name in ["channels.v1", "channel.default.v1"] {
         if value(name) == Some("") || (name == "channels.v1" && value(name).is_none()) {
-            findings.push(Finding::error(
-                "annotation-empty",
-                format!("metadata/annotations.yaml has an empty {ANNOTATION}{name}"),
-            ));
+            let message = format!("metadata/annotations.yaml has an empty {ANNOTATION}{name}");
+            findings.push(Finding::error("annotation-empty", message));
         }
     }
 }
@@ -124,9 +120,8 @@ fn check_dependency(dependency: &Value, findings: &mut Vec<Finding>) {
         "olm.label" => &["label"],
         "olm.constraint" => &[],
         other => {
-            return add(format!(
-                "metadata/dependencies.yaml has the unknown type {other:?}"
-            ));
+            let message = format!("metadata/dependencies.yaml has the unknown type {other:?}");
+            return add(message);
         }
     };
     for field in needed {

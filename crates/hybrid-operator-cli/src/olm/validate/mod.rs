@@ -129,7 +129,6 @@ pub(crate) fn bundle(directory: &Path, optional: &BTreeSet<Optional>) -> Vec<Fin
     findings
 }
 
-/// Reads a bundle.
 pub(super) fn load_bundle(directory: &Path) -> Result<(Value, Vec<(String, Value)>), Finding> {
     let bundle = load(directory)?;
     Ok((bundle.csv, bundle.objects))

@@ -13,9 +13,7 @@ use crate::olm::{group_version, items, kind, name, text};
 pub(crate) enum Optional {
     /// Requirements of `OperatorHub.io` for the metadata.
     OperatorHub,
-    /// The annotation `capabilities`.
     Capabilities,
-    /// The annotation `categories`.
     Categories,
     GoodPractices,
     /// API versions that Kubernetes no longer serves.
@@ -65,7 +63,6 @@ const CAPABILITIES: &[&str] = &[
     "Auto Pilot",
 ];
 
-/// Categories of catalogs.
 const CATEGORIES: &[&str] = &[
     "AI/Machine Learning",
     "Application Runtime",
@@ -85,7 +82,6 @@ const CATEGORIES: &[&str] = &[
     "Streaming & Messaging",
 ];
 
-/// Types of icons.
 const ICONS: &[&str] = &["image/gif", "image/jpeg", "image/png", "image/svg+xml"];
 
 impl Optional {
@@ -104,7 +100,6 @@ impl Optional {
         chosen.map(|(check, ..)| *check).collect()
     }
 
-    /// Runs the check.
     pub(super) fn check(self, bundle: &Bundle, findings: &mut Vec<Finding>) {
         match self {
             Self::OperatorHub => {
@@ -133,18 +128,10 @@ fn annotation(bundle: &Bundle, key: &'static str, values: &[&str], findings: &mu
     } else {
         vec![value]
     };
+    let known = values.join(", ");
     for value in given.iter().filter(|value| !values.contains(value)) {
-        findings.push(Finding::error(
-            if key == "categories" {
-                "categories"
-            } else {
-                "capabilities"
-            },
-            format!(
-                "the annotation {key} has {value:?}; known are {}",
-                values.join(", ")
-            ),
-        ));
+        let message = format!("the annotation {key} has {value:?}; known are {known}");
+        findings.push(Finding::error(key, message));
     }
 }
 
@@ -159,9 +146,8 @@ fn hub(csv: &Value, findings: &mut Vec<Finding>) {
             add("each of spec.maintainers needs a name and an email".to_owned());
         }
         if !email.is_empty() && !is_address(email) {
-            add(format!(
-                "the email {email:?} in spec.maintainers is not an address"
-            ));
+            let message = format!("the email {email:?} in spec.maintainers is not an address");
+            add(message);
         }
     }
     for link in items(csv, "/spec/links") {
@@ -221,10 +207,8 @@ fn good_practices(bundle: &Bundle, findings: &mut Vec<Finding>) {
     let csv = &bundle.csv;
     let deployments: Vec<&Value> = items(csv, "/spec/install/spec/deployments").collect();
     if deployments.is_empty() {
-        findings.push(Finding::error(
-            "no-deployment",
-            "the install strategy has no Deployment",
-        ));
+        let message = "the install strategy has no Deployment";
+        findings.push(Finding::error("no-deployment", message));
     }
     let mut add =
         |rule: &'static str, message: String| findings.push(Finding::warning(rule, message));
@@ -236,47 +220,33 @@ fn good_practices(bundle: &Bundle, findings: &mut Vec<Finding>) {
             .pointer("/resources/requests")
             .is_none_or(Value::is_null)
         {
-            add(
-                "resource-requests",
-                format!(
-                    "the container {} has no resource requests",
-                    text(container, "/name")
-                ),
-            );
+            let name = text(container, "/name");
+            let message = format!("the container {name} has no resource requests");
+            add("resource-requests", message);
         }
     }
     for list in ["owned", "required"] {
         for crd in items(csv, &format!("/spec/customresourcedefinitions/{list}")) {
             if text(crd, "/description").is_empty() {
-                add(
-                    "description-missing",
-                    format!(
-                        "the {list} definition {} has no description",
-                        text(crd, "/name")
-                    ),
-                );
+                let name = text(crd, "/name");
+                let message = format!("the {list} definition {name} has no description");
+                add("description-missing", message);
             }
         }
     }
-    let unusual: BTreeSet<&str> = bundle
-        .channels
-        .iter()
-        .map(String::as_str)
-        .filter(|channel| {
-            !["candidate", "stable", "fast"]
-                .iter()
-                .any(|known| channel.starts_with(known))
-        })
-        .collect();
+    let is_usual = |channel: &&str| {
+        let usual = ["candidate", "stable", "fast"];
+        usual.iter().any(|start| channel.starts_with(start))
+    };
+    let mut unusual: BTreeSet<&str> = bundle.channels.iter().map(String::as_str).collect();
+    unusual.retain(|channel| !is_usual(channel));
     if !unusual.is_empty() {
         let unusual: Vec<&str> = unusual.into_iter().collect();
-        add(
-            "channel-names",
-            format!(
-                "the names of channels should begin with candidate, fast or stable: {}",
-                unusual.join(", ")
-            ),
+        let message = format!(
+            "the names of channels should begin with candidate, fast or stable: {}",
+            unusual.join(", ")
         );
+        add("channel-names", message);
     }
     let mut rules = [
         "/spec/install/spec/permissions",
@@ -297,27 +267,23 @@ fn good_practices(bundle: &Bundle, findings: &mut Vec<Finding>) {
             )
             && has(rule, "/verbs", &["create", "*", "[*]", "patch"])
     }) {
-        add(
-            "creates-definitions",
+        let message =
             "the operator may create or patch CustomResourceDefinitions, which OLM is for"
-                .to_owned(),
-        );
+                .to_owned();
+        add("creates-definitions", message);
     }
     let name = name(csv);
     let is_version = name
         .split_once(".v")
         .is_some_and(|(_, version)| Version::parse(version).is_ok());
     if !is_version {
-        add(
-            "version-in-name",
-            format!("the bundle's name {name:?} should be PACKAGE.vVERSION"),
-        );
+        let message = format!("the bundle's name {name:?} should be PACKAGE.vVERSION");
+        add("version-in-name", message);
     }
     if name.split(".v").count() != 2 {
-        add(
-            "form-of-name",
-            format!("the bundle's name {name:?} should have '.v' once, before the version"),
-        );
+        let message =
+            format!("the bundle's name {name:?} should have '.v' once, before the version");
+        add("form-of-name", message);
     }
 }
 

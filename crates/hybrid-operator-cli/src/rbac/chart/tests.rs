@@ -7,20 +7,26 @@ use crate::rbac::survey::survey;
 
 #[derive(Default)]
 struct Case<'a> {
-    templates: &'a [(&'a str, &'a str)],
+    file: &'a str,
+    text: &'a str,
     needs: WatchNeeds,
     options: RoleOptions,
     previous: Vec<Grant>,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// Returns the case of a chart with one template.
+    fn of(text: &'a str) -> Self {
+        Self {
+            file: "templates/a.yaml",
+            text,
+            ..Self::default()
+        }
+    }
+
     fn rules(&self) -> ChartRules {
         let metadata = File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n");
-        let files = self
-            .templates
-            .iter()
-            .map(|(name, text)| File::new(*name, text));
-        let chart = Chart::from_files(files.chain([metadata])).unwrap();
+        let chart = Chart::from_files([File::new(self.file, self.text), metadata]).unwrap();
         let api = ChartApi {
             group: "x.example.com",
             version: "v1",
@@ -50,7 +56,7 @@ const OBJECT: &str = "[create, delete, get, list, patch, update, watch]";
 #[test]
 fn every_chart_has_rules_for_its_custom_resources_and_records() {
     let expected = "\
-# The custom resources.
+                    # The custom resources.
 - apiGroups: [x.example.com]
   resources: [shops]
   verbs: [get, list, patch, watch]
@@ -65,20 +71,16 @@ fn every_chart_has_rules_for_its_custom_resources_and_records() {
   resources: [secrets]
   verbs: [create, delete, deletecollection, get, list, patch, update, watch]
 ";
-    assert_eq!(Case::default().rules().rules.to_yaml(), expected);
+    assert_eq!(Case::of("").rules().rules.to_yaml(), expected);
 }
 
 #[test]
 fn objects_hooks_lookups_and_logs() {
-    let case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "{{ $x := lookup \"v1\" \"Node\" \"\" \"\" }}apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n\
-             apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install, \
-             helm.sh/hook-output-log-policy: hook-failed}}\n",
-        )],
-        ..Case::default()
-    };
+    let case = Case::of(
+        "{{ $x := lookup \"v1\" \"Node\" \"\" \"\" }}apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n\
+         apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, annotations: {helm.sh/hook: pre-install, \
+         helm.sh/hook-output-log-policy: hook-failed}}\n",
+    );
     let expected = format!(
         "# The chart's objects.\n- apiGroups: [batch]\n  resources: [jobs]\n  verbs: {OBJECT}\n\
          # The output of hooks.\n- apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [list]\n\
@@ -91,7 +93,8 @@ fn objects_hooks_lookups_and_logs() {
 #[test]
 fn what_the_watches_file_refers_to() {
     let case = Case {
-        templates: &[("crds/a.yaml", "kind: CustomResourceDefinition\n")],
+        file: "crds/a.yaml",
+        text: "kind: CustomResourceDefinition\n",
         needs: WatchNeeds {
             values_from: ["ConfigMap", "Secret"].into(),
             depends_on: [GroupKind::new("db.example.com", "Database")].into(),
@@ -101,7 +104,7 @@ fn what_the_watches_file_refers_to() {
         ..Case::default()
     };
     let expected = "\
-# Referred to in the watches file.
+                    # Referred to in the watches file.
 - apiGroups: [\"\"]
   resources: [configmaps]
   verbs: [get, list, watch]
@@ -118,13 +121,7 @@ fn what_the_watches_file_refers_to() {
 
 #[test]
 fn an_impersonating_operator_only_reads_the_objects() {
-    let mut case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
-        )],
-        ..Case::default()
-    };
+    let mut case = Case::of("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
     case.needs.service_account = Some("deployer".to_owned());
     let objects = "# The chart's objects.\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  \
                    verbs: [get, list, watch]\n# The service accounts that the operator acts as.\n\
@@ -157,40 +154,23 @@ roleRef: {kind: ClusterRole, name: view}
 
 #[test]
 fn permissions_of_the_charts_own_roles_are_granted() {
-    let case = Case {
-        templates: &[("templates/a.yaml", ROLES)],
-        ..Case::default()
-    };
-    let found = case.rules();
-    let yaml = found.rules.to_yaml();
-    let section = yaml
+    let ChartRules { rules, warnings } = Case::of(ROLES).rules();
+    let yaml = rules.to_yaml();
+    let (_, section) = yaml
         .split_once("# Granted by the chart's own roles")
-        .unwrap()
-        .1;
-    let rules = section.split_once('\n').unwrap().1;
-    assert_eq!(
-        rules,
-        "- apiGroups: [\"\"]\n  resources: [nodes, endpoints]\n  verbs: [get]\n\
-         - nonResourceURLs: [/metrics]\n  verbs: [get]\n"
-    );
-    assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-    assert!(
-        found.warnings[0].contains("\"view\""),
-        "{:?}",
-        found.warnings
-    );
+        .unwrap();
+    let (_, rules) = section.split_once('\n').unwrap();
+    let expected = "- apiGroups: [\"\"]\n  resources: [nodes, endpoints]\n  verbs: [get]\n\
+                    - nonResourceURLs: [/metrics]\n  verbs: [get]\n";
+    assert_eq!(rules, expected);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("\"view\""), "{warnings:?}");
 }
 
 #[test]
 fn bind_is_granted_only_if_escalation_is_allowed() {
-    let case = Case {
-        templates: &[("templates/a.yaml", ROLES)],
-        options: RoleOptions {
-            allow_escalation: true,
-            ..RoleOptions::default()
-        },
-        ..Case::default()
-    };
+    let mut case = Case::of(ROLES);
+    case.options.allow_escalation = true;
     let found = case.rules();
     let yaml = found.rules.to_yaml();
     assert!(
@@ -202,40 +182,23 @@ fn bind_is_granted_only_if_escalation_is_allowed() {
 
 #[test]
 fn a_role_of_a_namespace_grants_nothing_of_the_cluster() {
-    let case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n",
-        )],
-        options: RoleOptions {
-            namespaced: true,
-            ..RoleOptions::default()
-        },
-        ..Case::default()
-    };
-    let found = case.rules();
-    assert_eq!(
-        case.others(),
-        format!(
-            "# The chart's objects.\n- apiGroups: [\"\"]\n  resources: [services]\n  verbs: {OBJECT}\n"
-        )
+    let mut case = Case::of(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n",
     );
-    assert!(
-        found.warnings[0].contains(": namespaces;"),
-        "{:?}",
-        found.warnings
+    case.options.namespaced = true;
+    let expected = format!(
+        "# The chart's objects.\n- apiGroups: [\"\"]\n  resources: [services]\n  verbs: {OBJECT}\n"
     );
+    assert_eq!(case.others(), expected);
+    let warnings = case.rules().warnings;
+    assert!(warnings[0].contains(": namespaces;"), "{warnings:?}");
 }
 
 #[test]
 fn unreached_kinds_are_granted_on_request() {
-    let mut case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "{{ if and .Values.a (not .Values.a) }}\napiVersion: batch/v1\nkind: CronJob\n{{ end }}\n",
-        )],
-        ..Case::default()
-    };
+    let mut case = Case::of(
+        "{{ if and .Values.a (not .Values.a) }}\napiVersion: batch/v1\nkind: CronJob\n{{ end }}\n",
+    );
     assert_eq!(case.others(), "");
     case.options.include_unreached = true;
     let expected = format!(
@@ -247,45 +210,26 @@ fn unreached_kinds_are_granted_on_request() {
 #[test]
 fn kinds_of_an_earlier_version_are_kept_under_a_comment() {
     let grant = |resource: &str| Grant::new(Subject::resource("apps", resource), &["get"], "");
-    let case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n",
-        )],
-        previous: vec![grant("deployments"), grant("statefulsets")],
-        ..Case::default()
-    };
-    let yaml = case.others();
-    let earlier = yaml.split_once("# Of an earlier version").unwrap().1;
-    assert_eq!(
-        earlier.split_once('\n').unwrap().1,
-        "- apiGroups: [apps]\n  resources: [statefulsets]\n  verbs: [get]\n"
+    let mut case = Case::of(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n",
     );
+    case.previous = vec![grant("deployments"), grant("statefulsets")];
+    let yaml = case.others();
+    let (_, earlier) = yaml.split_once("# Of an earlier version").unwrap();
+    let (_, rules) = earlier.split_once('\n').unwrap();
+    let expected = "- apiGroups: [apps]\n  resources: [statefulsets]\n  verbs: [get]\n";
+    assert_eq!(rules, expected);
 }
 
 #[test]
 fn a_namespace_or_definition_of_the_chart_is_searched_before_its_deletion() {
-    let definition = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: orders.shop.io}\n\
-             spec: {group: shop.io, scope: Cluster, names: {kind: Order, plural: orders}}\n",
-        )],
-        ..Case::default()
-    };
-    let yaml = definition.others();
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: orders.shop.io}\n\
+                      spec: {group: shop.io, scope: Cluster, names: {kind: Order, plural: orders}}\n";
+    let yaml = Case::of(definition).others();
     let wanted = "- apiGroups: [shop.io]\n  resources: [orders]\n  verbs: [list]\n";
     assert!(yaml.contains(wanted), "{yaml}");
-    let case = Case {
-        templates: &[(
-            "templates/a.yaml",
-            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: orders.shop.io}\n\
-             spec: {group: shop.io, scope: Cluster, names: {kind: Order, plural: orders}}\n---\n\
-             apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n",
-        )],
-        ..Case::default()
-    };
-    let yaml = case.others();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n";
+    let yaml = Case::of(&format!("{definition}---\n{namespace}")).others();
     for wanted in [
         "- apiGroups: [\"*\"]\n  resources: [\"*\"]\n  verbs: [list]\n",
         "resources: [customresourcedefinitions]",

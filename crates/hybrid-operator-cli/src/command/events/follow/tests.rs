@@ -42,14 +42,10 @@ fn each_event_is_printed_once_even_if_it_is_listed_again() {
     assert!(apply(InitApply(event("n", "early", "own", 1))).is_empty());
     assert_eq!(reasons(&apply(InitDone)), [("early", 1), ("late", 9)]);
     assert!(apply(Apply(event("n", "late", "own", 9))).is_empty());
-    assert_eq!(
-        reasons(&apply(Apply(event("n", "new", "own", 1)))),
-        [("new", 1)]
-    );
-    assert_eq!(
-        reasons(&apply(Apply(event("n", "new", "own", 2)))),
-        [("new", 2)]
-    );
+    for count in [1, 2] {
+        let new = apply(Apply(event("n", "new", "own", count)));
+        assert_eq!(reasons(&new), [("new", count)]);
+    }
     assert!(apply(Delete(event("n", "early", "own", 1))).is_empty());
     // The watch begins again, as after 410 Gone.
     assert!(apply(Init).is_empty());

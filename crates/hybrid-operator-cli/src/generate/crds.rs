@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_most_stable_newest_version_comes_first() {
-        let mut names = vec![
+        let mut names = [
             "v1alpha1", "foo", "v1", "v10beta1", "v2", "v1beta2", "v1beta1",
         ];
         names.sort_by_cached_key(|name| Reverse(priority(name)));

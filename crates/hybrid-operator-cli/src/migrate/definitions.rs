@@ -11,15 +11,14 @@ use crate::project;
 pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     let definitions = definitions(tree);
     for kind in kinds {
-        match of_kind(&definitions, kind) {
-            Some((path, text, definition)) => check_one(tree, path, text, definition),
-            None => {
-                let text = format!(
-                    "there is no CRD of {}.{}; 'hybrid-operator generate crds' writes it",
-                    kind.kind, kind.group
-                );
-                tree.add(Kind::ByHand, Path::new("config/crd"), None, text);
-            }
+        if let Some((path, text, definition)) = of_kind(&definitions, kind) {
+            check_one(tree, path, text, definition);
+        } else {
+            let text = format!(
+                "there is no CRD of {}.{}; 'hybrid-operator generate crds' writes it",
+                kind.kind, kind.group
+            );
+            tree.add(Kind::ByHand, Path::new("config/crd"), None, text);
         }
     }
 }

@@ -130,13 +130,13 @@ async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() 
     let served = wait::until(LIMIT, "the kind to be served", create).await;
     served.unwrap();
     let web = created.unwrap();
-    let owner = json!({"metadata": {"ownerReferences": [{
+    let reference = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "migrate.example.com/v1", "kind": "Web", "name": "one", "uid": web.uid(),
     }]}});
     let secrets: Api<Secret> = Api::namespaced(namespace.client(), namespace.name());
     let record = "sh.helm.release.v1.one.v1";
-    let (params, owned) = (PatchParams::default(), Patch::Merge(&owner));
-    drop(secrets.patch(record, &params, &owned).await.unwrap());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&reference));
+    drop(secrets.patch(record, &params, &patch).await.unwrap());
 
     let flags = ["--check", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let printed = migrate(project, &flags).out;

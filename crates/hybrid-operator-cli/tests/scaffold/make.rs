@@ -182,8 +182,8 @@ fn the_base_image_is_built_from_the_checkout_or_the_repository_that_is_named() {
     let root = super::root();
     let framework = format!("--plugins helm --framework {}", root.display());
     let made = Made::with(&framework);
-    let built = base_built(&root) + &project_built(&made, BASE);
-    assert_eq!(made.made(build), built);
+    let both = base_built(&root) + &project_built(&made, BASE);
+    assert_eq!(made.made(build), both);
 }
 
 #[test]

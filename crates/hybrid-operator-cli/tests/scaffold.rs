@@ -424,7 +424,10 @@ fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
 #[test]
 fn the_errors_in_the_documentation_are_those_of_the_commands() {
     let page = fs::read_to_string(root().join("docs/cli/projects.md")).unwrap();
-    let empty = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    // Its name can be that of a project.
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).unwrap();
     let project = project("--plugins helm --project-name project");
     let lines: Vec<&str> = page.lines().collect();
     let mut compared = 0;
@@ -435,7 +438,7 @@ fn the_errors_in_the_documentation_are_those_of_the_commands() {
             continue;
         };
         let folder = if command.starts_with("init") {
-            empty.path()
+            &empty
         } else {
             project.path()
         };

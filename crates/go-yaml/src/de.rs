@@ -301,7 +301,7 @@ impl<'n> Entries<'n> {
     }
 }
 
-fn is_merge(key: &Node) -> bool {
+pub(crate) fn is_merge(key: &Node) -> bool {
     match &key.kind {
         NodeKind::Scalar { text, style } => {
             text == "<<"

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bounded::memory::Held;
 use bounded::{Budget, Limits};
 
+use crate::de::is_merge;
 use crate::mark::{Error, Mark};
 use crate::parser::Parser;
 use crate::resolve::{Scalar, resolve};
@@ -249,6 +250,33 @@ impl Node {
             NodeKind::Map(entries) => Some(entries),
             _ => None,
         }
+    }
+
+    /// Returns the entries of a map, and those that it merges (`<<`) unless it has others of their keys. A merge of
+    /// anything but maps is an entry like any other.
+    pub fn merged(&self) -> Option<Vec<(&Self, &Self)>> {
+        let entries = self.as_map()?.iter().map(|(key, value)| (key, value));
+        let (merges, mut all): (Vec<_>, Vec<_>) =
+            entries.partition(|(key, value)| is_merge(key) && value.sources().is_some());
+        for source in merges
+            .iter()
+            .filter_map(|(_, value)| value.sources())
+            .flatten()
+        {
+            for (key, value) in source.merged().unwrap_or_default() {
+                if !all.iter().any(|(known, _)| known.text() == key.text()) {
+                    all.push((key, value));
+                }
+            }
+        }
+        Some(all)
+    }
+
+    /// Returns the maps that a merge of this node merges.
+    fn sources(&self) -> Option<&[Self]> {
+        let sources = self.as_list().unwrap_or(std::slice::from_ref(self));
+        let is_map = |source: &Self| source.as_map().is_some();
+        sources.iter().all(is_map).then_some(sources)
     }
 
     /// Returns the text of a string scalar.

@@ -20,6 +20,8 @@ use crate::{duration, naming};
 /// The fields of a map in the file, and the list of mistakes.
 pub(super) struct Fields<'a> {
     node: &'a Node,
+    /// Its entries, with those that it merges.
+    entries: Vec<(&'a Node, &'a Node)>,
     path: String,
     problems: &'a mut Vec<Problem>,
     /// The fields that were asked for.
@@ -34,12 +36,13 @@ impl<'a> Fields<'a> {
         problems: &'a mut Vec<Problem>,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> Option<T> {
-        if node.as_map().is_none() {
+        let Some(entries) = node.merged() else {
             problems.push(problem(node, path, expected("a map", node)));
             return None;
-        }
+        };
         let mut fields = Self {
             node,
+            entries,
             path: path.to_owned(),
             problems,
             known: Vec::new(),
@@ -52,7 +55,7 @@ impl<'a> Fields<'a> {
     /// Reports unknown and duplicate fields.
     fn finish(self) {
         let mut seen: Vec<String> = Vec::new();
-        for (key, _) in self.node.as_map().into_iter().flatten() {
+        for (key, _) in self.entries {
             let found = key.as_str().unwrap_or("").to_owned();
             let field = join(&self.path, &found);
             if !self.known.contains(&found.as_str()) {
@@ -79,11 +82,9 @@ impl<'a> Fields<'a> {
         }
         #[cfg(test)]
         record::asked(&join(&self.path, field));
-        let entries = self.node.as_map()?;
-        entries
-            .iter()
-            .find(|(key, _)| key.as_str() == Some(field))
-            .map(|(_, value)| value)
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(key, _)| key.as_str() == Some(field));
+        found.map(|(_, value)| *value)
     }
 
     /// Returns whether a field is present, and not null.
@@ -221,7 +222,7 @@ fn check_node(
         if let Err(message) = check(text, inner) {
             problems.push(problem(node, path, message));
         }
-    } else if let Some(entries) = node.as_map() {
+    } else if let Some(entries) = node.merged() {
         for (key, value) in entries {
             let key = key.as_str().unwrap_or_default();
             let (path, inner) = (join(path, key), join(inner, key));
@@ -338,10 +339,10 @@ pub(super) fn choice<T: Copy>(node: &Node, choices: &[(&str, T)]) -> Result<T, S
 
 pub(super) fn string_map(node: &Node) -> Result<BTreeMap<String, String>, String> {
     let entries = node
-        .as_map()
+        .merged()
         .ok_or_else(|| expected("a map of strings", node))?;
     entries
-        .iter()
+        .into_iter()
         .map(|(key, value)| {
             let key = string(key)?;
             let text = match decode(value)? {
@@ -375,7 +376,7 @@ pub(super) fn pointers(node: &Node) -> Result<Vec<String>, String> {
 pub(super) fn selector(node: &Node) -> Result<Selector, String> {
     const FIELDS: &[&str] = &["matchLabels", "matchExpressions"];
     for (key, _) in node
-        .as_map()
+        .merged()
         .ok_or_else(|| expected("a label selector", node))?
     {
         let found = string(key)?;

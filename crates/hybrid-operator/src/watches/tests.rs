@@ -132,6 +132,32 @@ fn all_fields_are_read() {
 }
 
 #[test]
+fn an_entry_has_what_it_merges_unless_it_says_otherwise() {
+    let text = "\
+- &first
+  group: example.com
+  version: v1
+  kind: App
+  chart: chart
+  maxHistory: 3
+  overrideValues: &values {image.tag: a, debug: b}
+- <<: *first
+  kind: Site
+  overrideValues: {<<: [*values], debug: c}
+";
+    let (entries, problems) = parse(text.as_bytes(), Path::new("/base"));
+    assert_eq!(problems, []);
+    let watch = &entries[1].watch;
+    assert_eq!(watch.gvk.kind, "Site");
+    assert_eq!(watch.max_history.map(usize::from), Some(3));
+    assert_eq!(watch.override_values["image.tag"], "a");
+    assert_eq!(watch.override_values["debug"], "c");
+
+    let error = error_of("- {version: v1, kind: App, chart: chart, <<: [3]}\n");
+    assert!(error.contains("[0].<<: unknown field"), "{error}");
+}
+
+#[test]
 fn all_mistakes_are_reported_at_once_with_their_position() {
     let text = "\
 - group: example.com

@@ -109,7 +109,7 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
     }
 }
 
-/// How the Dockerfiles begin.
+/// Beginning of the Dockerfiles.
 const COMPILER: &str = "FROM --platform=$BUILDPLATFORM docker.io/library/rust:";
 
 #[test]

@@ -18,7 +18,7 @@ use crate::examples::{
 use crate::visitors::Variant;
 use crate::world::{api, api_of, cluster_api, create, eventually, is_ready, merge, remove, until};
 
-/// How long a deletion may go without effect before the next one.
+/// Pause after a deletion without effect.
 const PACE: Duration = Duration::from_millis(500);
 
 /// Objects that are deleted: those of one type whose names begin with a prefix.
@@ -67,7 +67,7 @@ fn name_of(object: &DynamicObject) -> &str {
     object.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// What the operator decides about an object.
+/// Returns the part of an object that the operator decides.
 fn content(object: &DynamicObject) -> Value {
     let mut spec = object.data["spec"].clone();
     if let Some(fields) = spec.as_object_mut() {
@@ -87,7 +87,7 @@ fn content(object: &DynamicObject) -> Value {
 struct Chaos {
     targets: Vec<Target>,
     numbers: fastrand::Rng,
-    /// How often one object other than a Pod is deleted within [`WINDOW`].
+    /// Largest number of deletions of one object other than a Pod within [`WINDOW`].
     most: usize,
     deletions: Vec<(Instant, String)>,
 }

@@ -51,7 +51,7 @@ metadata:
   annotations: {helm.sh/hook: post-delete}
 ";
 
-/// What the functions of a controller did.
+/// Calls of the functions of a controller.
 #[derive(Default)]
 struct Seen {
     reconciles: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What those who run an operator rely on: its log, its metrics over TLS, events with a narrow role,
+//! Needs of those who run an operator: its log, its metrics over TLS, events with a narrow role,
 //! and messages about what it lacks.
 
 use hybrid_operator_test::process::RunningOperator;

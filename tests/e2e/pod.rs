@@ -16,7 +16,7 @@ use crate::world::LIMIT;
 /// Selects the Deployment and the Pods of an operator.
 pub(crate) const LABEL: &str = "control-plane=controller-manager";
 
-/// What the only container of an operator's Pod is given.
+/// Settings of the only container of an operator's Pod.
 pub(crate) struct OperatorPod {
     pub(crate) namespace: String,
     pub(crate) account: String,

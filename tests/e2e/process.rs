@@ -100,7 +100,7 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
     assert_eq!(history(&namespace, "one").await, statuses);
 }
 
-/// How many writes of the status of a Widget the API server has refused as conflicts.
+/// Returns the number of writes of the status of a Widget that the API server has refused as conflicts.
 async fn conflicts(client: &kube::Client) -> u64 {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let metrics = client.request_text(request).await.unwrap();

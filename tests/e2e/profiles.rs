@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::world::{LIMIT, eventually_by, program};
 
-/// What the tests read of a profile, with the numbers of `profile.proto`.
+/// Fields of a profile that the tests read, with the numbers of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Profile {
     #[prost(message, repeated, tag = "1")]

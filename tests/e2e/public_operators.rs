@@ -64,7 +64,7 @@ const FAILS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What stands for a random value in the expected objects.
+/// Placeholder of a random value in the expected objects.
 const RANDOM: &str = "@@random@@";
 
 /// Returns the folder of the projects.

@@ -1,4 +1,4 @@
-//! What a custom resource's status says about its release: the reason of a failure outlives the
+//! Reports of a custom resource's status about its release: the reason of a failure outlives the
 //! process that reported it, each failure has its own event, and no condition refers to another
 //! revision.
 

@@ -1,4 +1,4 @@
-//! What the status of a custom resource says, and where the operator remembers what it lacks.
+//! Content of the status of a custom resource, and where the operator remembers what it lacks.
 
 use hybrid_operator_test::wait;
 use kube::api::{Api, DynamicObject};

@@ -14,7 +14,7 @@ use crate::world::{LIMIT, Project, api, apply, condition, control_plane, eventua
 
 /// Number of releases in each of two namespaces.
 const RELEASES: usize = 15;
-/// How many of them are not ready.
+/// Number of them that are not ready.
 const UNREADY: usize = 12;
 /// Objects of a release.
 const CHART: &str = "\

@@ -24,9 +24,9 @@ pub(crate) struct Timing {
 pub(crate) struct Memory {
     /// The packed chart.
     pub(crate) archive: u64,
-    /// What the compiled chart keeps, after a render.
+    /// Memory that the compiled chart keeps after a render.
     pub(crate) compiled: u64,
-    /// What a render needs at most, with its result.
+    /// Peak memory of a render, with its result.
     pub(crate) render: u64,
 }
 
@@ -159,7 +159,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// How often each process is started.
+/// Number of starts of each process.
 const STARTS: usize = 5;
 
 /// Times `template` of both programs on every chart that renders without values.

@@ -28,7 +28,7 @@ const KIND: &str = "Memcached";
 /// Where its definition, its chart and `watches.yaml` are.
 const DEFINITION: &str = "config/crd/bases/cache.example.com_memcacheds.yaml";
 
-/// How long a program is idle before its memory is read.
+/// Time that a program is idle before its memory is read.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[tokio::main]

@@ -12,7 +12,7 @@ use start_benchmark::cpu;
 /// Time between two requests to `/readyz`.
 const POLL: Duration = Duration::from_micros(500);
 
-/// How long a program may take to become ready.
+/// Time within which a program becomes ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A program that serves `/readyz`.
@@ -23,7 +23,7 @@ pub(crate) struct Program {
     pub(crate) args: Vec<String>,
 }
 
-/// What one start has used.
+/// Resources that one start has used.
 pub(crate) struct Start {
     /// From the start of the process to the first answer 200 of `/readyz`.
     pub(crate) ready: Duration,

@@ -170,7 +170,7 @@ pub enum PullError {
     Digest {
         /// The URL.
         url: String,
-        /// Who says so, such as "the index".
+        /// Source of the expected digest, such as "the index".
         by: &'static str,
         /// The digest that it must have.
         expected: Digest,

@@ -43,9 +43,9 @@ pub(crate) struct Facts {
 /// The member list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Confirmed by a majority.
+    /// List that a majority confirms.
     Agreed(Vec<NamedMember>),
-    /// That of one member, which may be out of date: no majority answers.
+    /// List of one member, which may be out of date: no majority answers.
     Local(Vec<NamedMember>),
     /// No member answers.
     Unknown,

@@ -50,9 +50,9 @@ pub struct MemberStatus {
 /// View that a member list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consistency {
-    /// The newest, which a majority of the members confirms.
+    /// Newest view, which a majority of the members confirms.
     Agreed,
-    /// That of the member alone, which may be out of date.
+    /// View of the member alone, which may be out of date.
     Local,
 }
 

@@ -1,4 +1,4 @@
-//! What a backup copies: the release that the chart made of its Memcached.
+//! Source of a backup: the release that the chart made of its Memcached.
 
 use hybrid_operator::helm::{self, DeployedRelease};
 use hybrid_operator::native::{BoxError, Context, Error};
@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::api::v1alpha1::{BackupSource, Memcached, MemcachedBackup};
 
-/// What a backup copies.
+/// Objects that a backup copies.
 #[derive(Debug, PartialEq)]
 pub(super) struct Source {
     /// The release, for the status.

@@ -22,7 +22,7 @@ use tokio::net::TcpSocket;
 
 use crate::world::eventually;
 
-/// How often processes that have ended are started again, as the kubelet does with containers.
+/// Pause before processes that have ended are started again, as the kubelet does with containers.
 const RESTART: Duration = Duration::from_millis(200);
 
 /// Where the members of a cluster are on loopback.

@@ -229,7 +229,7 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     is_started_alike(&same, &image);
 }
 
-/// What OLM and the tools of registries read of a bundle's image: its files and its labels.
+/// Checks what OLM and the tools of registries read of a bundle's image: its files and its labels.
 #[test]
 fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {
     if !can_run() {

@@ -1,4 +1,4 @@
-//! What tests wait for. A wait that ends without success fails the test and names its place; those
+//! Waits of the tests. A wait that ends without success fails the test and names its place; those
 //! named `_by` show the log of an operator as well.
 
 use std::fmt::{Debug, Display};

@@ -22,7 +22,7 @@ use super::{Identity, Subject, VerifyError, bundle, cosign, sigstore};
 use crate::digest::Digest;
 use crate::registry;
 
-/// Who must have signed, and what proves that.
+/// Required signer, and the root that proves the signature.
 #[derive(Clone)]
 pub(crate) struct Signer {
     issuer: Matcher,

@@ -1,4 +1,4 @@
-//! Who must have signed a chart.
+//! Policies for the signer of a chart.
 //!
 //! What proves a chart is called its evidence. It is kept in the cache as it was published, never as the
 //! result of a verification, so that a chart from the cache is verified like one from its server.
@@ -33,7 +33,7 @@ pub(crate) use provenance::{Keyring, Provenance};
 use crate::digest::Digest;
 use crate::limits;
 
-/// Who must have signed a chart; nobody by default. The key is in memory: a changed file needs a new policy.
+/// Required signer of a chart; nobody by default. The key is in memory: a changed file needs a new policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy(pub(crate) Signer);
 
@@ -52,10 +52,10 @@ pub(crate) enum Signer {
     Provenance(Keyring),
 }
 
-/// Who must have signed without a key of his own: with a certificate that Sigstore has issued to an identity.
+/// Required signer without a key of his own: with a certificate that Sigstore has issued to an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who knows the signer: the issuer of the token (OIDC) with which he has logged in.
+    /// Issuer of the token (OIDC) with which he has logged in.
     pub issuer: Name,
     /// The signer: a mail address, or the URL of a workflow.
     pub subject: Name,

@@ -189,7 +189,7 @@ fn limited() -> Vec<Input> {
     inputs.collect()
 }
 
-/// What the innermost of many includes executes, behind the function and the number that it ends with.
+/// Text that the innermost of many includes executes, behind the function and the number that it ends with.
 const INNERMOST: &str = r#"
 toYaml: 18002: {{toYaml $.v | len}}
 toJson: 18005: {{toJson $.v | len}}

@@ -15,11 +15,11 @@ pub(super) struct Places<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Kind,
-    /// That of `apiVersion`.
+    /// Line of `apiVersion`.
     ApiVersion,
-    /// That of `metadata.name`.
+    /// Line of `metadata.name`.
     Name,
-    /// The first one of the document that contains a text; else that of `kind`.
+    /// First line of the document that contains a text; else that of `kind`.
     With(&'a str),
 }
 

@@ -13,7 +13,7 @@ const DEFAULT: &str = "default";
 const OPTIONAL: &[&str] = &["prometheus", "network-policy"];
 /// Fields of a kustomization that have no effect on objects, or one that the chart has by itself.
 const KNOWN: &[&str] = &["apiVersion", "kind", "metadata", "resources", "images"];
-/// Those of `config/default` only.
+/// Fields of the kustomization of `config/default` only.
 const OF_DEFAULT: &[&str] = &["namespace", "namePrefix"];
 
 /// Error reading the manifests.

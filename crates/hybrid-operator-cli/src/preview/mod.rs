@@ -167,9 +167,9 @@ fn listed(names: &[&str]) -> String {
 /// Namespace of custom resources.
 #[derive(Debug, Clone)]
 pub(crate) enum Namespace {
-    /// Asked for.
+    /// Namespace that was asked for.
     Given(String),
-    /// Of those that name none.
+    /// Namespace of custom resources that name none.
     Default(String),
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct WatchNeeds {
 /// Policy for the installation of CRDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crds {
-    /// Not at all.
+    /// CRDs are not installed.
     Skip,
     /// If they are missing.
     #[default]

@@ -11,12 +11,12 @@ use super::status::Cause;
 /// Items of a list that count as the same.
 #[derive(Debug, Default)]
 pub(super) enum ListType {
-    /// None are.
+    /// No items.
     #[default]
     Atomic,
-    /// Those that are equal.
+    /// Equal items.
     Set,
-    /// Those with the same values of these keys.
+    /// Items with the same values of these keys.
     Map(Vec<String>),
 }
 

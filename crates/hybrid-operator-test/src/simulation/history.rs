@@ -102,9 +102,9 @@ pub enum Helm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Requests {
-    /// Those that change something.
+    /// Requests that change something.
     Writes,
-    /// Those that read once.
+    /// Requests that read once.
     Reads,
     /// Watches.
     Watches,

@@ -50,9 +50,9 @@ const MAX_REAPPLIES: u8 = 5;
 /// The knowledge of the content of an object in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// That of the deployed record: the object was recognised after a restart.
+    /// Content of the deployed record: the object was recognised after a restart.
     Recorded,
-    /// That which this process applied; its hash.
+    /// Hash of the content that this process applied.
     Applied(u64),
     /// Unknown: something was sent that may not have been answered, or somebody else has deployed a
     /// revision. The fields that the operator owns may be the same, and only their values differ.
@@ -154,11 +154,11 @@ pub(crate) enum ObjectState {
 /// Requirement on the Jobs of a release for its readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobReadiness {
-    /// Nothing.
+    /// Jobs do not count.
     Ignored,
-    /// That they have started and not failed.
+    /// Jobs have started and not failed.
     Started,
-    /// That they are complete.
+    /// Jobs are complete.
     Complete,
 }
 

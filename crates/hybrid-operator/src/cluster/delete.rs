@@ -56,10 +56,10 @@ pub(crate) enum Deletion {
 pub(crate) enum Which {
     #[default]
     All,
-    /// Those that the release no longer has. An object that a hook has created under the name of a
+    /// Objects that the release no longer has. An object that a hook has created under the name of a
     /// former one stays: the label of its run tells them apart, also after a restart.
     Dropped,
-    /// Those that were created at this time or later, and not taken over.
+    /// Objects that were created at this time or later, and not taken over.
     CreatedSince(Timestamp),
 }
 

@@ -142,13 +142,13 @@ where
 
 /// Place where a native controller finds releases.
 pub(crate) enum Releases {
-    /// In the records.
+    /// Releases in the records.
     Stored {
         records: Records,
         /// Stores keep the content of the records that were read last.
         stores: Mutex<HashMap<Storage, RecordStore>>,
     },
-    /// Those of a test.
+    /// Releases of a test.
     Fixed(HashMap<CrIdentity, DeployedRelease>),
 }
 

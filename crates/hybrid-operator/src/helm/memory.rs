@@ -123,7 +123,7 @@ impl Drop for Remembered<'_> {
 /// Fields of the status that the API server drops, as far as they are known.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) enum Pruned {
-    /// Not known: this process has not written a status yet.
+    /// Unknown: this process has not written a status yet.
     #[default]
     Unknown,
     /// No fields.

@@ -26,7 +26,7 @@ const MIN_LENGTH: usize = 4;
 /// Maximum size of a text in a log line, in bytes. That of events is smaller.
 const MAX_TOLD: usize = 4 * 1024;
 
-/// Who reads a message.
+/// Reader of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Reader {
     /// Somebody who may read the custom resource: a reader of its conditions.

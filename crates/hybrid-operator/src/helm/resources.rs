@@ -15,14 +15,14 @@ use crate::controller::{Key, Source};
 
 /// The custom resources of one controller.
 pub(super) enum Resources {
-    /// Those of a kind, cached by a watch.
+    /// Custom resources of a kind, cached by a watch.
     Served {
         /// Sends the writes.
         client: Client,
         /// The cache.
         source: Source,
     },
-    /// Those that a native controller has made up, each for a component of one of its custom resources.
+    /// Custom resources that a native controller has made up, each for a component of one of its custom resources.
     Components(Mutex<HashMap<Key, Arc<DynamicObject>>>),
 }
 

@@ -102,9 +102,9 @@ pub(crate) struct Transition {
 /// Manifest in `deployedRelease`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeployedManifest {
-    /// That of the revision that the status already reports as deployed.
+    /// Manifest of the revision that the status already reports as deployed.
     Same,
-    /// That of a newly deployed revision; `None` if it is not shown.
+    /// Manifest of a newly deployed revision; `None` if it is not shown.
     Of(Option<String>),
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Status {
     /// Transitions to publish as events.
     pub(crate) transitions: Vec<Transition>,
     redactor: Redactor,
-    /// Who reads the conditions.
+    /// Reader of the conditions.
     reader: Reader,
 }
 

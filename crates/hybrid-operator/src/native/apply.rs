@@ -39,7 +39,7 @@ const DIGITS: usize = 16;
 /// Requests for one object before an apply gives up: others keep changing it.
 const ROUNDS: usize = 3;
 
-/// Who applies objects.
+/// Connection and identity with which objects are applied.
 #[derive(Clone)]
 pub(super) struct Applier {
     pub(super) client: Client,

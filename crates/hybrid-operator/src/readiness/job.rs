@@ -9,7 +9,7 @@ use super::{Readiness, View};
 /// Progress of a hook. Helm waits for Jobs and Pods; any other kind succeeds as soon as it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HookOutcome {
-    /// Not finished.
+    /// Unfinished.
     Running,
     /// Finished successfully, or of a kind that is not waited for.
     Succeeded,

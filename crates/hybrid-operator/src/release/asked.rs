@@ -20,9 +20,9 @@ const DIGITS: usize = 16;
 /// Hashes of the values of one-time annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Of `force-at`.
+    /// Hash of `force-at`.
     pub force: Option<String>,
-    /// Of `reset-at`.
+    /// Hash of `reset-at`.
     pub reset: Option<String>,
 }
 

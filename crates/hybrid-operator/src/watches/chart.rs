@@ -34,7 +34,7 @@ pub struct RemoteChart {
     pub insecure_skip_tls_verify: bool,
     /// The Secret with the credentials.
     pub credentials_secret: Option<SecretName>,
-    /// Who must have signed the chart.
+    /// Required signer of the chart.
     pub verify: Option<Verify>,
     /// Entry of the lock for the chart.
     pub locked: Option<LockedChart>,

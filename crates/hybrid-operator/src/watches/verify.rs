@@ -1,4 +1,4 @@
-//! Who must have signed the chart of an entry.
+//! Required signer of the chart of an entry.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::fields::{Fields, name};
 pub(super) const COSIGN_NEEDS_REGISTRY: &str = "`verify.cosign` needs a chart in a registry (url: oci://HOST/PATH); \
                                                 cosign does not sign archives behind a URL";
 
-/// Who must have signed a chart.
+/// Required signer of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verify {
     /// The owner of a key of cosign.

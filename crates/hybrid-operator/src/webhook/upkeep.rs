@@ -71,7 +71,7 @@ pub(super) enum Source {
     /// Somebody else, such as cert-manager, writes `tls.crt` and `tls.key` in a directory.
     Files {
         directory: PathBuf,
-        /// Who makes the API server trust it.
+        /// Source of the API server's trust in it.
         trust: Trust,
     },
 }

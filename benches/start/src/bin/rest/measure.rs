@@ -37,13 +37,13 @@ impl Cost {
 
 /// The figures of a case.
 pub(crate) struct Measured {
-    /// Until nothing is written any more.
+    /// Cost until nothing is written any more.
     pub(crate) install: Cost,
-    /// Of [`REST`] minutes.
+    /// Cost of [`REST`] minutes at rest.
     pub(crate) rest: Cost,
-    /// Until all releases have been checked.
+    /// Cost until all releases have been checked.
     pub(crate) restart: Cost,
-    /// Of the minutes after that, until nothing is written any more.
+    /// Cost of the minutes after that, until nothing is written any more.
     pub(crate) after: Cost,
 }
 

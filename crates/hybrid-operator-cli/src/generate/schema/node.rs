@@ -76,7 +76,7 @@ pub(crate) enum Others {
     #[default]
     Any,
     None,
-    /// Those with values of this form.
+    /// Fields with values of this form.
     Like(Box<Node>),
 }
 

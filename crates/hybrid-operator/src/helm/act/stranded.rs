@@ -26,9 +26,9 @@ use crate::telemetry::causes::with_causes;
 
 /// The account as which a release is deleted.
 pub(super) enum Deleter {
-    /// That of the custom resource.
+    /// Account of the custom resource.
     Own,
-    /// That which a record proves; the custom resource names none.
+    /// Account that a record proves; the custom resource names none.
     Recorded(Account),
     Unknown,
 }

@@ -13,9 +13,9 @@ pub(super) const LIMIT: usize = 3;
 /// The state of a roll-out of `S` over the custom resources of a controller.
 pub(super) struct Progress<S> {
     current: Arc<S>,
-    /// Those that are still reconciled with an earlier `S`.
+    /// Custom resources that are still reconciled with an earlier `S`.
     waiting: BTreeMap<Key, Waiting<S>>,
-    /// Those whose reconcile with the current `S` has no result yet.
+    /// Custom resources whose reconcile with the current `S` has no result yet.
     started: BTreeSet<Key>,
     /// Number of failures since the last success.
     failures: usize,

@@ -308,6 +308,7 @@ impl Status {
                 ConditionType::Deployed,
                 ConditionType::ReleaseFailed,
                 ConditionType::TestSuccess,
+                ConditionType::Paused,
             ];
             if about_release.iter().any(|type_| condition.type_ == *type_) {
                 condition.observed_generation = self.generation;
@@ -460,8 +461,10 @@ impl Status {
 
     /// Reports that the custom resource is not paused any more.
     pub(crate) fn unpaused(&mut self) {
-        let mut conditions = self.conditions.iter();
-        if conditions.any(|condition| condition.type_ == ConditionType::Paused) {
+        if self
+            .find(ConditionType::Paused, ConditionStatus::True)
+            .is_some()
+        {
             self.set_false(ConditionType::Paused, Reason::NotPaused, "");
         }
     }

@@ -20,7 +20,7 @@ use crate::{duration, naming};
 /// The fields of a map in the file, and the list of mistakes.
 pub(super) struct Fields<'a> {
     node: &'a Node,
-    /// Its entries, with those that it merges.
+    /// Entries of the map, with those that it merges.
     entries: Vec<(&'a Node, &'a Node)>,
     path: String,
     problems: &'a mut Vec<Problem>,

@@ -13,7 +13,7 @@ use tower::BoxError;
 
 use super::{custom, definition, options, project};
 
-/// Its values are those of its chart.
+/// Specification with the values of the chart.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize)]
 #[kube(
     group = "demo.example.com",

@@ -554,6 +554,12 @@ impl Live {
         }
     }
 
+    /// Returns whether an object that was applied does not exist any more.
+    pub(crate) fn has_missing(&self) -> bool {
+        self.states()
+            .any(|(_, state)| state == ObjectState::Missing)
+    }
+
     /// Returns whether an object that cannot be watched has not been read since.
     pub(crate) fn has_unread(&self) -> bool {
         self.objects.values().any(LiveObject::is_unread)

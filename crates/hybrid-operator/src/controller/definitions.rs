@@ -32,14 +32,15 @@ const REFRESH_INTERVAL: Duration = Duration::from_mins(10);
 struct WatchSummary {
     /// Number of changes so far.
     changes: u64,
-    /// Whether one of the watches is forbidden or not served.
-    unavailable: bool,
+    /// Number of watches that are forbidden or not served.
+    unavailable: usize,
 }
 
 struct DefinitionFollower {
     cluster: Cluster,
     target: WatchTarget,
     summary: watch::Sender<WatchSummary>,
+    is_unavailable: bool,
 }
 
 impl Follower for DefinitionFollower {
@@ -59,15 +60,24 @@ impl Follower for DefinitionFollower {
     }
 
     fn state(&mut self, state: &WatchState) {
-        if !matches!(state, WatchState::Forbidden(_) | WatchState::Missing) {
+        let is_unavailable = match state {
+            WatchState::Forbidden(_) | WatchState::Missing => true,
+            WatchState::Synced => false,
+            _ => return,
+        };
+        if std::mem::replace(&mut self.is_unavailable, is_unavailable) == is_unavailable {
             return;
         }
-        let first = self.summary.send_if_modified(|summary| {
-            let first = !summary.unavailable;
-            summary.unavailable = true;
-            first
+        if !is_unavailable {
+            self.summary.send_modify(|summary| summary.unavailable -= 1);
+            return;
+        }
+        let mut is_first = false;
+        self.summary.send_modify(|summary| {
+            is_first = summary.unavailable == 0;
+            summary.unavailable += 1;
         });
-        if first {
+        if is_first {
             let problem = self.target.problem(state);
             info!(problem, every = ?REFRESH_INTERVAL, "cannot watch the definitions of kinds; refreshing discovery periodically");
         }
@@ -98,6 +108,7 @@ pub(crate) async fn follow_definitions(cluster: Cluster, metrics: WatchMetrics) 
             cluster: cluster.clone(),
             target: target.clone(),
             summary: summary.clone(),
+            is_unavailable: false,
         };
         let (client, of) = (cluster.client().clone(), target.clone());
         let open = move |lists| metadata(&client, &of, lists, None);
@@ -112,7 +123,7 @@ pub(crate) async fn follow_definitions(cluster: Cluster, metrics: WatchMetrics) 
 /// Refreshes discovery whenever the served kinds may have changed.
 async fn refresh_on_changes(cluster: &Cluster, mut summary: watch::Receiver<WatchSummary>) {
     loop {
-        let unavailable = summary.borrow().unavailable;
+        let unavailable = summary.borrow().unavailable > 0;
         tokio::select! {
             biased;
             changed = summary.changed() => if changed.is_err() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::ManifestObject;
-use helm_core::release::{Revision, Status as ReleaseStatus};
+use helm_core::release::Status as ReleaseStatus;
 use serde_json::Value;
 
 use super::access::Access;
@@ -51,7 +51,6 @@ pub(super) async fn observe(
     let adopts = subject.annotations.adopts(&setup.operator);
     let mine = history.iter().any(|meta| subject.target.owns(meta)) || adopts;
     let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
-    let latest = history.last().map_or(Revision(0), |meta| meta.revision);
     let contested = managing_operator != setup.operator
         && !subject.annotations.adopts_from_operators(&setup.operator);
     let wants_chunks = history.is_empty()
@@ -102,12 +101,13 @@ pub(super) async fn observe(
         unreported: history.last().is_some_and(|latest| {
             latest.status == ReleaseStatus::Failed
                 && memory.release.reported != Some(latest.revision)
-                && !subject.status().reports_failure_of(latest.revision)
+                && !subject.status().reports_failure_of(latest)
         }),
         obstacle_changed: obstacle_changed(access, &memory.release),
         forgiven: subject.forgiven(&history),
         forced: subject.is_forced(&history),
-        tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
+        tested: setup.watch.test.is_some()
+            && (history.last()).is_some_and(|latest| subject.status().reports_tests(latest)),
     };
     Observation {
         facts,

@@ -14,6 +14,7 @@ use super::finalizer;
 use super::memory::{Memory, Pruned};
 use super::message::{Message, Reader};
 use super::observe::Observation;
+use super::plan;
 use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
@@ -95,10 +96,7 @@ pub(super) async fn publish(
     }
     let redactor = memory.release.redactor.clone();
     status.redact(&redactor, setup.reader());
-    let deployed = attempt
-        .result
-        .as_ref()
-        .is_ok_and(|report| report.outcome.deploys());
+    let deployed = attempt.result.as_ref().is_ok_and(Report::deploys);
     let ended = conclude(setup, subject, memory, &objects, &mut status, attempt);
     for remark in memory.release.live.take_remarks() {
         notices.tell(remark.reason, "Reconcile", remark.note);
@@ -147,8 +145,9 @@ pub(super) async fn publish(
         Next::Period => {
             let asked = subject.annotations.options.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
-            // An object that no watch shows does not wake the custom resource.
-            let read = memory.release.live.read_in();
+            // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
+            let is_read = plan::before_inputs(&observation.facts).is_none();
+            let read = memory.release.live.read_in().filter(|_| is_read);
             match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
@@ -171,7 +170,9 @@ fn conclude(
     let logged = |message: &Message| memory.release.redactor.text(message, Reader::Anybody);
     match result {
         Ok(report) => {
-            apply(&report.outcome, objects, status);
+            for outcome in report.former.iter().chain([&report.outcome]) {
+                apply(outcome, objects, status);
+            }
             if !setup.reporting.manifest {
                 status.leave_out_manifest();
             }

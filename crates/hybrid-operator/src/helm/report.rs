@@ -21,6 +21,8 @@ const MAX_MANIFEST: usize = 32 * 1024;
 /// Result of a step.
 #[derive(Debug)]
 pub(super) struct Report {
+    /// Outcome of a former step that the status does not report.
+    pub(super) former: Option<StepOutcome>,
     pub(super) outcome: StepOutcome,
     pub(super) next: Next,
     /// Revision that has handled the one-time annotations.
@@ -132,8 +134,7 @@ pub(super) struct Failure {
 }
 
 impl StepOutcome {
-    /// Returns whether a revision has just been deployed, also by a rollback.
-    pub(super) fn deploys(&self) -> bool {
+    fn deploys(&self) -> bool {
         match self {
             Self::Deployed(_) => true,
             Self::RolledBack(deployed) => deployed.is_new,
@@ -163,6 +164,7 @@ impl StepOutcome {
 impl Report {
     pub(super) fn new(outcome: StepOutcome, next: Next) -> Self {
         Self {
+            former: None,
             outcome,
             next,
             handled: None,
@@ -213,6 +215,14 @@ impl Report {
             release: None,
         };
         Self::new(outcome, Next::After(delay))
+    }
+
+    /// Returns whether a revision has just been deployed, also by a rollback.
+    pub(super) fn deploys(&self) -> bool {
+        self.former
+            .iter()
+            .chain([&self.outcome])
+            .any(StepOutcome::deploys)
     }
 
     /// Returns whether nothing is left to do.
@@ -353,7 +363,8 @@ fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
 /// Sets the release. Drops the test result of another revision.
 fn set_release(release: &ReleaseStatus, objects: &ObjectsState, status: &mut Status) {
     let known = status.release.take().unwrap_or_default();
-    let tested = known.tested.filter(|_| known.revision == release.revision);
+    let is_same = known.revision == release.revision && known.digest == release.digest;
+    let tested = known.tested.filter(|_| is_same);
     if tested.is_none() {
         status.clear_test_result();
     }

@@ -81,6 +81,18 @@ impl Resources {
         }
     }
 
+    /// Reads a custom resource, past the cache, and caches it.
+    pub(super) async fn refresh(
+        &self,
+        primary: &Primary,
+    ) -> Result<Option<DynamicObject>, ApiError> {
+        let fresh = self.read(primary).await?;
+        if let (Self::Served { source, .. }, Some(fresh)) = (self, &fresh) {
+            source.put(fresh.clone());
+        }
+        Ok(fresh)
+    }
+
     /// Changes a custom resource, and caches the result. Returns `None` if it no longer exists.
     pub(super) async fn change(
         &self,

@@ -17,6 +17,7 @@ use super::repetition::is_same;
 use crate::action::live::Remark;
 use crate::diagnosis::Cause;
 use crate::reasons::{ConditionType, EventReason, Reason};
+use crate::release::RecordMeta;
 
 mod patch;
 
@@ -287,14 +288,27 @@ impl Status {
         deployed.is_some()
     }
 
-    /// Returns whether the status already reports this revision as deployed without a failure.
-    pub(crate) fn reports_deployed(&self, revision: Revision) -> bool {
-        let reported = self.release.as_ref().is_some_and(|release| {
-            release.revision == revision.0
-                && release.status == helm_core::release::Status::Deployed.to_string()
-        });
+    /// Returns whether the status already reports this record as deployed without a failure.
+    pub(crate) fn reports_deployed(&self, record: &RecordMeta) -> bool {
         let failed = self.find(ConditionType::ReleaseFailed, ConditionStatus::False);
-        reported && self.is_deployed() && failed.is_some()
+        self.reports(record) && self.is_deployed() && failed.is_some()
+    }
+
+    /// Returns whether the status is about this record, and not about one of the same number that is gone.
+    pub(crate) fn reports(&self, record: &RecordMeta) -> bool {
+        let release = self.release.as_ref();
+        let digest = record.digest.as_ref().map(ToString::to_string);
+        release.is_some_and(|release| {
+            release.revision == record.revision.0
+                && release.status == record.status.to_string()
+                && release.digest == digest
+        })
+    }
+
+    /// Returns whether the status reports the result of the tests of this record.
+    pub(crate) fn reports_tests(&self, record: &RecordMeta) -> bool {
+        let tested = self.release.as_ref().and_then(|release| release.tested);
+        tested == Some(record.revision.0) && self.reports(record)
     }
 
     /// Reports that the custom resource is reconciled.
@@ -332,6 +346,7 @@ impl Status {
             self.remove(ConditionType::Stalled);
         }
         if is_install || !self.is_deployed() {
+            self.clear_test_result();
             self.set_false(ConditionType::Deployed, reason, message.clone());
         }
         self.set_true(ConditionType::ReleaseFailed, reason, message.clone());
@@ -348,10 +363,9 @@ impl Status {
         );
     }
 
-    /// Returns whether the status already reports the failure of this revision.
-    pub(crate) fn reports_failure_of(&self, revision: Revision) -> bool {
-        let reported = self.release.as_ref().map(|release| release.revision);
-        reported == Some(revision.0) && self.failure().is_some()
+    /// Returns whether the status already reports the failure of this record.
+    pub(crate) fn reports_failure_of(&self, record: &RecordMeta) -> bool {
+        self.reports(record) && self.failure().is_some()
     }
 
     /// Returns whether the status already says why the present generation failed.
@@ -369,6 +383,9 @@ impl Status {
     /// Removes the test result, which belongs to an earlier revision.
     pub(crate) fn clear_test_result(&mut self) {
         self.remove(ConditionType::TestSuccess);
+        if let Some(release) = &mut self.release {
+            release.tested = None;
+        }
     }
 
     /// Reports the result of the chart's tests.

@@ -214,7 +214,10 @@ impl Subject {
         if self.is_reset(history) {
             return history.last().map_or(Revision(0), |meta| meta.revision);
         }
-        let by_status = self.number("/status/handled/forgiven").unwrap_or(0);
+        // The records of these revisions may be gone, and others may have their numbers now.
+        let newest = history.last().map_or(0, |meta| meta.revision.0);
+        let by_status = self.number("/status/handled/forgiven");
+        let by_status = by_status.filter(|number| *number < newest).unwrap_or(0);
         let asked = self.asked();
         let by_record = asked.reset_by(history).map_or(0, |meta| meta.revision.0);
         Revision(by_status.max(by_record.saturating_sub(1)))

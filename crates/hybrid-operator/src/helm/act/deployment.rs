@@ -98,7 +98,7 @@ async fn done(
         notices.tell(EventReason::RolledBack, "Rollback", note);
         // The inputs that failed are still desired: the plan decides what follows.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
-    } else if !context.wants(stored) {
+    } else if !context.wants(&stored.meta) {
         // The inputs that are desired now cannot be computed.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
     } else if context.setup.watch.test.is_some() || !memory.live.drifted().is_empty() {

@@ -32,9 +32,9 @@ impl ActContext<'_> {
     }
 
     /// Returns whether the desired inputs are known, and those of a record.
-    pub(super) fn wants(&self, stored: &StoredRelease) -> bool {
+    pub(super) fn wants(&self, record: &RecordMeta) -> bool {
         let desired = self.desired().map(|desired| &desired.inputs.digest);
-        desired.is_some() && stored.meta.digest.as_ref() == desired
+        desired.is_some() && record.digest.as_ref() == desired
     }
 
     /// Returns the record of a revision of the observed history.

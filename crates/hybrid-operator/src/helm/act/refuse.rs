@@ -13,7 +13,7 @@ use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason};
 use super::super::report::{Failure, Next, Report, StepOutcome};
 use super::report::failure_of;
-use super::{ActContext, ActError, unplanned};
+use super::{ActContext, ActError, settle, unplanned};
 use crate::cluster::{FIELD_MANAGER, read};
 use crate::reasons::Reason;
 
@@ -21,6 +21,22 @@ use crate::reasons::Reason;
 const CONTENDED_DELAY: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &KnownRelease,
+    refusal: Refusal,
+) -> Result<Report, ActError> {
+    let former = match refusal {
+        Refusal::Paused | Refusal::Impossible | Refusal::Foreign | Refusal::OtherChart => None,
+        Refusal::NoInputs
+        | Refusal::Empty
+        | Refusal::Stalled { .. }
+        | Refusal::Contended { .. } => settle::unreported(context).await?,
+    };
+    let report = refuse(context, memory, refusal).await?;
+    Ok(Report { former, ..report })
+}
+
+async fn refuse(
     context: &ActContext<'_>,
     memory: &KnownRelease,
     refusal: Refusal,
@@ -49,13 +65,10 @@ pub(super) async fn run(
             message: "the chart renders no objects, but the release has some; if this is intended, set allowEmpty in watches.yaml".into(),
             kind: Some(ActionKind::Upgrade),
         },
-        Refusal::Stalled { revision, reason } => {
-            context.supersede().await?;
-            StepOutcome::Stalled {
-                message: stalled(reason),
-                failure: failure_if_unreported(context, revision).await?,
-            }
-        }
+        Refusal::Stalled { revision, reason } => StepOutcome::Stalled {
+            message: stalled(reason),
+            failure: failure_if_unreported(context, revision).await?,
+        },
         Refusal::Contended { .. } => {
             let drifted = memory.live.drifted();
             let names: Vec<String> = drifted.iter().map(ToString::to_string).collect();
@@ -137,18 +150,17 @@ async fn failure_if_unreported(
     revision: Revision,
 ) -> Result<Option<Box<Failure>>, ActError> {
     let latest = context.observation.history.last();
-    let is_latest = latest.is_some_and(|latest| latest.revision == revision);
+    let latest = latest.filter(|latest| latest.revision == revision);
     let status = context.subject.status();
-    let is_reported = if is_latest {
-        status.reports_failure_of(revision)
-    } else {
-        status.reports_failure()
+    let is_reported = match latest {
+        Some(latest) => status.reports_failure_of(latest),
+        None => status.reports_failure(),
     };
     if is_reported {
         return Ok(None);
     }
     let mut failure = failure_of(context, revision).await?;
-    if !is_latest {
+    if latest.is_none() {
         failure.kind = ActionKind::Upgrade;
     }
     Ok(Some(Box::new(failure)))

@@ -75,10 +75,10 @@ pub(super) fn report(
         is_new: returns,
         ..Deployed::of(ActionKind::of_deployed(revision), stored)
     });
-    if !context.wants(stored) {
+    if !context.wants(&stored.meta) {
         // Plan again.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
-    } else if context.subject.status().reports_deployed(revision) && !returns {
+    } else if context.subject.status().reports_deployed(&stored.meta) && !returns {
         Report::new(StepOutcome::Unchanged, next)
     } else {
         Report::new(StepOutcome::Deployed(deployed), next)

@@ -1,10 +1,11 @@
 //! Continues an interrupted action from its record. A new render would have other random values.
 
 use helm_core::release::Revision;
+use kube::ResourceExt;
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError, deployment};
+use super::{ActContext, ActError, POLL_INTERVAL, deployment};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -14,8 +15,23 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
+    if memory.live.has_missing() && !is_wanted(context).await? {
+        let change = "the change of the custom resource";
+        return Ok(Report::wait(change, POLL_INTERVAL));
+    }
     let Some(stored) = context.load_proven(revision).await? else {
         return Ok(Report::replan());
     };
     deployment::continue_deployment(context, memory, stored).await
+}
+
+/// Returns whether the custom resource is there, and is not being deleted. Its watch may not show yet that it is being
+/// deleted in the foreground, so that garbage collection deletes each object again.
+async fn is_wanted(context: &ActContext<'_>) -> Result<bool, ActError> {
+    let primary = &context.target.primary;
+    let fresh = context.access.resources.refresh(primary).await?;
+    Ok(fresh.is_some_and(|fresh| {
+        fresh.uid().as_deref() == Some(primary.uid.as_str())
+            && fresh.metadata.deletion_timestamp.is_none()
+    }))
 }

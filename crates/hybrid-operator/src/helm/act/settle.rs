@@ -1,6 +1,8 @@
 //! Nothing left to do: supersedes records that a crash left deployed, and reports the deployed
 //! revision.
 
+use helm_core::release::Status;
+
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Report, StepOutcome};
@@ -10,16 +12,30 @@ pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
-    context.supersede().await?;
     memory.live.forget_running_hooks();
-    let Some(latest) = context.observation.history.last() else {
-        return Ok(Report::settle(StepOutcome::Unchanged));
+    let unreported = unreported(context).await?;
+    Ok(Report::settle(unreported.unwrap_or(StepOutcome::Unchanged)))
+}
+
+/// Supersedes records that a crash left deployed. Returns the outcome of the step that deployed the newest revision,
+/// unless the status reports it.
+pub(super) async fn unreported(context: &ActContext<'_>) -> Result<Option<StepOutcome>, ActError> {
+    context.supersede().await?;
+    let history = &context.observation.history;
+    let Some(latest) = history.last().filter(|it| it.status == Status::Deployed) else {
+        return Ok(None);
     };
-    if context.subject.status().reports_deployed(latest.revision) {
-        return Ok(Report::settle(StepOutcome::Unchanged));
+    let status = context.subject.status();
+    let is_wanted = context.wants(latest);
+    if status.reports_deployed(latest) || !is_wanted && status.reports(latest) {
+        return Ok(None);
     }
     let stored = context.load(latest.revision).await?;
     let kind = ActionKind::of_deployed(latest.revision);
     let deployed = Box::new(Deployed::of(kind, &stored));
-    Ok(Report::settle(StepOutcome::Deployed(deployed)))
+    Ok(Some(if is_wanted {
+        StepOutcome::Deployed(deployed)
+    } else {
+        StepOutcome::RolledBack(deployed)
+    }))
 }

@@ -7,7 +7,7 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
-use super::{ActContext, ActError, POLL_INTERVAL};
+use super::{ActContext, ActError, POLL_INTERVAL, settle};
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
 use crate::telemetry::causes::with_causes;
 
@@ -19,6 +19,7 @@ pub(super) async fn run(
     let Some(mut stored) = context.load_proven(revision).await? else {
         return Ok(Report::replan());
     };
+    let unreported = settle::unreported(context).await?;
     // The status that says so may not be back yet.
     let is_over = has_ended(&stored.release);
     let config = stored.release.config.clone();
@@ -33,10 +34,8 @@ pub(super) async fn run(
         match ended {
             Ok(ActionProgress::Done) => None,
             Ok(ActionProgress::Waiting { .. }) => {
-                return Ok(Report::new(
-                    StepOutcome::Unchanged,
-                    Next::After(POLL_INTERVAL),
-                ));
+                let outcome = unreported.unwrap_or(StepOutcome::Unchanged);
+                return Ok(Report::new(outcome, Next::After(POLL_INTERVAL)));
             }
             Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {
                 Some(message(&error))
@@ -61,7 +60,10 @@ pub(super) async fn run(
             done.log_failure(&error, "the tests of the release failed");
         }
     }
-    Ok(Report::settle(StepOutcome::Tested { revision, failure }))
+    Ok(Report {
+        former: unreported,
+        ..Report::settle(StepOutcome::Tested { revision, failure })
+    })
 }
 
 /// Returns whether all tests of a release have ended in its revision.

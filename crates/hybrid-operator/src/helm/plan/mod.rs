@@ -442,11 +442,21 @@ fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<St
             until: Until::OthersOperation,
             ..
         }) => Some(step),
-        step @ (Step::Retry { .. }
-        | Step::Wait {
-            until: Until::NextAttempt { .. },
-            ..
-        }) if is_failed_rollback(observed, &former, latest) => Some(step),
+        step if latest.status == Status::Failed => {
+            let good = restorable(observed).filter(|_| desired.rollback)?;
+            let is_rollback = good.digest == latest.digest && latest.attempts > 0;
+            let until = Until::NextAttempt {
+                revision: latest.revision,
+            };
+            Some(match step {
+                Step::Retry { .. } if is_rollback => step,
+                Step::Wait { until: it, .. } if is_rollback && it == until => step,
+                _ if observed.unreported => Step::Report {
+                    revision: latest.revision,
+                },
+                _ => Step::Rollback { to: good.revision },
+            })
+        }
         _ if latest.status.is_pending() => {
             let good = overruled(observed, desired, latest)?;
             Some(Step::Rollback { to: good.revision })

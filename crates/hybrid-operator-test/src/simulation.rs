@@ -32,6 +32,7 @@ pub use world::Process;
 
 use generator::Made;
 use oracle::{Fresh, Oracle};
+use project::Setup;
 use snapshot::title_of;
 use time::Time;
 use world::{Program, World};
@@ -129,15 +130,19 @@ impl Simulation {
     fn made(&self, custom: &Custom) -> anyhow::Result<Made> {
         let mut always = BTreeSet::new();
         for version in 0..self.project.versions.len() {
-            always.extend(self.names(version, custom.first())?);
+            always.extend(self.names(Setup::of(version), custom.first())?);
         }
         let mut by_value = BTreeMap::new();
-        let plain = self.oracle.fresh(&vec![(0, custom.first())])?;
+        let plain = self
+            .oracle
+            .fresh(&vec![(Setup::default(), custom.first())])?;
         for (field, value, choice) in custom.variations() {
             // What the fields add or change is the same in each version.
             let object = custom.with(&choice);
-            let fresh = self.oracle.fresh(&vec![(0, object.clone())])?;
-            let mut names = self.names(0, object)?;
+            let fresh = self
+                .oracle
+                .fresh(&vec![(Setup::default(), object.clone())])?;
+            let mut names = self.names(Setup::default(), object)?;
             names.retain(|named| {
                 let content = |fresh: &Fresh| fresh.snapshot.objects.get(&title_of(named)).cloned();
                 !always.contains(named) || content(&plain) != content(&fresh)
@@ -150,10 +155,10 @@ impl Simulation {
         })
     }
 
-    /// Returns the names of what a version of the program makes for an object.
-    fn names(&self, version: usize, object: Value) -> anyhow::Result<Vec<Named>> {
-        let fresh = self.oracle.fresh(&vec![(version, object)])?;
-        let left = self.oracle.left(version)?;
+    /// Returns the names of what the program makes for an object.
+    fn names(&self, setup: Setup, object: Value) -> anyhow::Result<Vec<Named>> {
+        let fresh = self.oracle.fresh(&vec![(setup, object)])?;
+        let left = self.oracle.left(setup)?;
         let customs = self.project.resources.iter();
         let kinds: Vec<String> = customs
             .map(|custom| Named::of(&custom.object).kind)
@@ -216,7 +221,13 @@ impl Simulation {
     ) -> anyhow::Result<(Option<Finding>, Vec<String>)> {
         let time = Time::new(history.seed)?;
         let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
-        let world = World::new(program, project, 0, history.replicas, history.seed);
+        let world = World::new(
+            program,
+            project,
+            Setup::default(),
+            history.replicas,
+            history.seed,
+        );
         let mut world = time.run(world)?;
         if is_traced {
             world.network.keep_trace();
@@ -254,7 +265,10 @@ impl Simulation {
                 return Ok(wrong);
             }
             let pause = Duration::from_mins(6);
-            time.run(async { tokio::time::sleep(pause).await });
+            time.run(async {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            })?;
             waited += pause;
         }
         let calls = world.network.calls();

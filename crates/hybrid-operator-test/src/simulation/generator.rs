@@ -270,7 +270,12 @@ impl Drawing<'_> {
             2 => after = self.during(),
             _ => {}
         }
-        steps.push(Step::new(after, Action::Apply(self.wish(user, true))));
+        let change = if !self.project.settings.is_empty() && self.random.u8(0..8) == 0 {
+            self.configure()
+        } else {
+            Action::Apply(self.wish(user, true))
+        };
+        steps.push(Step::new(after, change));
         if self.random.bool()
             && let Some(scaled) = self.autoscaled(user)
         {
@@ -302,7 +307,7 @@ impl Drawing<'_> {
     fn event(&mut self, user: usize) -> Action {
         let which = self.random.u64(..);
         let target = self.target_of(user);
-        match (self.random.u8(0..13), target) {
+        match (self.random.u8(0..15), target) {
             (0..=1, _) => Action::Kill,
             (2..=3, _) => Action::Crash,
             (4..=7, _) => self.change_or_end(user),
@@ -313,6 +318,8 @@ impl Drawing<'_> {
                 None => Action::Wait,
             },
             (11, _) => Action::Deploy(self.version()),
+            (12, _) => self.configure(),
+            (13, _) => self.retry(user),
             _ => self.action(),
         }
     }
@@ -391,7 +398,7 @@ impl Drawing<'_> {
         let user = self.user();
         let which = self.random.u64(..);
         let varies = self.random.bool();
-        match (self.random.u8(0..123), target) {
+        match (self.random.u8(0..131), target) {
             (0..=27, _) => Action::Apply(self.wish(user, true)),
             (28..=35, _) => Action::Recreate(self.wish(user, varies)),
             (36..=41, _) => {
@@ -438,7 +445,27 @@ impl Drawing<'_> {
             (117..=118, Some(target)) => Action::Forbid(target, self.random.u64(0..60_000)),
             (119..=121, Some(target)) => Action::Deny(target, self.random.u64(0..60_000)),
             (113..=116, _) => Action::Pause(self.random.u64(0..40_000)),
+            (123..=127, _) => self.configure(),
+            (128..=130, _) => self.retry(user),
             _ => Action::Wait,
+        }
+    }
+
+    /// Asks for another attempt.
+    fn retry(&mut self, user: usize) -> Action {
+        let named = Named::of(&self.wish(user, false));
+        Action::Retry(named, self.random.u32(0..3))
+    }
+
+    /// Draws a change of the settings that values refer to, or their deletion.
+    fn configure(&mut self) -> Action {
+        let settings = &self.project.settings;
+        match settings.first() {
+            Some(first) if self.random.u8(0..4) == 0 => {
+                Action::Delete(Named::of(first), Propagation::Background)
+            }
+            Some(_) => Action::Configure(self.random.usize(0..settings.len())),
+            None => Action::Wait,
         }
     }
 

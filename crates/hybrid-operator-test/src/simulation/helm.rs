@@ -89,10 +89,14 @@ impl World {
             let deleted = object.pointer("/metadata/deletionTimestamp");
             deleted.is_some() && Named::of(object) == *custom
         };
-        if propagation == Propagation::Foreground && objects.iter().any(is_deleted) {
+        let records = self.records_of(custom);
+        let is_pending = |record: &Value| label(record, "status").starts_with("pending");
+        let is_interrupted = self.has_restarted() && records.iter().any(is_pending);
+        if propagation == Propagation::Foreground
+            && (is_interrupted || objects.iter().any(is_deleted))
+        {
             self.hurried.insert(custom.namespace.clone());
         }
-        let records = self.records_of(custom);
         let is_first = |record: &Value| revision(record) == 1;
         if let Some(record) = records.first().filter(|_| !records.iter().any(is_first)) {
             self.lost_hooks.insert(label(record, CUSTOM).to_owned());
@@ -103,7 +107,9 @@ impl World {
     /// Remembers that the release of a custom resource that changes cannot be deployed as before if people have
     /// deleted its records.
     pub(super) fn note_change(&mut self, custom: &Named) {
-        if self.records_of(custom).is_empty() {
+        // One that is deleted in the foreground stays for a moment.
+        let is_going = |record: &Value| record.pointer("/metadata/deletionTimestamp").is_some();
+        if self.records_of(custom).iter().all(is_going) {
             let mut lost = self.lost.iter_mut();
             let of_custom = lost.find(|((namespace, name), _)| is_release(custom, namespace, name));
             if let Some((_, is_replaced)) = of_custom {

@@ -132,6 +132,10 @@ pub enum Action {
     Hold(Named),
     /// Somebody has the program leave a custom resource alone, until they change it or the end.
     Suspend(Named),
+    /// Somebody asks for another attempt of what failed, by an annotation with this number.
+    Retry(Named, u32),
+    /// Somebody changes the settings that values refer to, or creates them again.
+    Configure(usize),
     /// Somebody uses the command `helm` on the release of a custom resource.
     Helm(Named, Helm),
     /// Another version of the program is deployed. The former one ends before.

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::history::{Action, After, Named, Propagation, Step};
 use super::people::{REPLICAS, autoscaler_of, state_of, uid};
 use super::permitted::{Case, is_of_undeployed};
-use super::project::{Custom, Project};
+use super::project::{Custom, Project, Setup};
 use super::snapshot::{Difference, Places, Snapshot, title, title_of};
 use super::time::Time;
 use super::world::{Program, Scaled, World};
 
-/// States of a custom resource, each with the version of the program: the first one is installed, then the
-/// others follow, each after a rest. A version starts when the state is there.
-type Chain = Vec<(usize, Value)>;
+/// States of a custom resource, each with what it depends on: the first one is installed, then the others follow, each
+/// after a rest. A version of the program starts when the state is there.
+type Chain = Vec<(Setup, Value)>;
 
 /// Time without a change after which a fresh install is complete.
 const REST: Duration = Duration::from_mins(1);
@@ -51,15 +51,17 @@ impl Oracle {
     }
 
     /// Returns what there is without custom resources.
-    fn without(&self, version: usize) -> anyhow::Result<Arc<Fresh>> {
-        self.fresh(&vec![(version, Value::Null)])
+    fn without(&self, setup: Setup) -> anyhow::Result<Arc<Fresh>> {
+        self.fresh(&vec![(setup, Value::Null)])
     }
 
     /// Returns what there may be once there has been a custom resource.
-    pub(super) fn left(&self, version: usize) -> anyhow::Result<Arc<Fresh>> {
+    pub(super) fn left(&self, setup: Setup) -> anyhow::Result<Arc<Fresh>> {
         let first = self.project.resources.first();
         let first = first.map_or(Value::Null, Custom::first);
-        self.fresh(&vec![(version, first), (version, Value::Null)])
+        // Not all settings let it be deployed.
+        let good = Setup::of(setup.version);
+        self.fresh(&vec![(good, first), (setup, Value::Null)])
     }
 
     /// Returns what an install of these states leaves beside what there is without it.
@@ -71,8 +73,8 @@ impl Oracle {
         }
         let mut fresh = self.install(chain, 1)?;
         let is_something = chain.iter().any(|(_, object)| !object.is_null());
-        if is_something && let Some((version, _)) = chain.last() {
-            let without = self.without(*version)?;
+        if is_something && let Some((setup, _)) = chain.last() {
+            let without = self.without(*setup)?;
             let (objects, without_it) = (&mut fresh.snapshot.objects, &without.snapshot.objects);
             objects.retain(|title, _| !without_it.contains_key(title));
             fresh.names.retain(|name| !without.names.contains(name));
@@ -84,17 +86,18 @@ impl Oracle {
     }
 
     fn install(&self, chain: &Chain, seed: u64) -> anyhow::Result<Fresh> {
-        let Some((version, _)) = chain.first() else {
+        let Some((setup, _)) = chain.first() else {
             return Ok(Fresh::default());
         };
         let time = Time::new(seed)?;
         time.run(async {
             let (program, project) = (Arc::clone(&self.program), Arc::clone(&self.project));
-            let mut world = World::new(program, project, *version, 1, seed).await?;
+            let mut world = World::new(program, project, *setup, 1, seed).await?;
             world.start()?;
             let step = |after, action| Step::new(After::Time(after), action);
-            for (version, object) in chain {
-                let is_deployed = *version == world.version();
+            for (setup, object) in chain {
+                let former = world.setup();
+                let is_deployed = setup.version == former.version;
                 if !is_deployed {
                     world.end().await?;
                 }
@@ -108,8 +111,13 @@ impl Oracle {
                     let action = Action::Apply(object.clone());
                     world.step(&step(1000, action)).await?;
                 }
+                if setup.settings != former.settings {
+                    world
+                        .step(&step(0, Action::Configure(setup.settings)))
+                        .await?;
+                }
                 if !is_deployed {
-                    world.step(&step(0, Action::Deploy(*version))).await?;
+                    world.step(&step(0, Action::Deploy(setup.version))).await?;
                 }
                 let rests = world.rest(REST, LIMIT).await?;
                 let why = "a fresh install does not come to rest within";
@@ -132,15 +140,15 @@ impl Oracle {
     pub(super) fn differences(&self, world: &World) -> anyhow::Result<Vec<Difference>> {
         let live = world.snapshot();
         let objects = world.server.objects();
-        let without = self.without(world.version())?;
+        let without = self.without(world.setup())?;
         let mut found = self.changed_numbers(world, &live, &objects)?;
         let mut rest = live.clone();
         // What is there in any case, and what people have made.
         let given = without.snapshot.clone();
-        let random = self.random(&without, &vec![(world.version(), Value::Null)])?;
+        let random = self.random(&without, &vec![(world.setup(), Value::Null)])?;
         found.extend(given.differences(&live.only(&given), &random));
         rest.remove(&given);
-        rest.remove(&self.left(world.version())?.snapshot);
+        rest.remove(&self.left(world.setup())?.snapshot);
         rest.objects
             .retain(|title, _| !world.others.contains_key(title));
         for object in objects.iter().filter(|object| self.is_custom(object)) {
@@ -149,6 +157,7 @@ impl Oracle {
                 let why = json!("is still being deleted");
                 found.push(Difference::of(&title(object), path, None, Some(&why)));
             }
+            let is_back = self.is_back(world, object)?;
             let mut best: Option<Explanation> = None;
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
@@ -163,6 +172,7 @@ impl Oracle {
                     fresh: &fresh.snapshot,
                     deployed: deployed.is_deployed().then_some(&deployed.snapshot),
                     is_custom_left: true,
+                    is_back,
                 };
                 differences.retain(|difference| !case.is_permitted(difference));
                 let titles = rest.objects.keys();
@@ -187,6 +197,7 @@ impl Oracle {
             fresh: &Snapshot::default(),
             deployed: None,
             is_custom_left: objects.iter().any(|object| self.is_custom(object)),
+            is_back: false,
         };
         for (title, object) in &rest.objects {
             let difference = Difference::of(title, "", None, Some(object));
@@ -200,16 +211,18 @@ impl Oracle {
     /// Returns the sequences of states of which one must have led to the present one: the present state
     /// alone, or, if that cannot be deployed, after any one that can.
     fn chains(&self, world: &World, object: &Value) -> anyhow::Result<Vec<Chain>> {
-        let version = world.version();
         let with = |spec: &Value| state_of(object, spec);
-        let last = (version, with(object.get("spec").unwrap_or(&Value::Null)));
+        let last = (
+            world.setup(),
+            with(object.get("spec").unwrap_or(&Value::Null)),
+        );
         let alone = vec![last.clone()];
         let mut chains = vec![alone.clone()];
         if self.fresh(&alone)?.is_deployed() {
             return Ok(chains);
         }
-        for (version, spec) in world.past.get(&title(object)).into_iter().flatten() {
-            let first = (*version, with(spec));
+        for (setup, spec) in world.past.get(&title(object)).into_iter().flatten() {
+            let first = (*setup, with(spec));
             let chain = vec![first.clone(), last.clone()];
             if first != last && !chains.contains(&chain) && self.fresh(&vec![first])?.is_deployed()
             {
@@ -217,6 +230,32 @@ impl Oracle {
             }
         }
         Ok(chains)
+    }
+
+    /// Returns whether the last state of a custom resource fails, and was there before, or one whose install leaves
+    /// the same.
+    fn is_back(&self, world: &World, object: &Value) -> anyhow::Result<bool> {
+        let title = title(object);
+        let past = world.past.get(&title).and_then(|past| past.split_last());
+        let Some((last, before)) = past else {
+            return Ok(false);
+        };
+        let chain = |(setup, spec): &(Setup, Value)| vec![(*setup, state_of(object, spec))];
+        let fresh = self.fresh(&chain(last))?;
+        if fresh.is_deployed() {
+            return Ok(false);
+        }
+        let random = self.random(&fresh, &chain(last))?;
+        let version = last.0.version;
+        for state in before.iter().filter(|(setup, _)| setup.version == version) {
+            let former = self.fresh(&chain(state))?;
+            let differences = fresh.snapshot.differences(&former.snapshot, &random);
+            let mut differences = differences.iter();
+            if differences.all(|it| it.object == title && it.path.starts_with("/spec")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns where a number that an autoscaler has set is not there, although both objects are. The autoscaler

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
+use super::project::Setup;
 use super::snapshot::{RECORD, items, text, title, title_of};
 use super::world::{Scaled, World};
 
@@ -46,6 +47,10 @@ impl World {
             Action::Scale(named, replicas) => self.scale(named, *replicas).await?,
             Action::Hold(named) => self.hold(named).await?,
             Action::Suspend(named) => self.suspend(named).await?,
+            Action::Retry(named, number) => {
+                self.annotate(named, RESET_AT, &number.to_string()).await?;
+            }
+            Action::Configure(settings) => self.configure(*settings).await?,
             Action::Helm(custom, command) => self.helm(custom, *command).await?,
             _ => {}
         }
@@ -91,22 +96,30 @@ impl World {
                     self.delete(&job, Propagation::Background).await?;
                     tokio::time::sleep(Duration::from_secs(5)).await;
                 }
-                self.replace(&named, |live| {
-                    let mut changed = live.clone();
-                    let annotations = json!({RESET_AT: "now"});
-                    let reset = json!({"metadata": {"annotations": annotations}});
-                    merge(&mut changed, &reset);
-                    Some(changed)
-                })
-                .await?;
+                self.annotate(&named, RESET_AT, "now").await?;
             }
         }
         Ok(())
     }
 
+    async fn annotate(&self, named: &Named, name: &str, value: &str) -> anyhow::Result<()> {
+        self.replace(named, |live| {
+            let mut changed = live.clone();
+            let annotations = json!({name: value});
+            merge(
+                &mut changed,
+                &json!({"metadata": {"annotations": annotations}}),
+            );
+            Some(changed)
+        })
+        .await
+    }
+
     /// Creates what is missing of what was there from the beginning, once it is gone.
     pub(super) async fn restore(&mut self) -> anyhow::Result<()> {
-        for object in self.project.replaced.clone() {
+        let mut objects = self.project.replaced.clone();
+        objects.extend(self.settings().cloned());
+        for object in objects {
             let named = Named::of(&object);
             for _ in 0..RESTORED_WITHIN.as_secs() {
                 self.create(&object).await?;
@@ -147,16 +160,23 @@ impl World {
         let Some((name, value)) = self.project.suspends.clone() else {
             return Ok(());
         };
-        self.replace(named, |live| {
-            let mut changed = live.clone();
-            let annotations = json!({&name: value});
-            merge(
-                &mut changed,
-                &json!({"metadata": {"annotations": annotations}}),
-            );
-            Some(changed)
-        })
-        .await
+        self.annotate(named, &name, &value).await
+    }
+
+    /// Changes the object that values refer to, or creates it again.
+    async fn configure(&mut self, settings: usize) -> anyhow::Result<()> {
+        self.set_up(Setup {
+            settings,
+            ..self.setup()
+        });
+        let Some(object) = self.settings() else {
+            return Ok(());
+        };
+        if self.create(object).await? == 409 {
+            self.replace(&Named::of(object), |_| Some(object.clone()))
+                .await?;
+        }
+        Ok(())
     }
 
     async fn recreate(&mut self, object: &Value) -> anyhow::Result<()> {
@@ -315,22 +335,22 @@ impl World {
         }
         self.note_change(&Named::of(object));
         let spec = object.get("spec").cloned().unwrap_or_default();
-        let version = self.version();
+        let setup = self.setup();
         let past = self.past.entry(title(object)).or_default();
-        past.push((version, spec));
+        past.push((setup, spec));
         for scaled in self.scaled.values_mut() {
-            scaled.later.push((version, object.clone()));
+            scaled.later.push((setup, object.clone()));
         }
     }
 
-    /// Returns the present states of the custom resources, with the version of the program.
-    fn present(&self) -> Vec<(usize, Value)> {
+    /// Returns the present states of the custom resources, with what they depend on.
+    pub(super) fn present(&self) -> Vec<(Setup, Value)> {
         let customs = self.customs();
         let mut objects = self.server.objects();
         objects.retain(|object| customs.contains(&Named::of(object).kind));
         let states = objects.iter().map(|object| {
             let spec = object.get("spec").unwrap_or(&Value::Null);
-            (self.version(), state_of(object, spec))
+            (self.setup(), state_of(object, spec))
         });
         states.collect()
     }

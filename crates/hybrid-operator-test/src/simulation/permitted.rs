@@ -51,6 +51,8 @@ pub(super) struct Case<'a> {
     pub(super) deployed: Option<&'a Snapshot>,
     /// Whether there is a custom resource.
     pub(super) is_custom_left: bool,
+    /// Whether its last state fails, and was there before, or one with the same objects.
+    pub(super) is_back: bool,
 }
 
 impl Case<'_> {
@@ -94,7 +96,7 @@ impl Permitted {
                 let kept = expected.as_ref().filter(|object| is_kept(object));
                 let custom = kept.map(custom_of);
                 custom.is_some_and(|custom| {
-                    is_back(case, &custom)
+                    case.is_back && is_stalled(case, &custom)
                         || world.touched.contains(title) && case.is_of_failed(title)
                 })
             }
@@ -120,9 +122,7 @@ impl Permitted {
                 says_left(condition, path)
                     && match found {
                         Some(_) => touched.any(is_told),
-                        None => {
-                            is_back(case, title) || is_stalled(case, title) && touched.any(is_told)
-                        }
+                        None => is_stalled(case, title) && (case.is_back || touched.any(is_told)),
                     }
             }
             Self::MadeByCluster => {
@@ -182,7 +182,7 @@ fn is_untested(case: &Case<'_>, difference: &Difference) -> bool {
         Some(_) if difference.found.is_some() => false,
         Some(job) if difference.path.is_empty() => is_test(job) && fails(case, &custom_of(job)),
         Some(_) => is_result && fails(case, title),
-        None => is_result && is_back(case, title),
+        None => is_result && case.is_back && is_stalled(case, title),
     }
 }
 
@@ -287,13 +287,6 @@ fn custom_of(object: &Value) -> String {
         text(object, &path).to_owned()
     };
     format!("{} {}", annotation("-type"), annotation(""))
-}
-
-/// Returns whether the last state of a custom resource fails, and was there before.
-fn is_back(case: &Case<'_>, custom: &str) -> bool {
-    let past = case.world.past.get(custom);
-    let last = past.and_then(|past| past.split_last());
-    is_stalled(case, custom) && last.is_some_and(|(last, before)| before.contains(last))
 }
 
 /// Returns whether the last state of a custom resource cannot be deployed.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// A program, what is in the cluster before it starts, and what people may do with it.
@@ -13,6 +14,9 @@ pub struct Project {
     pub objects: Vec<Value>,
     /// Objects that are in the cluster after these, and that people delete and create again, such as definitions.
     pub replaced: Vec<Value>,
+    /// Contents of an object that values refer to. People change it to another one, and delete it. The first is there in
+    /// the beginning.
+    pub settings: Vec<Value>,
     /// Custom resources that people create, change and delete.
     pub resources: Vec<Custom>,
     /// Annotation by which people have the program leave a custom resource alone for a while.
@@ -25,6 +29,25 @@ pub struct Project {
     pub elects: bool,
 }
 
+/// Version of the program, and settings: all custom resources depend on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Setup {
+    /// Version of the program.
+    pub(super) version: usize,
+    /// Number of the settings.
+    pub(super) settings: usize,
+}
+
+impl Setup {
+    /// Returns the first settings with a version of the program.
+    pub(super) fn of(version: usize) -> Self {
+        Self {
+            version,
+            settings: 0,
+        }
+    }
+}
+
 impl Default for Project {
     /// A project without anything, with at most 10,000 requests for each step.
     fn default() -> Self {
@@ -32,6 +55,7 @@ impl Default for Project {
             versions: Vec::new(),
             objects: Vec::new(),
             replaced: Vec::new(),
+            settings: Vec::new(),
             resources: Vec::new(),
             suspends: None,
             others: Vec::new(),

@@ -224,12 +224,9 @@ fn reduce(object: &Value, uids: &BTreeMap<&str, String>, is_custom: bool) -> Val
         return object;
     }
     if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
-        for field in ["history", "release"] {
+        // What is handled depends on when it was asked for.
+        for field in ["history", "release", "handled"] {
             status.remove(field);
-        }
-        if let Some(handled) = status.get_mut("handled").and_then(Value::as_object_mut) {
-            // The number of a revision.
-            handled.remove("forgiven");
         }
         let current =
             |value: &mut Value| *value = Value::Bool(Some(&*value) == generation.as_ref());

@@ -19,7 +19,7 @@ use tower::{BoxError, Service};
 use super::history::{Action, After, Named, Step};
 use super::invariants;
 use super::network::{Network, Transport};
-use super::project::Project;
+use super::project::{Project, Setup};
 use super::snapshot::{RECORDS, Snapshot, title, title_of};
 use crate::api_server::{ApiServer, Options};
 
@@ -58,7 +58,7 @@ pub(super) struct World {
     pub(super) network: Network,
     program: Program,
     pub(super) project: Arc<Project>,
-    version: usize,
+    setup: Setup,
     /// Number of processes of the program.
     replicas: usize,
     running: Vec<Running>,
@@ -80,7 +80,8 @@ pub(super) struct World {
     pub(super) lost: BTreeMap<(String, String), bool>,
     /// Labels of the custom resources of releases of which a record is gone.
     pub(super) lost_hooks: BTreeSet<String>,
-    /// Namespaces in which people have deleted a custom resource in the foreground that was being deleted already.
+    /// Namespaces in which people have deleted a custom resource in the foreground that was being deleted already, or
+    /// whose revision a process had left unfinished.
     pub(super) hurried: BTreeSet<String>,
     /// Whether the present step has come when nothing changed any more.
     pub(super) is_at_rest: bool,
@@ -91,7 +92,7 @@ pub(super) struct World {
     /// Objects to which people have added a finalizer.
     pub(super) held: BTreeSet<Named>,
     /// Specifications that each custom resource has had since its creation, by title.
-    pub(super) past: BTreeMap<String, Vec<(usize, Value)>>,
+    pub(super) past: BTreeMap<String, Vec<(Setup, Value)>>,
 }
 
 /// A number of replicas that an autoscaler has set.
@@ -101,8 +102,8 @@ pub(super) struct Scaled {
     pub(super) replicas: u32,
     /// Whether the chart had set a number, if the autoscaler does not own it: nobody had set one, or it was the same.
     pub(super) charted: Option<bool>,
-    /// States of custom resources since then, with the version of the program.
-    pub(super) later: Vec<(usize, Value)>,
+    /// States of custom resources since then, with what they depend on.
+    pub(super) later: Vec<(Setup, Value)>,
 }
 
 struct Running {
@@ -117,7 +118,7 @@ impl World {
     pub(super) async fn new(
         program: Program,
         project: Arc<Project>,
-        version: usize,
+        setup: Setup,
         replicas: usize,
         seed: u64,
     ) -> anyhow::Result<Self> {
@@ -134,7 +135,7 @@ impl World {
             server,
             program,
             project,
-            version,
+            setup,
             replicas,
             running: Vec::new(),
             started: 0,
@@ -154,7 +155,8 @@ impl World {
             past: BTreeMap::new(),
         };
         let project = &world.project;
-        for object in project.objects.iter().chain(&project.replaced) {
+        let objects = project.objects.iter().chain(&project.replaced);
+        for object in objects.chain(world.settings()) {
             world.create(object).await?;
             if object.get("kind") == Some(&json!("CustomResourceDefinition")) {
                 // Until its kind is served.
@@ -171,8 +173,27 @@ impl World {
         Ok(world)
     }
 
-    pub(super) fn version(&self) -> usize {
-        self.version
+    pub(super) fn setup(&self) -> Setup {
+        self.setup
+    }
+
+    /// Returns the object that values refer to as people want it.
+    pub(super) fn settings(&self) -> Option<&Value> {
+        self.project.settings.get(self.setup.settings)
+    }
+
+    /// Changes the version of the program, or the settings.
+    pub(super) fn set_up(&mut self, setup: Setup) {
+        self.setup = setup;
+        for past in self.past.values_mut() {
+            if let Some((_, spec)) = past.last().cloned() {
+                past.push((setup, spec));
+            }
+        }
+        let present = self.present();
+        for scaled in self.scaled.values_mut() {
+            scaled.later.extend(present.iter().cloned());
+        }
     }
 
     /// Returns whether a process of the program has been followed by another one.
@@ -195,7 +216,7 @@ impl World {
 
     /// Starts a process of the program in a Pod of this name.
     fn start_in(&mut self, name: String) -> anyhow::Result<()> {
-        let directory = self.project.versions.get(self.version).cloned();
+        let directory = self.project.versions.get(self.setup.version).cloned();
         let directory = directory.context("the project has no such version")?;
         self.started += 1;
         let transport = self.network.connect(&self.server, &name, self.replicas > 1);
@@ -330,12 +351,10 @@ impl World {
         match &step.action {
             Action::Deploy(version) => {
                 self.end().await?;
-                self.version = *version;
-                for past in self.past.values_mut() {
-                    if let Some((_, spec)) = past.last().cloned() {
-                        past.push((*version, spec));
-                    }
-                }
+                self.set_up(Setup {
+                    version: *version,
+                    ..self.setup
+                });
                 self.start()?;
             }
             Action::Kill => {

@@ -75,6 +75,7 @@ fn shops() -> Project {
         resources: vec![custom("Shop", "team", "a"), custom("Shop", "team", "b")],
         objects,
         replaced: vec![definition("Shop", "Namespaced")],
+        settings: Vec::new(),
         suspends: None,
         others: project.others,
         elects: project.elects,

@@ -147,11 +147,15 @@ fn project() -> Project {
             namespace("team"),
             definition("Web", "Namespaced"),
             definition("Site", "Cluster"),
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "operator"},
-                "data": {"values.yaml": "setting: of-the-cluster"},
-            }),
         ],
+        settings: ["setting: of-the-cluster", "setting: other", "valid: fails"]
+            .map(|values| {
+                json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "operator"},
+                    "data": {"values.yaml": values},
+                })
+            })
+            .to_vec(),
         suspends: Some((
             "helm.sdk.operatorframework.io/paused".to_owned(),
             "true".to_owned(),

@@ -10,14 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
 use super::interest::Interests;
-use super::resources::Resources;
 use super::subject::Target;
 use crate::client::{ImpersonateError, impersonate, refusing};
 use crate::cluster::{AccountName, Cluster};
 use crate::controller::{Key, QueueHandle, Registry};
 use crate::diagnosis::Rounds;
 use crate::manager::ControllerContext;
-use crate::native::Readers;
 use crate::release::{RecordMeta, RecordStore, ReleaseIndex};
 use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
@@ -111,10 +109,6 @@ pub(super) struct Access {
     pub(super) store: RecordStore,
     /// Release records in other storages.
     pub(super) other_records: Vec<ReleaseIndex>,
-    /// Custom resources.
-    pub(super) resources: Resources,
-    /// Objects that the extensions read.
-    pub(super) readers: Readers,
     /// Watches of the objects that custom resources refer to, by the operator itself.
     pub(super) interests: Arc<Interests>,
     pub(super) queue: QueueHandle,
@@ -134,8 +128,6 @@ impl Access {
     pub(super) fn new(
         context: &ControllerContext,
         queue: &QueueHandle,
-        resources: Resources,
-        readers: Readers,
         records: ReleaseIndex,
     ) -> Self {
         let connection = &context.connection;
@@ -148,8 +140,6 @@ impl Access {
             registry: context.caches.registry.clone(),
             store: RecordStore::new(client.clone(), records, context.caches.records.keys()),
             other_records,
-            resources,
-            readers,
             interests: Arc::new(Interests::new(cluster, queue.clone(), context.stop.clone())),
             queue: queue.clone(),
             stop: context.stop.clone(),

@@ -468,13 +468,11 @@ impl HelmController {
                 .map_or(context.limits.max_concurrent_reconciles, usize::from),
             deadline: ATTEMPT_WITHIN + REPORT_WITHIN,
         };
-        let resources = Resources::Served {
-            client: context.connection.client.clone(),
-            source,
-        };
         let reconciler = RolloutReconciler {
             rollout: Arc::clone(&rollout),
-            access: Arc::new(Access::new(&context, &queue, resources, readers, records)),
+            access: Arc::new(Access::new(&context, &queue, records)),
+            resources: Resources::new(context.connection.client.clone(), source),
+            readers,
             memories: Memories::default(),
             events: OperatorEvents::new(&context),
         };

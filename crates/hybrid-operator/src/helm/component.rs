@@ -1,43 +1,31 @@
 //! Charts as components of the custom resources of native controllers.
 //!
-//! A component is reconciled like the custom resource of a chart, by the same code. Its custom resource is
-//! made up: it has the metadata of the real one, the values as its spec, and lives in memory. The
-//! release, its history, retries, repairs and crash safety are therefore the same; the state is
-//! returned to the caller instead of being written as a status.
+//! The engine that reconciles the releases of custom resources reconciles those of components: history, retries,
+//! repairs and crash safety are the same. The state is returned to the caller, and kept in memory.
 
 use host::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::DynamicObject;
-use kube::core::{ApiResource, ObjectMeta, TypeMeta};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::HelmReconciler;
 use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
-use super::finalizer::FINALIZER;
-use super::memory::Memories;
-use super::resources::Resources;
 use super::setup::Setup;
-use super::status::Status;
 use crate::cluster::{CrIdentity, Primary};
-use crate::controller::{
-    Backoff, Change, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route,
-    TypedObject,
-};
+use crate::controller::{Change, Key, Owners, Priority, QueueHandle, Route, TypedObject};
 use crate::machine;
 use crate::manager::ControllerContext;
-use crate::native::{self, Context, Readers};
-use crate::release::{RecordChange, RecordMeta, RecordStore, Storage};
+use crate::native::{self, Context};
+use crate::release::{RecordChange, RecordStore, Storage};
 use crate::watches::{ActionPolicy, Watch};
+use known::{ComponentOwner, KnownComponent, Passed};
 
-/// Number of steps that one call takes before it lets others run.
-const MAX_STEPS: usize = 16;
+mod known;
 
 /// A chart that a native controller installs as a component of its custom resource.
 #[derive(Clone)]
@@ -104,7 +92,6 @@ impl Component {
             ..ActionPolicy::default()
         };
         let mut watch = Watch::new(primary.gvk.clone(), self.chart.name());
-        watch.release_name.clone_from(&self.release_name);
         (watch.install, watch.upgrade) = (policy(), policy());
         watch.rollback = policy();
         watch.uninstall.timeout = self.timeout;
@@ -226,7 +213,6 @@ enum ComponentError {
 /// The components that a native controller installs, of all its custom resources.
 pub(crate) struct Components {
     context: ControllerContext,
-    resource: ApiResource,
     store: RecordStore,
     queue: QueueHandle,
     known: Arc<Mutex<HashMap<String, Arc<KnownComponent>>>>,
@@ -234,23 +220,9 @@ pub(crate) struct Components {
     busy: Mutex<HashSet<(Key, String)>>,
 }
 
-/// The components of one name, of all custom resources.
-struct KnownComponent {
-    access: Arc<Access>,
-    memories: Memories,
-    /// Chart and values of each custom resource, with their generation.
-    wanted: Mutex<HashMap<Key, (Chart, Value, i64)>>,
-    /// Pauses after failures.
-    pauses: Mutex<Backoff>,
-}
-
 impl Components {
     /// Waits until the release records are known, and routes changes to the queue.
-    pub(crate) async fn start(
-        context: &ControllerContext,
-        resource: ApiResource,
-        queue: &QueueHandle,
-    ) -> Self {
+    pub(crate) async fn start(context: &ControllerContext, queue: &QueueHandle) -> Self {
         // With an incomplete history an existing release would be installed again.
         let records = context.caches.records.stored_in(Storage::Secrets);
         complete(&records).await;
@@ -274,7 +246,6 @@ impl Components {
                 context.caches.records.keys(),
             ),
             context: context.clone(),
-            resource,
             queue: queue.clone(),
             known: Arc::default(),
             owners,
@@ -286,37 +257,48 @@ impl Components {
     /// changes.
     async fn install(
         &self,
-        owner: &Primary,
+        custom: &Primary,
         component: Component,
         until: Instant,
     ) -> Result<(Release, Option<Duration>), native::BoxError> {
         if !component.values.is_object() {
             return Err(ComponentError::Values.into());
         }
-        let _busy = self.begin(owner, &component.name)?;
+        let _busy = self.begin(custom, &component.name)?;
         let known = self.component(&component.name);
-        let key = Key::from(owner);
-        let generation = known.generation(&key, &component);
-        let primary = of_component(owner, &component.name);
-        self.owners.lock().insert(primary.identity(), key.clone());
-        let data = json!({"spec": component.values, "status": known.status(&key)});
-        let resource = self.made_up(owner, data, generation);
-        known.access.resources.put_component(key.clone(), resource);
-        let setup = self.setup(component.watch(owner), &component.name, &component.chart);
-        let result = known.reconcile(setup, &key, until).await;
-        let status = known.status(&key);
-        let status = Status::read(status.as_ref(), machine::timestamp(), Some(generation));
-        let records = self.store.records_of(&primary.identity());
-        let release = release(&status, records.last());
+        let primary = of_component(custom, &component.name);
+        let identity = primary.identity();
+        let key = Key::from(custom);
+        self.owners.lock().insert(identity.clone(), key.clone());
+        let generation = known.wants(&key, &custom.uid, &component.chart, &component.values);
+        let owner = ComponentOwner {
+            known: Arc::clone(&known),
+            primary,
+            values: component.values.clone(),
+            release_name: component.release_name.clone(),
+            generation,
+            deleted: None,
+            released: AtomicBool::new(false),
+        };
+        let setup = self.setup(component.watch(custom), &component.chart);
+        let Passed { status, result, .. } = known.reconcile(setup, owner, until).await;
+        let records = self.store.records_of(&identity);
+        let newest = records.last();
+        let release = Release {
+            name: newest.map_or_else(String::new, |meta| meta.name.to_string()),
+            namespace: newest.map_or_else(String::new, |meta| meta.namespace.clone()),
+            revision: newest.map_or(0, |meta| meta.revision.0),
+            ready: status.is_ready(),
+            message: status.problem().unwrap_or_default().to_owned(),
+        };
         match result {
             Ok(retry) => {
-                known.pauses.lock().reset(&key);
+                known.succeeded(&key);
                 Ok((release, retry))
             }
             // The caller can tell its users of a problem that the release shows.
             Err(_) if !release.message.is_empty() && !release.ready => {
-                let pause = known.pauses.lock().failed(&key, 0);
-                Ok((release, Some(pause)))
+                Ok((release, Some(known.failed(&key))))
             }
             Err(error) => Err(error),
         }
@@ -325,38 +307,40 @@ impl Components {
     /// Uninstalls a component; returns when to look again, or `None` if it is gone.
     async fn uninstall(
         &self,
-        owner: &Primary,
+        custom: &Primary,
         name: &str,
         until: Instant,
     ) -> Result<Option<Duration>, native::BoxError> {
-        let _busy = self.begin(owner, name)?;
-        let (known, key) = (self.component(name), Key::from(owner));
-        let primary = of_component(owner, name);
-        let present = known.access.resources.get(&key);
-        let identity = primary.identity();
-        if present.is_none() && self.store.records_of(&identity).is_empty() {
+        let _busy = self.begin(custom, name)?;
+        let known = self.component(name);
+        let primary = of_component(custom, name);
+        let (identity, key) = (primary.identity(), Key::from(custom));
+        let chart = known.chart(&key, &custom.uid);
+        if chart.is_none() && self.store.records_of(&identity).is_empty() {
             // A crash before the first record may have left parts of it.
             self.store.delete_leftover_parts(&identity).await?;
-            self.forget_component(name, &known, &key, &primary);
+            self.forget_component(name, &known, &key, &identity);
             return Ok(None);
         }
-        self.owners.lock().insert(primary.identity(), key.clone());
-        let status = present.and_then(|component| component.data.get("status").cloned());
-        let mut resource = self.made_up(owner, json!({"spec": {}, "status": status}), 0);
-        resource.metadata.deletion_timestamp = Some(Time(machine::timestamp()));
-        known.access.resources.put_component(key.clone(), resource);
-        let chart = known.wanted.lock().get(&key).map(|wanted| wanted.0.clone());
+        self.owners.lock().insert(identity.clone(), key.clone());
         // Uninstalling needs the records alone.
         let chart = chart.map_or_else(Chart::empty, Ok)?;
-        let watch = Watch::new(owner.gvk.clone(), chart.name());
-        let retry = known
-            .reconcile(self.setup(watch, name, &chart), &key, until)
-            .await?;
-        let left = known.access.resources.get(&key);
-        if left.is_some_and(|component| super::finalizer::is_present(&component)) {
+        let setup = self.setup(Watch::new(custom.gvk.clone(), chart.name()), &chart);
+        let owner = ComponentOwner {
+            known: Arc::clone(&known),
+            primary,
+            values: json!({}),
+            release_name: None,
+            generation: 0,
+            deleted: Some(machine::timestamp()),
+            released: AtomicBool::new(false),
+        };
+        let passed = known.reconcile(setup, owner, until).await;
+        let retry = passed.result?;
+        if !passed.released {
             return Ok(Some(retry.unwrap_or(Duration::from_secs(5))));
         }
-        self.forget_component(name, &known, &key, &primary);
+        self.forget_component(name, &known, &key, &identity);
         Ok(None)
     }
 
@@ -364,20 +348,20 @@ impl Components {
     /// gone.
     pub(crate) async fn uninstall_all(
         &self,
-        owner: &Primary,
+        custom: &Primary,
         until: Instant,
     ) -> Result<Option<Duration>, native::Error> {
-        let mut names = self.store.components_of(&owner.identity());
-        let key = Key::from(owner);
+        let mut names = self.store.components_of(&custom.identity());
+        let key = Key::from(custom);
         names.extend(self.known.lock().iter().filter_map(|(name, known)| {
-            let present = known.access.resources.get(&key);
-            present.map(|_| name.clone())
+            let is_known = known.chart(&key, &custom.uid).is_some();
+            is_known.then(|| name.clone())
         }));
         names.sort_unstable();
         names.dedup();
         let mut retry = None;
         for name in names {
-            let left = self.uninstall(owner, &name, until).await;
+            let left = self.uninstall(custom, &name, until).await;
             let left = left.map_err(|source| native::Error::Component { name, source })?;
             retry = left.into_iter().chain(retry).min();
         }
@@ -390,8 +374,14 @@ impl Components {
         self.known.lock().retain(|_, known| known.forget(key));
     }
 
-    fn forget_component(&self, name: &str, known: &KnownComponent, key: &Key, primary: &Primary) {
-        self.owners.lock().remove(&primary.identity());
+    fn forget_component(
+        &self,
+        name: &str,
+        known: &KnownComponent,
+        key: &Key,
+        identity: &CrIdentity,
+    ) {
+        self.owners.lock().remove(identity);
         if !known.forget(key) {
             self.known.lock().remove(name);
         }
@@ -401,52 +391,25 @@ impl Components {
     fn component(&self, name: &str) -> Arc<KnownComponent> {
         let mut known = self.known.lock();
         let component = known.entry(name.to_owned()).or_insert_with(|| {
-            Arc::new(KnownComponent {
-                access: Arc::new(Access::new(
-                    &self.context,
-                    &self.queue,
-                    Resources::Components(Mutex::default()),
-                    Readers::default(),
-                    self.context.caches.records.stored_in(Storage::Secrets),
-                )),
-                memories: Memories::default(),
-                wanted: Mutex::default(),
-                pauses: Mutex::default(),
-            })
+            let records = self.context.caches.records.stored_in(Storage::Secrets);
+            Arc::new(KnownComponent::new(Access::new(
+                &self.context,
+                &self.queue,
+                records,
+            )))
         });
         Arc::clone(component)
     }
 
-    fn setup(&self, watch: Watch, component: &str, chart: &Chart) -> Arc<Setup> {
-        Arc::new(Setup {
-            component: Some(component.to_owned()),
+    fn setup(&self, watch: Watch, chart: &Chart) -> Setup {
+        Setup {
             // The native controller decides when it looks again.
             period: Duration::ZERO,
             ..Setup::of(watch, chart, &self.context)
-        })
-    }
-
-    /// Makes up the custom resource of a component. It has no annotations: those of the real one are for
-    /// its own controller.
-    fn made_up(&self, owner: &Primary, data: Value, generation: i64) -> DynamicObject {
-        DynamicObject {
-            types: Some(TypeMeta {
-                api_version: self.resource.api_version.clone(),
-                kind: self.resource.kind.clone(),
-            }),
-            metadata: ObjectMeta {
-                name: Some(owner.name.clone()),
-                namespace: owner.namespace.clone(),
-                uid: Some(owner.uid.clone()),
-                generation: Some(generation),
-                finalizers: Some(vec![FINALIZER.to_owned()]),
-                ..ObjectMeta::default()
-            },
-            data,
         }
     }
 
-    fn begin(&self, owner: &Primary, name: &str) -> Result<BusyComponent<'_>, ComponentError> {
+    fn begin(&self, custom: &Primary, name: &str) -> Result<BusyComponent<'_>, ComponentError> {
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let ends = name.starts_with('-') || name.ends_with('-');
         if name.is_empty()
@@ -456,7 +419,7 @@ impl Components {
         {
             return Err(ComponentError::Name);
         }
-        let id = (Key::from(owner), name.to_owned());
+        let id = (Key::from(custom), name.to_owned());
         if !self.busy.lock().insert(id.clone()) {
             return Err(ComponentError::Busy);
         }
@@ -464,74 +427,6 @@ impl Components {
             busy: &self.busy,
             id,
         })
-    }
-}
-
-impl KnownComponent {
-    /// Returns the status of a made-up custom resource.
-    fn status(&self, key: &Key) -> Option<Value> {
-        let component = self.access.resources.get(key)?;
-        component.data.get("status").cloned()
-    }
-
-    /// Returns the generation of the made-up custom resource: a new one if chart or values differ
-    /// from those of the last call.
-    fn generation(&self, key: &Key, component: &Component) -> i64 {
-        let mut wanted = self.wanted.lock();
-        let before = wanted.get(key);
-        let generation = match before {
-            Some((chart, values, generation)) => {
-                let same = chart.is_same(&component.chart) && *values == component.values;
-                generation + i64::from(!same)
-            }
-            None => 1,
-        };
-        let now = (
-            component.chart.clone(),
-            component.values.clone(),
-            generation,
-        );
-        wanted.insert(key.clone(), now);
-        generation
-    }
-
-    /// Reconciles until nothing can be done at once; returns when to do so again if nothing changes.
-    async fn reconcile(
-        &self,
-        setup: Arc<Setup>,
-        key: &Key,
-        until: Instant,
-    ) -> Result<Option<Duration>, native::BoxError> {
-        let mut reconciler = HelmReconciler {
-            setup,
-            access: Arc::clone(&self.access),
-            memories: self.memories.clone(),
-            limit: Duration::ZERO,
-        };
-        for _ in 0..MAX_STEPS {
-            let request = Request {
-                key: key.clone(),
-                pause: self.pauses.lock().next(key),
-            };
-            // The caller needs time to tell of a component that is cut off.
-            let left = until.saturating_duration_since(Instant::now());
-            reconciler.limit = left * 9 / 10;
-            match reconciler.reconcile(request).await? {
-                Outcome::After(delay) if delay.is_zero() => {}
-                Outcome::After(delay) => return Ok(Some(delay)),
-                Outcome::Done => return Ok(None),
-            }
-        }
-        Ok(Some(Duration::from_secs(1)))
-    }
-
-    /// Forgets a custom resource. Returns whether others are left.
-    fn forget(&self, key: &Key) -> bool {
-        self.access.forget(key);
-        self.memories.forget(key);
-        self.wanted.lock().remove(key);
-        self.pauses.lock().reset(key);
-        self.access.resources.remove_component(key)
     }
 }
 
@@ -570,20 +465,9 @@ impl Route for ComponentRouter {
     }
 }
 
-fn of_component(owner: &Primary, name: &str) -> Primary {
+fn of_component(custom: &Primary, name: &str) -> Primary {
     Primary {
         component: Some(name.to_owned()),
-        ..owner.clone()
-    }
-}
-
-/// Returns the state of a release from the status of the made-up custom resource.
-fn release(status: &Status, newest: Option<&RecordMeta>) -> Release {
-    Release {
-        name: newest.map_or_else(String::new, |meta| meta.name.to_string()),
-        namespace: newest.map_or_else(String::new, |meta| meta.namespace.clone()),
-        revision: newest.map_or(0, |meta| meta.revision.0),
-        ready: status.is_ready(),
-        message: status.problem().unwrap_or_default().to_owned(),
+        ..custom.clone()
     }
 }

@@ -8,16 +8,16 @@ use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use helm_core::release::{Release as Record, Revision, Status as ReleaseStatus, StoredFile};
 use helm_core::values::CoalesceError;
-use helm_core::{Coalesced, Digest, RenderError, Rendered};
+use helm_core::{Coalesced, RenderError, Rendered};
 use serde_json::Value;
 
 use super::access::Access;
-use super::digest::{DigestInputs, canonical};
-use super::environment::environment;
+use super::digest::DigestInputs;
 use super::events::{Notice, Notices};
-use super::extend::{ExtensionError, ReleaseContext};
+use super::extend::ExtensionError;
 use super::memory::{CachedInputs, KnownRelease};
 use super::message::{Message, Redactor};
+use super::owner::OwnValues;
 use super::plan;
 use super::references::{self, LastValues};
 use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
@@ -31,9 +31,8 @@ use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
 use crate::render_pool::RenderPoolError;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
-use crate::values::{self, Environment, ValuesError};
+use crate::values::ValuesError;
 use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
-use crate::withheld::Withheld;
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
@@ -272,7 +271,7 @@ pub(super) async fn desired(
 ) -> Result<Desired, DesiredError> {
     let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
     Ok(Desired {
-        dependency: references::missing_dependency(setup, subject).await?,
+        dependency: subject.owner.dependency(&subject.target).await?,
         inputs,
         objects,
     })
@@ -380,45 +379,27 @@ pub(super) async fn inputs(
     memory: &mut KnownRelease,
     notices: &Notices,
 ) -> Result<(DesiredInputs, Option<Vec<ManifestObject>>), DesiredError> {
-    let metadata = metadata_digest(subject);
+    let state = subject.owner.state();
     if let Some(known) = &memory.cached_inputs
         && known.generation == subject.generation
-        && known.metadata == metadata
-        && references::is_current(subject, &known.read)
-        && known.epoch.is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
-        // A translator may depend on more than these.
-        && setup.extensions.translator.is_none()
+        && state.is_some()
+        && known.state == state
+        && references::is_current(&subject.target, &known.read)
+        && known
+            .epoch
+            .is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
     {
         return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();
-    withhold_variables(setup, subject, &mut memory.redactor);
-    let (mut contents, mut read) = references::referenced(setup, subject).await?;
-    let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
-    memory.redactor = Redactor::of(&contents);
-    withhold_variables(setup, subject, &mut memory.redactor);
-    let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
-    let compute = move |_| {
-        let inputs = values::Inputs {
-            object: &object,
-            env: environment(),
-            references: &contents,
-        };
-        values::compute(&held.watch, &inputs)
-    };
-    let computed = access.pool.run(compute).await??;
-    let values = match &setup.extensions.translator {
-        Some(translator) => {
-            let context = ReleaseContext::new(access, subject);
-            let before = computed.values.clone();
-            let translated = translator(context, computed.values).await;
-            let translated = translated.map_err(DesiredError::Translate)?;
-            // It may have read Secrets.
-            memory.redactor.withhold_more(&before, &translated);
-            translated
-        }
-        None => computed.values,
-    };
+    let (owner, target) = (&subject.owner, &subject.target);
+    let computed = owner.values(access, target, &mut memory.redactor, notices);
+    let OwnValues {
+        values,
+        overridden,
+        kept,
+        mut read,
+    } = computed.await?;
     let held = Arc::clone(setup);
     let coalesce = move |_| held.chart.coalesce(values);
     let coalesced = Arc::new(access.pool.run(coalesce).await??);
@@ -446,38 +427,17 @@ pub(super) async fn inputs(
     let inputs = DesiredInputs {
         digest,
         coalesced,
-        overridden: computed.overridden,
+        overridden,
         kept,
     };
     memory.cached_inputs = Some(CachedInputs {
         generation: subject.generation,
-        metadata,
+        state,
         read,
         epoch: reads_kinds.then_some(epoch),
         inputs: inputs.clone(),
     });
     Ok((memory.with_known_equal(inputs), objects))
-}
-
-/// Withholds what the values contain of the operator's environment, but not the names that each message
-/// has.
-fn withhold_variables(setup: &Setup, subject: &Subject, redactor: &mut Redactor) {
-    let mut withheld = Withheld::default();
-    let names = [
-        subject.target.namespace.as_str(),
-        subject.target.name.as_str(),
-        subject.target.primary.name.as_str(),
-    ];
-    let read = environment().read_by(&setup.watch).into_iter();
-    read.filter(|content| !names.contains(content))
-        .for_each(|content| withheld.add_lines(content));
-    redactor.withhold(withheld);
-    let watch = &setup.watch;
-    let sources = watch.values_from.iter().map(|from| from.name.as_str());
-    let mut referenced = sources.chain(watch.depends_on.iter().map(|on| on.name.as_str()));
-    if referenced.any(Environment::is_read_in) {
-        redactor.suspect();
-    }
 }
 
 /// Returns the newest record with the same inputs, whose content is that of a new revision, unless it was
@@ -525,13 +485,6 @@ pub(super) async fn objects_of(
     )
     .await;
     render.ok()?.objects.ok()
-}
-
-/// Returns a digest of the metadata that templates of `watches.yaml` may read.
-fn metadata_digest(subject: &Subject) -> Digest {
-    let part = |pointer| subject.object.pointer(pointer).cloned();
-    let metadata = serde_json::json!([part("/metadata/labels"), part("/metadata/annotations")]);
-    Digest::of(canonical(&metadata))
 }
 
 /// Returns whether a record has the desired chart and values. Ignores its manifest, which may

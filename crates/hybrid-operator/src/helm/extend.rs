@@ -32,12 +32,7 @@ use kube::api::DynamicObject;
 use kube::runtime::events::Event;
 use tracing::Span;
 
-use super::access::Access;
-use super::act::ActContext;
 use super::annotations::ReleaseOptions;
-use super::desired::DesiredInputs;
-use super::plan::Step;
-use super::subject::Subject;
 use crate::cluster::Primary;
 use crate::controller::TypedObject;
 use crate::native::{self, MetadataReader, Reader, Readers};
@@ -57,13 +52,22 @@ pub struct ReleaseContext {
 }
 
 impl ReleaseContext {
-    pub(super) fn new(access: &Access, subject: &Subject) -> Self {
+    pub(super) fn new(
+        resource: &Arc<DynamicObject>,
+        primary: Primary,
+        client: Client,
+        readers: Readers,
+    ) -> Self {
         Self {
-            resource: Arc::clone(&subject.resource),
-            primary: subject.target.primary.clone(),
-            client: access.client.clone(),
-            readers: access.readers.clone(),
+            resource: Arc::clone(resource),
+            primary,
+            client,
+            readers,
         }
+    }
+
+    pub(super) fn primary(&self) -> &Primary {
+        &self.primary
     }
 
     /// Returns the custom resource.
@@ -143,28 +147,15 @@ struct HookFailed {
     source: ExtensionError,
 }
 
-/// Returns whether hooks run around a step.
-fn runs_hooks(step: &Step) -> bool {
-    !matches!(
-        step,
-        Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
-    )
-}
-
 impl Extensions {
-    /// Runs the pre hooks of a step.
+    /// Runs the pre hooks of a step for these values.
     pub(super) async fn before(
         &self,
-        step: &Step,
-        context: &ActContext<'_>,
-        inputs: Option<&DesiredInputs>,
+        context: &ReleaseContext,
+        values: &Values,
     ) -> Result<(), ExtensionError> {
-        let Some(inputs) = inputs.filter(|_| runs_hooks(step)) else {
-            return Ok(());
-        };
         for hook in &self.pre {
-            let given = ReleaseContext::new(context.access, context.subject);
-            let done = hook(given, inputs.coalesced.user().clone()).await;
+            let done = hook(context.clone(), values.clone()).await;
             done.map_err(|source| HookFailed {
                 which: "pre",
                 source,
@@ -176,25 +167,11 @@ impl Extensions {
     /// Runs the post hooks of a step that left nothing to do.
     pub(super) async fn after(
         &self,
-        step: &Step,
-        context: &ActContext<'_>,
+        context: &ReleaseContext,
+        release: ReleaseRef,
     ) -> Result<(), ExtensionError> {
-        if self.post.is_empty() || !runs_hooks(step) {
-            return Ok(());
-        }
-        let subject = context.subject;
-        let history = context.access.history(&subject.target);
-        let Some(latest) = history.last() else {
-            return Ok(());
-        };
-        let release = ReleaseRef {
-            name: subject.target.name.clone(),
-            namespace: subject.target.namespace.clone(),
-            revision: latest.revision,
-        };
         for hook in &self.post {
-            let given = ReleaseContext::new(context.access, subject);
-            let done = hook(given, release.clone()).await;
+            let done = hook(context.clone(), release.clone()).await;
             done.map_err(|source| HookFailed {
                 which: "post",
                 source,

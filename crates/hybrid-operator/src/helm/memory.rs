@@ -35,8 +35,8 @@ use crate::telemetry::traces::History;
 #[derive(Clone)]
 pub(super) struct CachedInputs {
     pub(super) generation: Option<i64>,
-    /// Digest of labels and annotations.
-    pub(super) metadata: Digest,
+    /// State of the owner.
+    pub(super) state: Option<Digest>,
     pub(super) read: Read,
     /// Capabilities epoch at that time if the templates depend on it.
     pub(super) epoch: Option<u64>,
@@ -220,9 +220,10 @@ impl Memory {
 impl KnownRelease {
     /// Returns the values that errors of the release may quote.
     pub(super) fn values<'a>(&'a self, subject: &'a Subject) -> Vec<&'a Value> {
-        let spec = subject.object.get("spec");
+        let quoted = subject.owner.quoted();
         let rendered = self.rendered.iter();
-        spec.into_iter()
+        quoted
+            .into_iter()
             .chain(rendered.flat_map(|rendered| rendered.user().values()))
             .collect()
     }

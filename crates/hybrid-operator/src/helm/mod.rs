@@ -4,12 +4,12 @@
 //! observe (caches) -> desired (values, digest, content) -> plan -> act (one step) -> publish
 //! ```
 //!
-//! `HelmReconciler::reconcile_release` is the whole flow. Each stage is a function in its own
-//! module:
+//! `Engine::advance` is the whole flow, for releases of custom resources and of components alike. Each stage is a
+//! function in its own module:
 //!
 //! | module | result | source |
 //! |---|---|---|
-//! | `subject` | the custom resource, and where its release is | watch of custom resources |
+//! | `custom_resource`, `component` | the release, and what is asked of it | watch of custom resources, native controllers |
 //! | `observe` | facts | caches: records, objects, dependencies |
 //! | `desired` | inputs with their digest, and the content of a new revision | values, chart, lookups |
 //! | `plan` | one step | facts only; all decisions are made here |
@@ -29,14 +29,15 @@ mod chart;
 mod component;
 mod conditions;
 mod credentials;
+mod custom_resource;
 mod deployed;
 mod desired;
 mod diagnose;
 mod digest;
+mod engine;
 mod environment;
 mod events;
 mod extend;
-mod finalizer;
 mod interest;
 mod kind;
 mod lookup;
@@ -44,6 +45,7 @@ mod memory;
 mod message;
 mod observe;
 mod offline;
+mod owner;
 mod patches;
 mod plan;
 mod preview;
@@ -67,17 +69,16 @@ mod tests;
 mod traced;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
-use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::cluster::cut_off;
 use crate::controller::{Outcome, Reconcile, ReconcileError, Request};
+use crate::native::Readers;
 use crate::telemetry::causes::with_causes;
 
 pub use crate::release::{Storage, record_key_secret};
@@ -92,33 +93,29 @@ pub use offline::{Preview, PreviewError, PreviewInput, offline};
 pub use preview::in_cluster;
 pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
 pub use reload::Charts;
-use reload::{Ended, Trouble, Verdict, verdict};
+use reload::Verdict;
 pub(crate) use reload::{MissingCharts, READINESS};
 pub use remote::ChartReader;
 
 use access::Access;
-use act::{ActContext, ActError};
 pub(crate) use component::Components;
+use custom_resource::CustomResource;
+pub(crate) use custom_resource::FINALIZER as UNINSTALL;
 pub(crate) use deployed::Releases;
-use desired::{NextRevision, desired};
-use events::Notices;
-pub(crate) use finalizer::FINALIZER as UNINSTALL;
+use engine::Engine;
 use memory::{Memories, Memory};
 use message::Message;
-use observe::Observation;
-use plan::Step;
-use publish::Attempt;
-use report::Report;
+use resources::Resources;
 use setup::Setup;
-use subject::Subject;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 struct HelmReconciler {
     setup: Arc<Setup>,
     access: Arc<Access>,
+    resources: Resources,
+    /// Objects that the extensions read.
+    readers: Readers,
     memories: Memories,
-    /// Time after which an attempt is cut off, and its status says so.
-    limit: Duration,
 }
 
 /// Time that an attempt of a chart's controller has.
@@ -129,7 +126,7 @@ const REPORT_WITHIN: Duration = Duration::from_mins(1);
 impl Reconcile for HelmReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(resource) = self.access.resources.get(&request.key) else {
+            let Some(resource) = self.resources.get(&request.key) else {
                 self.memories.forget(&request.key);
                 self.access.forget(&request.key);
                 return Ok(Outcome::Done);
@@ -148,7 +145,8 @@ impl Reconcile for HelmReconciler {
             let reconcile = self.reconcile_release(&resource, &mut memory, request.pause);
             let reconcile = Box::pin(reconcile.instrument(span));
             let tracer = &self.access.tracer;
-            let attempt = AssertUnwindSafe(tracer.attempt(&mut history, &resource, reconcile));
+            let attempt =
+                AssertUnwindSafe(tracer.attempt(&mut history, &resource.metadata, reconcile));
             match attempt.catch_unwind().await {
                 Ok(outcome) => {
                     memory.traced = history;
@@ -170,12 +168,18 @@ impl HelmReconciler {
     /// Says in the status of the custom resource with this uid that its reconcile panicked. The message of the
     /// panic may quote values.
     async fn tell_of_panic(&self, request: &Request, uid: &str) {
-        let known = self.access.resources.get(&request.key);
+        let known = self.resources.get(&request.key);
         let known = known.filter(|known| known.metadata.uid.as_deref() == Some(uid));
         let Some(resource) = known else { return };
         let cause =
             Message::from("the reconcile panicked; the log of the operator has the message");
-        let told = retried::report(&self.setup, &self.access, &resource, &cause, request.pause);
+        let told = retried::report(
+            &self.resources,
+            &self.setup,
+            &resource,
+            &cause,
+            request.pause,
+        );
         if let Err(error) = told.await {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(error, "cannot write that the reconcile panicked");
@@ -190,121 +194,28 @@ impl HelmReconciler {
         memory: &mut Memory,
         pause: Duration,
     ) -> Result<Outcome, ReconcileError> {
-        let (setup, access, notices) = (&self.setup, &self.access, Notices::default());
         memory.verdict = match resource.metadata.deletion_timestamp {
             Some(_) => Verdict::Skipped,
             None => Verdict::Unknown,
         };
-        let subject = match Subject::of(resource, setup, access) {
+        let (setup, access, resources) = (&self.setup, &self.access, &self.resources);
+        let owner = CustomResource::new(resource, setup, access, resources, &self.readers);
+        let owner = Arc::new(owner);
+        let subject = match owner.subject(access) {
             Ok(subject) => subject,
             Err(error) => {
                 // These errors name namespaces and kinds of storage.
                 let cause = Message::from(with_causes(&error));
-                retried::report(setup, access, resource, &cause, pause).await?;
+                retried::report(resources, setup, resource, &cause, pause).await?;
                 return Err(error.into());
             }
         };
-        traced::release(setup, &subject.target);
-        let begun = Instant::now();
-        let mut observation = observe::observe(setup, access, &subject, memory, self.limit).await;
-        let result = if let Some(error) = observation.error.take() {
-            Err(error)
-        } else {
-            let planned = OnceLock::new();
-            let left = self.limit.saturating_sub(begun.elapsed());
-            let step = self.take_step(&subject, &mut observation, memory, &notices, &planned);
-            let result = cut_off::within(left, Box::pin(step)).await;
-            result.unwrap_or_else(|source| {
-                let step = planned.get().copied();
-                Err(ActError::CutOff { step, source })
-            })
+        let engine = Engine {
+            setup: Arc::clone(setup),
+            access: Arc::clone(access),
+            limit: ATTEMPT_WITHIN,
         };
-        publish::publish(
-            setup,
-            access,
-            &subject,
-            &observation,
-            memory,
-            &notices,
-            Attempt { result, pause },
-        )
-        .await
-    }
-
-    /// Computes the desired state, and executes the step that the plan returns, whose name is put into
-    /// `planned`. The next revision is rendered before a second plan, if the first one asks for it.
-    async fn take_step(
-        &self,
-        subject: &Subject,
-        observation: &mut Observation,
-        memory: &mut Memory,
-        notices: &Notices,
-        planned: &OnceLock<&'static str>,
-    ) -> Result<Report, ActError> {
-        let (setup, access) = (&self.setup, &self.access);
-        let mut wanted = match plan::before_inputs(&observation.facts) {
-            // Failing templates must not prevent an uninstall.
-            Some(_) => None,
-            None => Some(desired(setup, access, subject, &mut memory.release, notices).await),
-        };
-        subject.target.share.shrink();
-        if let Some(wanted) = &mut wanted {
-            let known = &mut memory.release;
-            observe::complete(observation, setup, access, subject, wanted, known).await?;
-        }
-        let mut rendered = None;
-        let step = loop {
-            let known = rendered.as_ref().map(|(_, known)| *known);
-            let facts = desired::facts(setup, wanted.as_ref(), known);
-            let step = plan::next_step(&observation.facts, &facts);
-            tracing::debug!(?step, "planned");
-            let (Step::Render { upgrade }, Some(Ok(desired))) = (&step, &wanted) else {
-                break step;
-            };
-            let next = NextRevision {
-                inputs: &desired.inputs,
-                history: &observation.history,
-                upgrade: *upgrade,
-            };
-            let redactor = &mut memory.release.redactor;
-            let render = next.content(setup, access, subject, redactor, notices);
-            match render.await {
-                Ok(render) => rendered = Some(render),
-                Err(error) => wanted = Some(Err(error)),
-            }
-            subject.target.share.shrink();
-        };
-        planned.get_or_init(|| step.name());
-        let context = ActContext {
-            setup,
-            access,
-            subject,
-            target: &subject.target,
-            observation,
-            desired: wanted.as_ref(),
-            content: rendered.as_ref().map(|(content, _)| content),
-            notices,
-        };
-        let result = act::run(&step, &context, &mut memory.release).await;
-        let latest = access.history(&subject.target);
-        let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
-        let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
-        let digest = known.map(|desired| &desired.inputs.digest);
-        memory.verdict = verdict(&Ended {
-            step: &step,
-            latest: latest.last().map(|meta| {
-                (
-                    meta.status,
-                    digest.is_some() && meta.digest.as_ref() == digest,
-                )
-            }),
-            inputs: failure.map(|error| Trouble::of(error.is_transient())),
-            error: result
-                .as_ref()
-                .err()
-                .map(|error| Trouble::of(error.is_transient())),
-        });
-        traced::ended(&step, latest.last(), &result);
-        result
+        let published = engine.advance(&subject, &*owner, memory, pause).await;
+        published.outcome
     }
 }

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use helm_core::manifest::ManifestObject;
 use helm_core::release::Status as ReleaseStatus;
-use serde_json::Value;
 
 use super::access::Access;
 use super::act::{ActError, action_context, crds_are_awaited};
 use super::desired::{Desired, DesiredError, objects_of};
-use super::finalizer;
 use super::kind::ActionKind;
 use super::memory::{KnownRelease, Memory};
 use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
@@ -53,10 +51,8 @@ pub(super) async fn observe(
     let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
     let contested = managing_operator != setup.operator
         && !subject.annotations.adopts_from_operators(&setup.operator);
-    let wants_chunks = history.is_empty()
-        && !contested
-        && !subject.annotations.paused
-        && finalizer::is_legacy(&subject.resource);
+    let wants_chunks =
+        history.is_empty() && !contested && !subject.annotations.paused && subject.legacy;
     let read = async {
         let store = &access.store;
         let chunked = wants_chunks
@@ -82,8 +78,8 @@ pub(super) async fn observe(
     let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
-        finalizer: subject.finalizer,
-        unheld: !subject.finalizer && has_release(access, subject, &history),
+        finalizer: subject.held,
+        unheld: !subject.held && has_release(access, subject, &history),
         paused: subject.annotations.paused,
         impossible: subject.error.is_some(),
         foreign,
@@ -101,13 +97,13 @@ pub(super) async fn observe(
         unreported: history.last().is_some_and(|latest| {
             latest.status == ReleaseStatus::Failed
                 && memory.release.reported != Some(latest.revision)
-                && !subject.status().reports_failure_of(latest)
+                && !subject.status.reports_failure_of(latest)
         }),
         obstacle_changed: obstacle_changed(access, &memory.release),
         forgiven: subject.forgiven(&history),
         forced: subject.is_forced(&history),
         tested: setup.watch.test.is_some()
-            && (history.last()).is_some_and(|latest| subject.status().reports_tests(latest)),
+            && (history.last()).is_some_and(|latest| subject.status.reports_tests(latest)),
     };
     Observation {
         facts,
@@ -309,16 +305,15 @@ async fn recognise(
     memory: &mut KnownRelease,
     deployed: Option<u32>,
 ) -> Result<(), ActionError> {
-    let stored = subject
-        .object
-        .pointer("/status/release/baseline")
-        .and_then(Value::as_str);
-    let (Some(stored), Some(revision), Some((desired, objects))) = (stored, deployed, desired)
+    let reported = subject.status.release.as_ref();
+    let reported = reported.and_then(|known| Some((known.baseline.as_ref()?, known.revision)));
+    let (Some((stored, reported)), Some(revision), Some((desired, objects))) =
+        (reported, deployed, desired)
     else {
         return Ok(());
     };
     // The objects may not match a record whose deployment has not completed.
-    if subject.number("/status/release/revision") != Some(revision) {
+    if reported != revision {
         return Ok(());
     }
     let objects = match objects {

@@ -3,17 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kube::runtime::events::Event;
-
 use super::access::Access;
 use super::act::ActError;
 use super::diagnose::{self, Diagnosis};
 use super::events::{Notice, Notices};
-use super::extend::ReleaseContext;
-use super::finalizer;
 use super::memory::{Memory, Pruned};
 use super::message::{Message, Reader};
 use super::observe::Observation;
+use super::owner::Reporter;
 use super::plan;
 use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
 use super::setup::Setup;
@@ -56,11 +53,19 @@ fn cause(
     None
 }
 
-/// The result of a reconcile.
-pub(super) struct Attempt {
+/// The result of a pass.
+pub(super) struct Attempt<'a> {
+    pub(super) observation: &'a Observation,
+    pub(super) notices: &'a Notices,
     pub(super) result: Result<Report, ActError>,
     /// Longest time until the next attempt if this one has failed.
     pub(super) pause: Duration,
+}
+
+/// A pass whose result is published.
+pub(super) struct Published {
+    pub(super) status: Status,
+    pub(super) outcome: Result<controller::Outcome, ReconcileError>,
 }
 
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
@@ -68,12 +73,34 @@ pub(super) async fn publish(
     setup: &Setup,
     access: &Access,
     subject: &Subject,
-    observation: &Observation,
+    reporter: &dyn Reporter,
     memory: &mut Memory,
-    notices: &Notices,
-    attempt: Attempt,
+    attempt: Attempt<'_>,
+) -> Published {
+    let mut status = subject.status.clone();
+    let outcome = report(
+        setup,
+        access,
+        subject,
+        reporter,
+        memory,
+        &mut status,
+        attempt,
+    )
+    .await;
+    Published { status, outcome }
+}
+
+async fn report(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    reporter: &dyn Reporter,
+    memory: &mut Memory,
+    status: &mut Status,
+    attempt: Attempt<'_>,
 ) -> Result<controller::Outcome, ReconcileError> {
-    let mut status = subject.status();
+    let (observation, notices) = (attempt.observation, attempt.notices);
     let own = Some(setup.operator.clone());
     let managing_operator = Some(observation.managing_operator.clone());
     if !observation.facts.contested {
@@ -92,12 +119,12 @@ pub(super) async fn publish(
     let mut objects = ObjectsState::of(&memory.release.live, setup.watch.drift_detection.mode);
     // After an error it is not known what the release waits for.
     if let Ok(report) = &attempt.result {
-        objects.cause = cause(setup, access, subject, memory, &status, &report.outcome);
+        objects.cause = cause(setup, access, subject, memory, status, &report.outcome);
     }
     let redactor = memory.release.redactor.clone();
-    status.redact(&redactor, setup.reader());
+    status.redact(&redactor, reporter.reader());
     let deployed = attempt.result.as_ref().is_ok_and(Report::deploys);
-    let ended = conclude(setup, subject, memory, &objects, &mut status, attempt);
+    let ended = conclude(setup, subject, memory, &objects, status, attempt);
     for remark in memory.release.live.take_remarks() {
         notices.tell(remark.reason, "Reconcile", remark.note);
     }
@@ -106,16 +133,16 @@ pub(super) async fn publish(
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
-            report_what_lasts(access, subject, deployed, memory, notices, &mut status);
+            report_what_lasts(access, subject, deployed, memory, notices, status);
         }
         // What is not written is not reported.
-        let reported = memory.release.reported.take();
-        let answer = write(access, subject, memory, notices, &status).await;
+        let revision = memory.release.reported.take();
+        let answer = write(subject, reporter, memory, notices, status).await;
         written = answer.map_err(|error| {
             let message = Message::from(with_causes(&error)).about(&memory.release.values(subject));
             redactor.text(&message, Reader::Anybody)
         })?;
-        memory.release.reported = reported.filter(|_| written);
+        memory.release.reported = revision.filter(|_| written);
     }
     for notice in notices.take() {
         let note = redactor.clean(&notice.note);
@@ -127,7 +154,7 @@ pub(super) async fn publish(
                     .publish_about_namespace(&namespace, notice.into())
                     .await;
             }
-            None => send(setup, access, subject, notice.into()).await,
+            None => reporter.send(access, notice.into()).await,
         }
     }
     memory.release.redactor.forget_record();
@@ -164,9 +191,9 @@ fn conclude(
     memory: &Memory,
     objects: &ObjectsState,
     status: &mut Status,
-    attempt: Attempt,
+    attempt: Attempt<'_>,
 ) -> Result<Next, ReconcileError> {
-    let Attempt { result, pause } = attempt;
+    let Attempt { result, pause, .. } = attempt;
     let logged = |message: &Message| memory.release.redactor.text(message, Reader::Anybody);
     match result {
         Ok(report) => {
@@ -207,29 +234,17 @@ fn conclude(
     }
 }
 
-/// Sends an event about the custom resource.
-async fn send(setup: &Setup, access: &Access, subject: &Subject, event: Event) {
-    let Some(record) = &setup.extensions.recorder else {
-        return access.events.publish(&subject.target.primary, event).await;
-    };
-    let context = ReleaseContext::new(access, subject);
-    if let Err(error) = record(context, event).await {
-        let error: &dyn std::error::Error = error.as_ref();
-        tracing::warn!(error, "the operator's event recorder failed");
-    }
-}
-
 /// Writes the status if it has changed. Returns `false` on a conflict.
 async fn write(
-    access: &Access,
     subject: &Subject,
+    reporter: &dyn Reporter,
     memory: &mut Memory,
     notices: &Notices,
     status: &Status,
 ) -> Result<bool, ApiError> {
     if let Some(patch) = status.patch(&memory.told.written) {
         let before = std::mem::replace(&mut memory.told.written, WrittenStatus::unanswered());
-        let kept = match finalizer::patch_status(access, subject, &patch).await {
+        let kept = match reporter.patch_status(&patch).await {
             Err(ApiError::Conflict { .. }) => {
                 memory.told.written = before;
                 return Ok(false);

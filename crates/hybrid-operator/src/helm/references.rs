@@ -12,8 +12,7 @@ use super::desired::{DesiredError, corrupt_record_event};
 use super::environment::environment;
 use super::events::Notices;
 use super::interest::{ObservedState, ResourceRef};
-use super::setup::Setup;
-use super::subject::Subject;
+use super::subject::Target;
 use crate::cluster::{DiscoveryError, Scope, read};
 use crate::reasons::EventReason;
 use crate::release::StoreError;
@@ -31,34 +30,36 @@ pub(super) type Read = Vec<(ResourceRef, ObservedState)>;
 
 /// Reads each referenced object once. Missing objects are omitted.
 pub(super) async fn referenced(
-    setup: &Setup,
-    subject: &Subject,
+    watch: &Watch,
+    target: &Target,
+    object: &Value,
 ) -> Result<(Contents, Read), DesiredError> {
     let mut contents = Contents::new();
     let mut read = Vec::new();
-    if setup.watch.values_from.is_empty() {
+    if watch.values_from.is_empty() {
         return Ok((contents, read));
     }
-    for reference in references_of(&setup.watch, &subject.object)? {
+    for reference in references_of(watch, object)? {
         if contents.contains_key(&reference) {
             continue;
         }
-        let target = ResourceRef {
+        let referenced = ResourceRef {
             resource: resource_of(reference.kind),
             namespace: Some(reference.namespace.clone()),
             name: Some(reference.name.clone()),
         };
         let key = key_of(&reference);
-        let seen = subject.target.interests.add(&target, &subject.target.key());
-        let object = read::get(&subject.target.cluster, &key)
-            .await
-            .map_err(|source| DesiredError::Reference {
-                key: key.to_string(),
-                source,
-            })?;
-        read.push((target, seen.read(object.as_ref())));
-        if let Some(object) = object {
-            contents.insert(reference.clone(), data_of(reference.kind, &object));
+        let seen = target.interests.add(&referenced, &target.key());
+        let found =
+            read::get(&target.cluster, &key)
+                .await
+                .map_err(|source| DesiredError::Reference {
+                    key: key.to_string(),
+                    source,
+                })?;
+        read.push((referenced, seen.read(found.as_ref())));
+        if let Some(found) = found {
+            contents.insert(reference.clone(), data_of(reference.kind, &found));
         }
     }
     Ok((contents, read))
@@ -67,15 +68,16 @@ pub(super) async fn referenced(
 /// Adds the last known values of optional references that no longer exist. Returns the current
 /// values of all optional references, to be stored in the record.
 pub(super) async fn add_last_values(
-    setup: &Setup,
+    watch: &Watch,
     access: &Access,
-    subject: &Subject,
+    target: &Target,
+    object: &Value,
     contents: &mut Contents,
     notices: &Notices,
 ) -> Result<Option<LastValues>, DesiredError> {
-    let entries = setup.watch.values_from.iter();
+    let entries = watch.values_from.iter();
     let optional: Vec<_> = entries
-        .zip(references_of(&setup.watch, &subject.object)?)
+        .zip(references_of(watch, object)?)
         .filter(|(from, _)| from.optional)
         .collect();
     if optional.is_empty() {
@@ -89,7 +91,7 @@ pub(super) async fn add_last_values(
         if !data.contains_key(&from.key) {
             let last = match &mut last {
                 Some(last) => last,
-                None => last.insert(last_values(access, subject, notices).await?),
+                None => last.insert(last_values(access, target, notices).await?),
             };
             let Some(text) = last.get(&name).and_then(|data| data.get(&from.key)) else {
                 continue;
@@ -113,11 +115,11 @@ pub(super) async fn add_last_values(
 /// drops them from records that it writes.
 async fn last_values(
     access: &Access,
-    subject: &Subject,
+    target: &Target,
     notices: &Notices,
 ) -> Result<LastValues, StoreError> {
-    let identity = subject.target.primary.identity();
-    let history = access.history(&subject.target);
+    let identity = target.primary.identity();
+    let history = access.history(target);
     for meta in history.iter().rev() {
         if meta.cr.as_ref() != Some(&identity) {
             continue;
@@ -149,30 +151,26 @@ pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Referen
 }
 
 /// Returns whether none of the objects read has changed.
-pub(super) fn is_current(subject: &Subject, read: &Read) -> bool {
+pub(super) fn is_current(target: &Target, read: &Read) -> bool {
     read.iter()
-        .all(|(target, seen)| subject.target.interests.is_current(target, *seen))
+        .all(|(read, seen)| target.interests.is_current(read, *seen))
 }
 
 /// Returns the first custom resource of `dependsOn` that is not `Ready`.
 pub(super) async fn missing_dependency(
-    setup: &Setup,
-    subject: &Subject,
+    watch: &Watch,
+    target: &Target,
+    object: &Value,
 ) -> Result<Option<String>, DesiredError> {
-    for dependency in &setup.watch.depends_on {
-        let name = values::render_text(
-            &dependency.name,
-            &subject.object,
-            environment(),
-            "dependsOn.name",
-        )?;
+    for dependency in &watch.depends_on {
+        let name = values::render_text(&dependency.name, object, environment(), "dependsOn.name")?;
         let (group, version) = dependency
             .api_version
             .split_once('/')
             .unwrap_or(("", &dependency.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &dependency.kind);
         let text = format!("{} {name}", dependency.kind);
-        let kind = match subject.target.cluster.resolve(&gvk).await {
+        let kind = match target.cluster.resolve(&gvk).await {
             Ok(kind) => kind,
             Err(DiscoveryError::UnknownKind { .. }) => {
                 return Ok(Some(format!("{text} (its kind is not served yet)")));
@@ -182,18 +180,13 @@ pub(super) async fn missing_dependency(
         let namespace = dependency
             .namespace
             .clone()
-            .unwrap_or_else(|| subject.target.namespace.clone());
-        let target = ResourceRef {
+            .unwrap_or_else(|| target.namespace.clone());
+        let other = ResourceRef {
             resource: kind.resource.clone(),
             namespace: (kind.scope == Scope::Namespaced).then_some(namespace),
             name: Some(name),
         };
-        if !subject
-            .target
-            .interests
-            .is_ready(&target, &subject.target.key())
-            .await
-        {
+        if !target.interests.is_ready(&other, &target.key()).await {
             return Ok(Some(text));
         }
     }

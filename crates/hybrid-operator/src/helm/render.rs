@@ -126,7 +126,7 @@ async fn render_with_lookups(
         let rendered = tokio::select! {
             biased;
             rendered = work => rendered?,
-            () = wait_for_deletion(access, subject) => return Err(DesiredError::Deleted),
+            () = wait_for_deletion(subject) => return Err(DesiredError::Deleted),
         };
         let needed = match rendered {
             Err(DesiredError::Limit(error, _)) if exceeds_share(&error, setup) => {
@@ -229,14 +229,13 @@ pub(super) fn render_once(
 
 /// Waits until the custom resource is deleted. Waits forever if it was being deleted before the
 /// render, which is then part of the uninstall.
-async fn wait_for_deletion(access: &Access, subject: &Subject) {
+async fn wait_for_deletion(subject: &Subject) {
     if subject.deleting {
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(DELETION_CHECK_INTERVAL).await;
-        let known = access.resources.get(&subject.target.key());
-        if known.is_none_or(|known| known.metadata.deletion_timestamp.is_some()) {
+        if !subject.owner.is_wanted() {
             return;
         }
     }

@@ -8,20 +8,19 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::access::Access;
-use super::message::{Message, Redactor};
-use super::resources::Change;
+use super::custom_resource;
+use super::message::{Message, Reader, Redactor};
+use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::{Status, WrittenStatus};
-use super::subject;
 use crate::cluster::ApiError;
 use crate::machine;
 
 /// Writes the status of a custom resource unless it says so. `cause` quotes no values; `pause` is the longest
 /// time until the next attempt.
 pub(super) async fn report(
+    resources: &Resources,
     setup: &Setup,
-    access: &Access,
     resource: &DynamicObject,
     cause: &Message,
     pause: Duration,
@@ -29,7 +28,7 @@ pub(super) async fn report(
     let before = resource.data.get("status");
     let generation = resource.metadata.generation;
     let mut status = Status::read(before, machine::timestamp(), generation);
-    status.redact(&Redactor::default(), setup.reader());
+    status.redact(&Redactor::default(), Reader::OfResource);
     status.retrying(cause, pause);
     let Some(patch) = status.patch(&WrittenStatus::default()) else {
         return Ok(());
@@ -38,7 +37,7 @@ pub(super) async fn report(
         patch: &patch,
         version: json!(resource.resource_version()),
     };
-    let primary = subject::primary(resource, setup);
-    access.resources.change(&primary, change).await?;
+    let primary = custom_resource::primary(resource, setup);
+    resources.change(&primary, change).await?;
     Ok(())
 }

@@ -8,7 +8,6 @@ use helm_core::CompiledChart;
 use super::chart::Chart;
 use super::extend::Extensions;
 use super::kind::ActionKind;
-use super::message::Reader;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{InstanceId, OperatorId};
 use crate::manager::{ControllerContext, Reporting};
@@ -19,8 +18,6 @@ pub(super) struct Setup {
     /// Increases with each reload.
     pub(super) version: u64,
     pub(super) watch: Watch,
-    /// Name of the component of a native controller's custom resource that the releases are.
-    pub(super) component: Option<String>,
     pub(super) chart: Arc<CompiledChart>,
     pub(super) extensions: Extensions,
     /// Interval between reconciles of an unchanged custom resource.
@@ -42,7 +39,6 @@ impl Setup {
         let (identity, limits) = (&context.identity, &context.limits);
         Self {
             version: 0,
-            component: None,
             chart: chart.used_by(&watch),
             extensions: Extensions::default(),
             period: watch.reconcile_period.unwrap_or(limits.reconcile_period),
@@ -53,15 +49,6 @@ impl Setup {
             operator_namespace: identity.namespace.clone(),
             reporting: context.reporting,
             namespaces: context.namespaces.clone(),
-        }
-    }
-
-    /// Returns who reads the conditions. Those of a component are for a native controller, which may show
-    /// them to anybody.
-    pub(super) fn reader(&self) -> Reader {
-        match self.component {
-            Some(_) => Reader::Anybody,
-            None => Reader::OfResource,
         }
     }
 

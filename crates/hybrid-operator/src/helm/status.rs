@@ -283,6 +283,12 @@ impl Status {
         }
     }
 
+    /// Returns the manifest that the status had before.
+    pub(super) fn deployed_manifest(&self) -> &str {
+        let manifest = self.before.pointer("/deployedRelease/manifest");
+        manifest.and_then(Value::as_str).unwrap_or_default()
+    }
+
     fn is_deployed(&self) -> bool {
         let deployed = self.find(ConditionType::Deployed, ConditionStatus::True);
         deployed.is_some()

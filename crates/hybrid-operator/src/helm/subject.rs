@@ -1,4 +1,4 @@
-//! Custom resource of a reconcile, and the name and namespace of its release.
+//! Release of a pass: whose it is, where it lives, and what is asked of it.
 //!
 //! An existing release keeps its name and namespace: moving it would leave its objects behind under
 //! the old name and could take over a foreign release under the new one.
@@ -7,21 +7,19 @@ use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
 use jiff::Timestamp;
-use kube::ResourceExt;
-use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::access::{Access, Account, Who};
-use super::annotations::{self, Annotations};
+use super::annotations::Annotations;
 use super::bounded::remembered;
 use super::environment::environment;
-use super::finalizer;
 use super::interest::Interests;
 use super::message::Message;
+use super::owner::Owner;
 use super::setup::Setup;
 use super::status::Status;
 use crate::client::ImpersonateError;
-use crate::cluster::{AccountName, AccountNameError, Cluster, Primary, Scope, left_out};
+use crate::cluster::{AccountNameError, Cluster, Primary, Scope};
 use crate::controller::Key;
 use crate::machine;
 use crate::release::{Asked, RecordMeta, Storage};
@@ -89,9 +87,45 @@ impl SubjectError {
 
 /// Name and namespace of a release.
 #[derive(Debug, Clone)]
-struct ReleaseLocation {
+pub(super) struct ReleaseLocation {
     name: ReleaseName,
     namespace: String,
+}
+
+/// The place of the release of an owner.
+pub(super) struct Place {
+    /// A placeholder that allows an uninstall if there can be no release.
+    pub(super) location: ReleaseLocation,
+    /// Reason why there can be no release.
+    pub(super) error: Option<SubjectError>,
+}
+
+impl Place {
+    /// Finds the release of an owner: where its records are or, without records, where `configured` says.
+    pub(super) fn of(
+        primary: &Primary,
+        deleting: bool,
+        setup: &Setup,
+        access: &Access,
+        configured: impl FnOnce() -> Result<Wanted, SubjectError>,
+    ) -> Result<Self, SubjectError> {
+        match locate(primary, deleting, setup, access, configured) {
+            Ok(location) => Ok(Self {
+                location,
+                error: None,
+            }),
+            // Nothing else would uninstall the release.
+            Err(error @ (SubjectError::OtherStorage(_) | SubjectError::NotWatched { .. }))
+                if deleting =>
+            {
+                Err(error)
+            }
+            Err(error) => Ok(Self {
+                location: placeholder(primary, setup)?,
+                error: Some(error),
+            }),
+        }
+    }
 }
 
 /// Release of a reconcile: where it lives, whose it is, and who manages it.
@@ -112,6 +146,24 @@ pub(super) struct Target {
 }
 
 impl Target {
+    pub(super) fn new(
+        primary: Primary,
+        location: ReleaseLocation,
+        account: Account,
+        access: &Access,
+    ) -> Self {
+        Self {
+            primary,
+            name: location.name,
+            namespace: location.namespace,
+            who: account.who,
+            cluster: account.cluster,
+            interests: account.interests,
+            now: machine::timestamp(),
+            share: access.share(),
+        }
+    }
+
     /// Returns the queue key of the custom resource.
     pub(super) fn key(&self) -> Key {
         Key::from(&self.primary)
@@ -125,69 +177,29 @@ impl Target {
     }
 }
 
-/// Custom resource at the start of its reconcile.
+/// A release at the start of a pass, and what is asked of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Subject {
     pub(super) target: Target,
-    pub(super) resource: Arc<DynamicObject>,
-    pub(super) object: Arc<Value>,
+    pub(super) owner: Arc<dyn Owner>,
     pub(super) generation: Option<i64>,
+    /// Whether the owner is being deleted.
     pub(super) deleting: bool,
-    pub(super) finalizer: bool,
+    /// Whether the owner stays until its release lets it go.
+    pub(super) held: bool,
+    /// Whether garbage collection deletes the objects before the owner.
+    pub(super) foreground: bool,
+    /// Whether a Go operator may have stored the release in chunks.
+    pub(super) legacy: bool,
     pub(super) annotations: Annotations,
+    /// Status before the pass.
+    pub(super) status: Status,
     /// Reason why there can be no release. Name and namespace are then placeholders that allow an
     /// uninstall.
     pub(super) error: Option<SubjectError>,
 }
 
 impl Subject {
-    pub(super) fn of(
-        resource: &Arc<DynamicObject>,
-        setup: &Setup,
-        access: &Access,
-    ) -> Result<Self, SubjectError> {
-        let primary = primary(resource, setup);
-        let object = serde_json::to_value(resource).unwrap_or_default();
-        let deleting = resource.metadata.deletion_timestamp.is_some();
-        let mut error = left_out(resource).map(SubjectError::LeftOut);
-        let location = match locate(&primary, &object, setup, access) {
-            Ok(location) => location,
-            // Nothing else would uninstall the release.
-            Err(found @ (SubjectError::OtherStorage(_) | SubjectError::NotWatched { .. }))
-                if deleting =>
-            {
-                return Err(found);
-            }
-            Err(found) => {
-                error.get_or_insert(found);
-                placeholder(&primary, setup)?
-            }
-        };
-        let account =
-            account_of(&primary, resource, &object, setup, access).unwrap_or_else(|found| {
-                error.get_or_insert(found);
-                access.nobody()
-            });
-        Ok(Self {
-            target: Target {
-                primary,
-                name: location.name,
-                namespace: location.namespace,
-                who: account.who,
-                cluster: account.cluster,
-                interests: account.interests,
-                now: machine::timestamp(),
-                share: access.share(),
-            },
-            resource: Arc::clone(resource),
-            generation: resource.metadata.generation,
-            deleting,
-            finalizer: finalizer::is_present(resource),
-            annotations: annotations_of(resource, setup),
-            object: Arc::new(object),
-            error,
-        })
-    }
-
     /// Returns the values of the one-time annotations, as records remember them.
     pub(super) fn asked(&self) -> Asked {
         let annotations = &self.annotations;
@@ -199,14 +211,15 @@ impl Subject {
 
     /// Returns whether `force-at` has a value that neither the status nor a record names.
     pub(super) fn is_forced(&self, history: &[RecordMeta]) -> bool {
-        let asked = self.annotations.force_at.as_deref();
-        self.is_new(asked, "/status/handled/forceAt") && !self.asked().is_forced_by(history)
+        let handled = self.status.handled.force_at.as_deref();
+        is_new(self.annotations.force_at.as_deref(), handled) && !self.asked().is_forced_by(history)
     }
 
     /// Returns whether `reset-at` has a value that neither the status nor a record names.
     pub(super) fn is_reset(&self, history: &[RecordMeta]) -> bool {
-        let asked = self.annotations.reset_at.as_deref();
-        self.is_new(asked, "/status/handled/resetAt") && self.asked().reset_by(history).is_none()
+        let handled = self.status.handled.reset_at.as_deref();
+        is_new(self.annotations.reset_at.as_deref(), handled)
+            && self.asked().reset_by(history).is_none()
     }
 
     /// Returns the newest revision whose failures no longer count.
@@ -216,118 +229,42 @@ impl Subject {
         }
         // The records of these revisions may be gone, and others may have their numbers now.
         let newest = history.last().map_or(0, |meta| meta.revision.0);
-        let by_status = self.number("/status/handled/forgiven");
+        let by_status = self.status.handled.forgiven;
         let by_status = by_status.filter(|number| *number < newest).unwrap_or(0);
         let asked = self.asked();
         let by_record = asked.reset_by(history).map_or(0, |meta| meta.revision.0);
         Revision(by_status.max(by_record.saturating_sub(1)))
     }
-
-    fn is_new(&self, asked: Option<&str>, handled: &str) -> bool {
-        let handled = self.object.pointer(handled).and_then(Value::as_str);
-        asked.is_some() && handled != asked.map(remembered).as_deref()
-    }
-
-    /// Returns a number in the custom resource.
-    pub(super) fn number(&self, pointer: &str) -> Option<u32> {
-        let number = self.object.pointer(pointer)?.as_u64()?;
-        u32::try_from(number).ok()
-    }
-
-    /// Returns the current status.
-    pub(super) fn status(&self) -> Status {
-        Status::read(self.object.get("status"), self.target.now, self.generation)
-    }
 }
 
-/// Returns the identifiers of the custom resource.
-pub(super) fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
-    Primary {
-        gvk: setup.watch.gvk.clone(),
-        namespace: resource.namespace(),
-        name: resource.name_any(),
-        uid: resource.uid().unwrap_or_default(),
-        component: setup.component.clone(),
-    }
+/// Returns whether a one-time annotation has another value than the one that was handled.
+fn is_new(asked: Option<&str>, handled: Option<&str>) -> bool {
+    asked.is_some() && handled != asked.map(remembered).as_deref()
 }
 
-/// Parses the annotations of a custom resource, with those that the operator defines.
-fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
-    let extensions = &setup.extensions;
-    let all = resource.annotations();
-    let others = extensions
-        .annotations
-        .iter()
-        .map(|custom| custom.name.as_str());
-    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref(), others);
-    for custom in &extensions.annotations {
-        if let Some(value) = all.get(&custom.name)
-            && let Err(problem) = (custom.read)(value, &mut read.options)
-        {
-            read.problems.push(format!("{}: {problem}", custom.name));
-        }
-    }
-    let is_paused = extensions.is_paused.as_ref();
-    read.paused = read.paused || is_paused.is_some_and(|is_paused| is_paused(resource));
-    read
-}
-
-/// Returns the service account of a custom resource, or the operator's own.
-fn account_of(
-    primary: &Primary,
-    resource: &DynamicObject,
-    object: &Value,
-    setup: &Setup,
-    access: &Access,
-) -> Result<Account, SubjectError> {
-    let Some(template) = &setup.watch.service_account_name else {
-        access.release_account(&Key::from(primary));
-        return Ok(access.own_account());
-    };
-    // What was left out may name another account.
-    if let Some(left_out) = left_out(resource).filter(|_| template.contains("{{")) {
-        return Err(SubjectError::LeftOut(left_out));
-    }
-    let name = values::render_text(template, object, environment(), "serviceAccountName")?;
-    let own = setup.operator_namespace.as_deref();
-    if is_operator_account(primary, template, own) && !setup.watch.allow_operator_accounts {
-        return Err(SubjectError::OperatorAccount(name));
-    }
-    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-    let account = AccountName::new(namespace, &name)?;
-    Ok(access.account(&Key::from(primary), &account)?)
-}
-
-/// Returns whether the author of a custom resource picks an account of the operator's namespace: the
-/// template may read the custom resource, and the account is in that namespace.
-fn is_operator_account(primary: &Primary, template: &str, own: Option<&str>) -> bool {
-    let namespace = primary.namespace.as_deref();
-    template.contains("{{") && (namespace.is_none() || namespace == own)
-}
-
-/// Returns the name and namespace of the release of a custom resource: those of its records or,
-/// without records, those configured in `watches.yaml`.
+/// Returns the name and namespace of the release of an owner: those of its records or, without records, the
+/// configured ones.
 fn locate(
     primary: &Primary,
-    object: &Value,
+    deleting: bool,
     setup: &Setup,
     access: &Access,
+    configured: impl FnOnce() -> Result<Wanted, SubjectError>,
 ) -> Result<ReleaseLocation, SubjectError> {
     let mut records = access.store.records_of(&primary.identity());
     let own = setup.operator_namespace.as_deref();
-    if let Some(configured) = namespace_of(primary, &setup.watch, own) {
+    if let Some(home) = namespace_of(primary, &setup.watch, own) {
         // The release of a namespaced custom resource is in its namespace. A record in another one
         // counts only for a cluster-scoped custom resource that has none in the configured one.
-        let only_here = primary.namespace.is_some()
-            || records.iter().any(|record| record.namespace == configured);
-        records.retain(|record| !only_here || record.namespace == configured);
+        let only_here =
+            primary.namespace.is_some() || records.iter().any(|record| record.namespace == home);
+        records.retain(|record| !only_here || record.namespace == home);
     }
     let present = records.last().map(|record| ReleaseLocation {
         name: record.name.clone(),
         namespace: record.namespace.clone(),
     });
     // An uninstall uses the recorded location even if the templates have changed.
-    let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
     if let Some(present) = present.clone().filter(|_| deleting) {
         return Ok(present);
     }
@@ -340,7 +277,7 @@ fn locate(
         name: wanted,
         qualified,
         namespace,
-    } = wanted(primary, object, &setup.watch, own)?;
+    } = configured()?;
     if let Some(present) = present {
         let same = (present.name == wanted || present.name == qualified)
             && namespace.as_ref() == Some(&present.namespace);
@@ -449,68 +386,4 @@ fn placeholder(primary: &Primary, setup: &Setup) -> Result<ReleaseLocation, Name
         namespace: namespace_of(primary, &setup.watch, setup.operator_namespace.as_deref())
             .unwrap_or_else(|| "default".to_owned()),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::GroupVersionKind;
-
-    use super::*;
-
-    #[test]
-    fn a_custom_resource_picks_no_account_of_the_operators_namespace() {
-        let picked = "{{ .Object.spec.account }}";
-        for (what, namespace, template, own, refused) in [
-            (
-                "in its own namespace",
-                Some("team"),
-                picked,
-                Some("system"),
-                false,
-            ),
-            (
-                "in the operator's namespace",
-                Some("system"),
-                picked,
-                Some("system"),
-                true,
-            ),
-            (
-                "a name that watches.yaml fixes",
-                Some("system"),
-                "deployer",
-                Some("system"),
-                false,
-            ),
-            ("cluster-scoped", None, picked, Some("system"), true),
-            (
-                "cluster-scoped, outside of a cluster",
-                None,
-                picked,
-                None,
-                true,
-            ),
-            (
-                "cluster-scoped, with a fixed name",
-                None,
-                "deployer",
-                Some("system"),
-                false,
-            ),
-            ("outside of a cluster", Some("team"), picked, None, false),
-        ] {
-            let primary = Primary {
-                gvk: GroupVersionKind::gvk("g", "v1", "K"),
-                namespace: namespace.map(ToOwned::to_owned),
-                name: "web".to_owned(),
-                uid: "u".to_owned(),
-                component: None,
-            };
-            assert_eq!(
-                is_operator_account(&primary, template, own),
-                refused,
-                "{what}"
-            );
-        }
-    }
 }

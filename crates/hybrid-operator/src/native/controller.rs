@@ -130,7 +130,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
             }
             let mut components = None;
             if builder.installs_charts {
-                let started = Components::start(&context, kind_of::<K>().resource, &queue);
+                let started = Components::start(&context, &queue);
                 components = stop.run_until_cancelled(started).await;
                 if components.is_none() {
                     return Ok(());

@@ -15,7 +15,7 @@ use crate::release::InputsDigest;
 pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<Report, ActError> {
     let stored = context.load(revision).await?;
     let digest = digest_of(context, &stored.release).await?;
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     // Remove the owner references of all older records first: garbage collection would delete them.

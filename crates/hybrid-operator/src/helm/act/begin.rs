@@ -19,7 +19,7 @@ pub(super) async fn run(
     let (Some(desired), Some(rendered)) = (context.desired(), context.content) else {
         return Ok(unplanned());
     };
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     let mut record = record_of(context, rendered);

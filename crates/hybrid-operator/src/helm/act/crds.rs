@@ -220,7 +220,7 @@ pub(super) async fn run(
     let files = coalesced.chart().crds();
     // A chart that does not render replaces nothing.
     let replace = setup.watch.crds == CrdPolicy::CreateReplace && desired.is_some();
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     let installer = Installer::of(&context.target.cluster, &context.target.namespace);

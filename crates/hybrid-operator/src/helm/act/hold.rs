@@ -5,7 +5,7 @@ use super::super::report::Report;
 use super::{ActContext, ActError};
 
 pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     Ok(Report::replan())

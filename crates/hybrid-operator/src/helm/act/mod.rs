@@ -41,7 +41,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired::{Content, Desired, DesiredError};
 use super::events::Notices;
-use super::extend::ExtensionError;
+use super::extend::{ExtensionError, ReleaseRef};
 use super::kind::ActionKind;
 use super::memory::KnownRelease;
 use super::message::Message;
@@ -217,23 +217,40 @@ pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
-    let extensions = &context.setup.extensions;
-    let inputs = context.desired().map(|desired| &desired.inputs);
-    extensions.before(step, context, inputs).await?;
+    let owner = &context.subject.owner;
+    if let Some(desired) = context.desired().filter(|_| runs_hooks(step)) {
+        owner.before(desired.inputs.coalesced.user()).await?;
+    }
     let executing = traces::span(step.name()).run(execute(step, context, memory));
     let mut report = Box::pin(executing).await?;
     // Garbage collection comes before an uninstall could leave it.
     if matches!(report.outcome, StepOutcome::Progressing { .. }) {
         unbind::run(context, memory).await?;
     }
-    if report.is_settled() {
-        let after = extensions.after(step, context).await;
+    if report.is_settled()
+        && runs_hooks(step)
+        && let Some(latest) = context.access.history(context.target).pop()
+    {
+        let release = ReleaseRef {
+            name: context.target.name.clone(),
+            namespace: context.target.namespace.clone(),
+            revision: latest.revision,
+        };
+        let after = owner.after(release).await;
         let values = memory.values(context.subject);
         let message =
             |error: ExtensionError| Message::from(with_causes(error.as_ref())).about(&values);
         report.hook_error = after.err().map(message);
     }
     Ok(report)
+}
+
+/// Returns whether the owner's hooks run around a step.
+fn runs_hooks(step: &Step) -> bool {
+    !matches!(
+        step,
+        Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
+    )
 }
 
 async fn execute(
@@ -335,15 +352,9 @@ pub(super) fn action_context<'a>(
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
         crash_logs: setup.watch.crash_logs,
-        foreground: is_deleted_in_foreground(&subject.object),
+        foreground: subject.foreground,
         now: subject.target.now,
     }
-}
-
-fn is_deleted_in_foreground(resource: &Value) -> bool {
-    let finalizers = resource.pointer("/metadata/finalizers");
-    let mut finalizers = finalizers.and_then(Value::as_array).into_iter().flatten();
-    finalizers.any(|finalizer| finalizer == "foregroundDeletion")
 }
 
 /// Returns which objects of the recorded release may be taken over: those of an adopted release, even

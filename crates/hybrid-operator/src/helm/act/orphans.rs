@@ -50,8 +50,7 @@ async fn places_outside(
 ) -> Result<HashSet<(GroupVersionKind, Option<String>)>, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);
     let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();
-    let manifest = subject.object.pointer("/status/deployedRelease/manifest");
-    let deployed = parse_objects(manifest.and_then(Value::as_str).unwrap_or_default());
+    let deployed = parse_objects(subject.status.deployed_manifest());
     let deployed = deployed.unwrap_or_default();
     keys.extend(deployed.iter().map(|object| object.key().clone()));
     let computed = inputs(setup, access, subject, memory, context.notices).await;

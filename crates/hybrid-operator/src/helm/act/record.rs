@@ -1,11 +1,9 @@
 //! Reads and writes release records for the steps.
 
 use helm_core::release::{Release, Revision, Status, name};
-use kube::ResourceExt;
 
 use super::super::desired::DesiredError;
 use super::super::events::Notice;
-use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
@@ -120,21 +118,18 @@ impl ActContext<'_> {
         }
     }
 
-    /// Adds the finalizer if it is missing. Returns whether the custom resource still exists. Without records, the
-    /// cache may be older than an uninstall that has removed both, so the API server is asked.
-    pub(super) async fn add_finalizer(&self) -> Result<bool, ActError> {
-        let subject = self.subject;
-        if !subject.finalizer {
-            return Ok(finalizer::add(self.access, subject).await?);
+    /// Makes the owner stay until its release lets it go. Returns whether it still exists. Without records, the
+    /// cache may be older than an uninstall that has let it go, so the API server is asked.
+    pub(super) async fn hold(&self) -> Result<bool, ActError> {
+        let owner = &self.subject.owner;
+        if !self.subject.held {
+            return Ok(owner.hold().await?);
         }
         if !self.observation.history.is_empty() {
             return Ok(true);
         }
-        let fresh = finalizer::read(self.access, self.target).await?;
-        Ok(fresh.is_some_and(|fresh| {
-            let same = fresh.uid().as_deref() == Some(self.target.primary.uid.as_str());
-            same && fresh.metadata.deletion_timestamp.is_none() && finalizer::is_present(&fresh)
-        }))
+        let present = owner.read().await?;
+        Ok(present.is_some_and(|present| present.deleted.is_none() && present.is_held))
     }
 
     /// Writes a new revision. `proven` tells whether its content was rendered, or is that of a proven

@@ -151,7 +151,7 @@ async fn failure_if_unreported(
 ) -> Result<Option<Box<Failure>>, ActError> {
     let latest = context.observation.history.last();
     let latest = latest.filter(|latest| latest.revision == revision);
-    let status = context.subject.status();
+    let status = &context.subject.status;
     let is_reported = match latest {
         Some(latest) => status.reports_failure_of(latest),
         None => status.reports_failure(),

@@ -6,9 +6,7 @@
 //! of failures until the end, so that a crash in between is followed by the same step.
 
 use helm_core::release::Revision;
-use kube::ResourceExt;
 
-use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
@@ -29,13 +27,10 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only what the custom resource still asks for.
-    let Some(fresh) = finalizer::read(context.access, context.target).await? else {
+    let Some(present) = subject.owner.read().await? else {
         return Ok(Report::gone());
     };
-    let same = fresh.uid().as_deref() == Some(context.target.primary.uid.as_str())
-        && fresh.metadata.generation == subject.generation
-        && fresh.metadata.deletion_timestamp.is_none();
-    if !same {
+    if present.generation != subject.generation || present.deleted.is_some() {
         return Ok(Report::wait(
             "the change of the custom resource",
             POLL_INTERVAL,

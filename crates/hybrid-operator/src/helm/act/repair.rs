@@ -78,7 +78,7 @@ pub(super) fn report(
     if !context.wants(&stored.meta) {
         // Plan again.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
-    } else if context.subject.status().reports_deployed(&stored.meta) && !returns {
+    } else if context.subject.status.reports_deployed(&stored.meta) && !returns {
         Report::new(StepOutcome::Unchanged, next)
     } else {
         Report::new(StepOutcome::Deployed(deployed), next)

@@ -44,7 +44,7 @@ pub(super) async fn failure_of(
         kind,
         message: Message::from(message)
             .about_values(&stored.release.config)
-            .about(context.subject.object.get("spec").as_slice()),
+            .about(context.subject.owner.quoted().as_slice()),
         release: describe(&stored),
         next: None,
     })

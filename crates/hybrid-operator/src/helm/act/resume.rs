@@ -1,7 +1,6 @@
 //! Continues an interrupted action from its record. A new render would have other random values.
 
 use helm_core::release::Revision;
-use kube::ResourceExt;
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
@@ -12,7 +11,7 @@ pub(super) async fn run(
     memory: &mut KnownRelease,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     if memory.live.has_missing() && !is_wanted(context).await? {
@@ -25,13 +24,9 @@ pub(super) async fn run(
     deployment::continue_deployment(context, memory, stored).await
 }
 
-/// Returns whether the custom resource is there, and is not being deleted. Its watch may not show yet that it is being
-/// deleted in the foreground, so that garbage collection deletes each object again.
+/// Returns whether the owner is there, and is not being deleted. The watch of a custom resource may not show yet that
+/// it is being deleted in the foreground, so that garbage collection deletes each object again.
 async fn is_wanted(context: &ActContext<'_>) -> Result<bool, ActError> {
-    let primary = &context.target.primary;
-    let fresh = context.access.resources.refresh(primary).await?;
-    Ok(fresh.is_some_and(|fresh| {
-        fresh.uid().as_deref() == Some(primary.uid.as_str())
-            && fresh.metadata.deletion_timestamp.is_none()
-    }))
+    let present = context.subject.owner.read().await?;
+    Ok(present.is_some_and(|present| present.deleted.is_none()))
 }

@@ -13,7 +13,7 @@ pub(super) async fn run(
     memory: &mut KnownRelease,
     to: Revision,
 ) -> Result<Report, ActError> {
-    if !context.add_finalizer().await? {
+    if !context.hold().await? {
         return Ok(Report::gone());
     }
     let Some(good) = context.load_proven(to).await? else {

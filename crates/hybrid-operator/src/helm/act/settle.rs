@@ -25,7 +25,7 @@ pub(super) async fn unreported(context: &ActContext<'_>) -> Result<Option<StepOu
     let Some(latest) = history.last().filter(|it| it.status == Status::Deployed) else {
         return Ok(None);
     };
-    let status = context.subject.status();
+    let status = &context.subject.status;
     let is_wanted = context.wants(latest);
     if status.reports_deployed(latest) || !is_wanted && status.reports(latest) {
         return Ok(None);

@@ -14,8 +14,8 @@ use helm_core::manifest::{HookPhase, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
 
 use super::super::access::{Account, Who};
+use super::super::custom_resource::FINALIZER;
 use super::super::events::Notice;
-use super::super::finalizer::FINALIZER;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::cluster::ownership::placed;

@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 
 use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
-use kube::ResourceExt;
-use kube::api::DynamicObject;
 
 use super::super::desired::{corrupt_record_event, inputs};
-use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
+use super::super::owner::Present;
 use super::super::report::{Next, Report, StepOutcome, describe};
 use super::record::unproven_record_event;
 use super::stranded::{self, Deleter};
@@ -31,19 +29,15 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only after a read from the API server.
-    let Some(fresh) = finalizer::read(context.access, context.target).await? else {
+    let Some(present) = subject.owner.read().await? else {
         return Ok(Report::gone());
     };
-    let same = fresh.uid().as_deref() == Some(context.target.primary.uid.as_str());
-    if !same || fresh.metadata.deletion_timestamp.is_none() || !finalizer::is_present(&fresh) {
+    if present.deleted.is_none() || !present.is_held {
         return Ok(Report::gone());
     }
     let store = &context.access.store;
     let mut history = context.observation.history.clone();
-    if history.is_empty()
-        && finalizer::is_legacy(&subject.resource)
-        && convert::convert(context).await?
-    {
+    if history.is_empty() && subject.legacy && convert::convert(context).await? {
         history = context.access.history(context.target);
     }
     let own: Vec<RecordMeta> = history
@@ -58,7 +52,7 @@ pub(super) async fn run(
             Ok(()) => {
                 let identity = context.target.primary.identity();
                 store.delete_leftover_parts(&identity).await?;
-                return finish(context, &own, &fresh).await;
+                return finish(context, &own, &present).await;
             }
             Err(error) if stranded::is_refused(context, &error) => error,
             Err(error) => return Err(error),
@@ -66,7 +60,7 @@ pub(super) async fn run(
         if !store.is_ending(&context.target.namespace).await? {
             return Ok(unrecorded(deleter.message(context, Some(&refusal))));
         }
-        return leave(context, &outside, &deleter, &fresh).await;
+        return leave(context, &outside, &deleter, &present).await;
     };
     let ended = match &deleter {
         Deleter::Unknown => None,
@@ -79,7 +73,7 @@ pub(super) async fn run(
     }
     let refusal = match ended {
         None => None,
-        Some(Ok(ActionProgress::Done)) => return finish(context, &own, &fresh).await,
+        Some(Ok(ActionProgress::Done)) => return finish(context, &own, &present).await,
         Some(Ok(ActionProgress::Waiting { why })) => {
             return Ok(waiting(context, memory, &stored, why));
         }
@@ -99,7 +93,7 @@ pub(super) async fn run(
     }
     let records: Vec<StoredRelease> = std::iter::once(stored).chain(earlier).collect();
     let outside = stranded::outside(context, &records).await?;
-    leave(context, &outside, &deleter, &fresh).await
+    leave(context, &outside, &deleter, &present).await
 }
 
 /// Leaves a release to its namespace, which is being deleted, and removes the finalizer.
@@ -107,10 +101,10 @@ async fn leave(
     context: &ActContext<'_>,
     outside: &BTreeSet<ObjectKey>,
     deleter: &Deleter,
-    fresh: &DynamicObject,
+    present: &Present,
 ) -> Result<Report, ActError> {
     stranded::leave(context, outside, deleter).await?;
-    finalizer::remove(context.access, context.subject, fresh).await?;
+    context.subject.owner.release(present).await?;
     Ok(Report::gone())
 }
 
@@ -176,15 +170,14 @@ fn failed(stored: &StoredRelease, message: Message) -> Report {
 async fn finish(
     context: &ActContext<'_>,
     own: &[RecordMeta],
-    fresh: &DynamicObject,
+    present: &Present,
 ) -> Result<Report, ActError> {
     let revision = own.last().map(|meta| meta.revision);
-    let deleted = fresh.metadata.deletion_timestamp.as_ref();
-    let done = context.done(revision, deleted.map(|deleted| deleted.0));
+    let done = context.done(revision, present.deleted);
     done.log(ActionKind::Uninstall.done());
     let (notices, note) = (context.notices, "the release was uninstalled");
     notices.tell(EventReason::UninstallSuccessful, "Uninstall", note);
-    finalizer::remove(context.access, context.subject, fresh).await?;
+    context.subject.owner.release(present).await?;
     Ok(Report::gone())
 }
 

@@ -10,15 +10,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
+use super::super::HelmReconciler;
 use super::super::access::Access;
 use super::super::events::{Notice, OperatorEvents};
 use super::super::memory::Memories;
+use super::super::resources::Resources;
 use super::super::setup::Setup;
-use super::super::{ATTEMPT_WITHIN, HelmReconciler};
 use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::controller::{
     Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, Source,
 };
+use crate::native::Readers;
 use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
 
@@ -169,6 +171,8 @@ impl Rollout {
 pub(in crate::helm) struct RolloutReconciler {
     pub(in crate::helm) rollout: Arc<Rollout>,
     pub(in crate::helm) access: Arc<Access>,
+    pub(in crate::helm) resources: Resources,
+    pub(in crate::helm) readers: Readers,
     pub(in crate::helm) memories: Memories,
     pub(in crate::helm) events: OperatorEvents,
 }
@@ -177,13 +181,14 @@ impl Reconcile for RolloutReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let key = request.key.clone();
-            let resource = self.access.resources.get(&key);
+            let resource = self.resources.get(&key);
             let setup = self.rollout.of(&key, resource.as_deref());
             let reconciler = HelmReconciler {
                 setup,
                 access: Arc::clone(&self.access),
+                resources: self.resources.clone(),
+                readers: self.readers.clone(),
                 memories: self.memories.clone(),
-                limit: ATTEMPT_WITHIN,
             };
             let result = reconciler.reconcile(request).await;
             let verdict = self.memories.verdict(&key);

@@ -112,10 +112,7 @@ async fn tell(
         &queue,
         &context.stop,
     );
-    let resources = Resources::Served {
-        client: context.connection.client.clone(),
-        source: source.clone(),
-    };
+    let resources = Resources::new(context.connection.client.clone(), source.clone());
     let teller = Teller {
         watch,
         missing: missing.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kube::api::DynamicObject;
+use kube::core::ObjectMeta;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry_sdk::trace::SpanData;
@@ -41,12 +41,12 @@ impl Tracer {
         Self(Some(Arc::new(sink)))
     }
 
-    /// Runs an attempt to reconcile `resource`, and sends its spans unless it changed nothing and ended
+    /// Runs an attempt to reconcile the object with this metadata, and sends its spans unless it changed nothing and ended
     /// as the one before.
     pub(crate) async fn attempt<F, T, E>(
         &self,
         history: &mut History,
-        resource: &DynamicObject,
+        metadata: &ObjectMeta,
         future: F,
     ) -> Result<T, E>
     where
@@ -55,7 +55,7 @@ impl Tracer {
         let Some(sink) = &self.0 else {
             return future.await;
         };
-        let trace = trace_of(resource);
+        let trace = trace_of(metadata);
         let attempt = Attempt {
             sink: Arc::clone(sink),
             recording: Recording::new(trace),
@@ -64,7 +64,7 @@ impl Tracer {
             is_over: false,
         };
         let recording = Arc::clone(&attempt.recording);
-        recording.state().attributes = attributes_of(resource);
+        recording.state().attributes = attributes_of(metadata);
         let result = recording.run(attempt.id, Box::pin(future)).await;
         attempt.end(history, result.is_err());
         result
@@ -197,8 +197,7 @@ fn wait_attributes(step: &'static str, waits_for: Option<(&'static str, String)>
 }
 
 /// Returns the id of the trace of a generation: the first 16 bytes of the SHA-256 of `UID/GENERATION`.
-fn trace_of(resource: &DynamicObject) -> TraceId {
-    let metadata = &resource.metadata;
+fn trace_of(metadata: &ObjectMeta) -> TraceId {
     let uid = metadata.uid.as_deref().unwrap_or_default();
     let generation = metadata.generation.unwrap_or_default();
     let hash = Sha256::digest(format!("{uid}/{generation}"));
@@ -209,8 +208,7 @@ fn trace_of(resource: &DynamicObject) -> TraceId {
     TraceId::from_bytes(bytes)
 }
 
-fn attributes_of(resource: &DynamicObject) -> Vec<KeyValue> {
-    let metadata = &resource.metadata;
+fn attributes_of(metadata: &ObjectMeta) -> Vec<KeyValue> {
     let text = |key: &'static str, value: &Option<String>| {
         let value = value.clone();
         value.map(|value| KeyValue::new(key, value))

@@ -5,7 +5,7 @@
     reason = "the signatures are those of the feature"
 )]
 
-use kube::api::DynamicObject;
+use kube::core::ObjectMeta;
 
 use super::{Destination, End, TraceError};
 use crate::telemetry::metrics::RegisterMetrics;
@@ -37,7 +37,7 @@ impl Sending {
 }
 
 impl Tracer {
-    pub(crate) fn attempt<F: Future>(&self, _: &mut History, _: &DynamicObject, future: F) -> F {
+    pub(crate) fn attempt<F: Future>(&self, _: &mut History, _: &ObjectMeta, future: F) -> F {
         future
     }
 }

@@ -57,7 +57,9 @@ impl Collected {
         F: Future<Output = Result<(), Broken>>,
     {
         let widget = widget(generation);
-        let attempt = self.tracer.attempt(&mut self.history, &widget, work);
+        let attempt = self
+            .tracer
+            .attempt(&mut self.history, &widget.metadata, work);
         attempt.await
     }
 
@@ -225,7 +227,7 @@ fn counted(registry: &Registry, result: &str) -> u64 {
 
 async fn one_attempt(tracer: &Tracer) {
     let (mut history, widget) = (History::default(), widget(1));
-    let attempt = tracer.attempt(&mut history, &widget, async {
+    let attempt = tracer.attempt(&mut history, &widget.metadata, async {
         super::changed();
         Ok::<_, Broken>(())
     });

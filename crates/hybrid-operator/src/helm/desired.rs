@@ -237,15 +237,13 @@ pub(super) struct Desired {
 /// Returns the facts that the plan depends on. `content` is that of the next revision if it was rendered.
 pub(super) fn facts(
     setup: &Setup,
-    wanted: Option<&Result<Desired, DesiredError>>,
+    wanted: &Result<Desired, DesiredError>,
     content: Option<plan::Content>,
 ) -> plan::DesiredFacts {
-    let known = wanted.and_then(|wanted| wanted.as_ref().ok());
-    let failure = wanted.and_then(|wanted| wanted.as_ref().err());
     let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
     plan::DesiredFacts {
-        digest: known.map(|desired| desired.inputs.digest.to_string()),
-        awaits_inputs: failure.is_some_and(DesiredError::is_transient),
+        digest: (wanted.as_ref().ok()).map(|desired| desired.inputs.digest.to_string()),
+        awaits_inputs: (wanted.as_ref().err()).is_some_and(DesiredError::is_transient),
         content,
         repair: setup.watch.drift_detection.mode == DriftMode::Repair,
         install_retries: install.remediation.retries,

@@ -63,8 +63,8 @@ impl Engine {
         publish::publish(setup, access, subject, reporter, memory, attempt).await
     }
 
-    /// Computes the desired state, and executes the step that the plan returns, whose name is put into
-    /// `planned`. The next revision is rendered before a second plan, if the first one asks for it.
+    /// Plans, and executes the step, whose name is put into `planned`. A plan that lacks the inputs, or the content of
+    /// the next revision, asks for them first.
     async fn take_step(
         &self,
         subject: &Subject,
@@ -74,51 +74,53 @@ impl Engine {
         planned: &OnceLock<&'static str>,
     ) -> Result<Report, ActError> {
         let (setup, access) = (&self.setup, &*self.access);
-        let mut wanted = match plan::before_inputs(&observation.facts) {
-            // Failing templates must not prevent an uninstall.
-            Some(_) => None,
-            None => Some(desired(setup, access, subject, &mut memory.release, notices).await),
-        };
-        subject.target.share.shrink();
-        if let Some(wanted) = &mut wanted {
-            let known = &mut memory.release;
-            observe::complete(observation, setup, access, subject, wanted, known).await?;
-        }
+        let (target, release) = (&subject.target, &mut memory.release);
+        let mut wanted = None;
         let mut rendered = None;
         let step = loop {
-            let known = rendered.as_ref().map(|(_, known)| *known);
-            let facts = desired::facts(setup, wanted.as_ref(), known);
-            let step = plan::next_step(&observation.facts, &facts);
+            let content = rendered.as_ref().map(|(_, content)| *content);
+            let facts = wanted.as_ref();
+            let facts = facts.map(|wanted| desired::facts(setup, wanted, content));
+            let step = plan::next_step(&observation.facts, facts.as_ref());
             tracing::debug!(?step, "planned");
-            let (Step::Render { upgrade }, Some(Ok(desired))) = (&step, &wanted) else {
-                break step;
-            };
-            let next = NextRevision {
-                inputs: &desired.inputs,
-                history: &observation.history,
-                upgrade: *upgrade,
-            };
-            let redactor = &mut memory.release.redactor;
-            let render = next.content(setup, access, subject, redactor, notices);
-            match render.await {
-                Ok(render) => rendered = Some(render),
-                Err(error) => wanted = Some(Err(error)),
+            match (&step, &wanted) {
+                (Step::Compute, _) => {
+                    let mut computed = desired(setup, access, subject, release, notices).await;
+                    target.share.shrink();
+                    let known = &mut computed;
+                    observe::complete(observation, setup, access, subject, known, release).await?;
+                    wanted = Some(computed);
+                }
+                (Step::Render { upgrade }, Some(Ok(desired))) => {
+                    let next = NextRevision {
+                        inputs: &desired.inputs,
+                        history: &observation.history,
+                        upgrade: *upgrade,
+                    };
+                    let redactor = &mut release.redactor;
+                    let content = next.content(setup, access, subject, redactor, notices);
+                    match content.await {
+                        Ok(content) => rendered = Some(content),
+                        Err(error) => wanted = Some(Err(error)),
+                    }
+                    target.share.shrink();
+                }
+                _ => break step,
             }
-            subject.target.share.shrink();
         };
         planned.get_or_init(|| step.name());
         let context = ActContext {
             setup,
             access,
             subject,
-            target: &subject.target,
+            target,
             observation,
             desired: wanted.as_ref(),
             content: rendered.as_ref().map(|(content, _)| content),
             notices,
         };
-        let result = act::run(&step, &context, &mut memory.release).await;
-        let latest = access.history(&subject.target);
+        let result = act::run(&step, &context, release).await;
+        let latest = access.history(target);
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
         let digest = known.map(|desired| &desired.inputs.digest);

@@ -31,8 +31,7 @@ const MAX_TOLD: usize = 4 * 1024;
 pub(super) enum Reader {
     /// Somebody who may read the custom resource: a reader of its conditions.
     OfResource,
-    /// Anybody else: a reader of events or logs, and of the conditions of a custom resource that a native
-    /// controller has made up, whose values may come from anywhere.
+    /// Anybody else: a reader of events or logs, and of the state of a component, whose values may come from anywhere.
     #[default]
     Anybody,
 }

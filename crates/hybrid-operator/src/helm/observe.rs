@@ -24,6 +24,8 @@ const MIN_READ_INTERVAL: Duration = Duration::from_secs(30);
 /// Observed facts and the records they are derived from.
 pub(super) struct Observation {
     pub(super) facts: ObservedFacts,
+    /// Whether the facts include those that depend on the desired state.
+    pub(super) is_complete: bool,
     /// Records of the release, oldest first.
     pub(super) history: Vec<RecordMeta>,
     /// Operator that manages the release.
@@ -107,6 +109,7 @@ pub(super) async fn observe(
     };
     Observation {
         facts,
+        is_complete: false,
         history,
         managing_operator,
         error,
@@ -122,6 +125,7 @@ pub(super) async fn complete(
     wanted: &mut Result<Desired, DesiredError>,
     memory: &mut KnownRelease,
 ) -> Result<(), ActionError> {
+    observation.is_complete = true;
     // They are of use for nothing else, and may be large.
     let objects = (wanted.as_mut().ok()).and_then(|desired| desired.objects.take());
     let desired = wanted.as_ref().ok();

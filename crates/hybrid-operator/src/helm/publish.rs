@@ -11,7 +11,6 @@ use super::memory::{Memory, Pruned};
 use super::message::{Message, Reader};
 use super::observe::Observation;
 use super::owner::Reporter;
-use super::plan;
 use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
@@ -173,8 +172,8 @@ async fn report(
             let asked = subject.annotations.options.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
-            let is_read = plan::before_inputs(&observation.facts).is_none();
-            let read = memory.release.live.read_in().filter(|_| is_read);
+            let read = memory.release.live.read_in();
+            let read = read.filter(|_| observation.is_complete);
             match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),

@@ -263,8 +263,8 @@ async fn execute(
         Step::Forget => Ok(Report::gone()),
         Step::Leave => Ok(leave::run(context, memory)),
         Step::Hold => hold::run(context).await,
-        // Another plan follows a render in the same reconcile.
-        Step::Render { .. } => Ok(unplanned()),
+        // Another plan follows these in the same pass.
+        Step::Compute | Step::Render { .. } => Ok(unplanned()),
         Step::Install => begin::run(context, memory, ActionKind::Install).await,
         Step::Upgrade => begin::run(context, memory, ActionKind::Upgrade).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,

@@ -161,6 +161,8 @@ pub(crate) enum Content {
 pub(crate) enum Step {
     /// Nothing to do.
     Settle,
+    /// Compute the inputs. They are facts for another plan.
+    Compute,
     /// Render the next revision. Its content is a fact for another plan.
     Render { upgrade: bool },
     /// The custom resource is being deleted and has no finalizer of the operator.
@@ -218,6 +220,7 @@ impl Step {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Settle => "settle",
+            Self::Compute => "compute",
             Self::Render { .. } => "render",
             Self::Forget => "forget",
             Self::Leave => "leave",
@@ -296,13 +299,17 @@ pub(crate) enum StallReason {
     NothingToRestore,
 }
 
-/// Returns the next step.
-pub(crate) fn next_step(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
-    before_inputs(observed).unwrap_or_else(|| with_inputs(observed, desired))
+/// Returns the next step. `desired` is `None` before the inputs are computed.
+pub(crate) fn next_step(observed: &ObservedFacts, desired: Option<&DesiredFacts>) -> Step {
+    before_inputs(observed).unwrap_or_else(|| match desired {
+        Some(desired) => with_inputs(observed, desired),
+        None => Step::Compute,
+    })
 }
 
-/// Returns the step that can be decided without computing the inputs, if there is one.
-pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
+/// Returns the step that can be decided without computing the inputs, if there is one. Templates that fail must not
+/// prevent an uninstall.
+fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
     if observed.contested {
         Some(Step::Leave)
     } else if observed.deleting {

@@ -9,7 +9,7 @@ fn attempts_back_off_unless_the_obstacle_has_changed() {
         ..failed(1, 3)
     }]);
     assert_eq!(
-        next_step(&state, &desired()),
+        next_step(&state, Some(&desired())),
         Step::Wait {
             delay: Duration::from_secs(5),
             until: Until::NextAttempt {
@@ -18,11 +18,11 @@ fn attempts_back_off_unless_the_obstacle_has_changed() {
         }
     );
     state.obstacle_changed = true;
-    assert_eq!(next_step(&state, &desired()), retry(1));
+    assert_eq!(next_step(&state, Some(&desired())), retry(1));
     state.obstacle_changed = false;
     // `reset-at` clears the failures.
     state.forgiven = Revision(1);
-    assert_eq!(next_step(&state, &desired()), retry(1));
+    assert_eq!(next_step(&state, Some(&desired())), retry(1));
     let pauses: Vec<u64> = (0..5).map(|n| retry_delay(n).as_secs()).collect();
     assert_eq!(pauses, [0, 2, 4, 8, 16]);
     assert_eq!(retry_delay(u32::MAX), MAX_RETRY_DELAY);
@@ -81,7 +81,7 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
         let mut wanted = desired();
         change(&mut wanted);
         assert_eq!(
-            next_step(&observed(vec![record]), &wanted),
+            next_step(&observed(vec![record]), Some(&wanted)),
             expected,
             "{name}"
         );
@@ -98,7 +98,7 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
             rollback,
             ..desired()
         };
-        next_step(&observed(history), &wanted)
+        next_step(&observed(history), Some(&wanted))
     };
     let stalled = stalled(2, StallReason::ExceedsRetries);
     assert_eq!(step(1, None, true, false), rollback(1));
@@ -123,7 +123,7 @@ fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
             upgrade_retries: retries,
             ..desired()
         };
-        next_step(&observed(history(records)), &wanted)
+        next_step(&observed(history(records)), Some(&wanted))
     };
     let twice = "1 deployed old, 2 failed new x2";
     assert_eq!(step(twice, true, None, "new"), remove);

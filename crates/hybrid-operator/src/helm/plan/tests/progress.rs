@@ -157,7 +157,7 @@ impl World {
             ),
             ..options.clone()
         };
-        next_step(&facts, &desired)
+        next_step(&facts, Some(&desired))
     }
 
     /// Returns whether the newest record has this status.
@@ -234,7 +234,7 @@ impl World {
         let mut outcomes = match step {
             Step::Settle | Step::Refuse(_) => Vec::new(),
             Step::Unbind => unreachable!("nobody annotates objects"),
-            Step::Render { .. } => unreachable!("the content is known"),
+            Step::Compute | Step::Render { .. } => unreachable!("inputs and content are known"),
             Step::Hold => now(vec![self.changed(|world| world.unheld = false)]),
             Step::Install => self.begin(Status::PendingInstall, self.wanted).deploying(),
             Step::Upgrade => self.begin(Status::PendingUpgrade, self.wanted).deploying(),

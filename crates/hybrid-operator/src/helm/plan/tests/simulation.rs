@@ -293,7 +293,7 @@ impl Simulation {
         let latest = resource.history.last().unwrap();
         if is_refused(resource.spec) {
             let (observed, desired) = self.observe(n);
-            let step = next_step(&observed, &desired);
+            let step = next_step(&observed, Some(&desired));
             let waits = matches!(
                 step,
                 Step::Refuse(Refusal::Stalled { .. })
@@ -387,7 +387,7 @@ fn releases_converge_after_hours_of_faults() {
                 let n: usize = next.name.parse().unwrap();
                 if !simulation.resources[n].gone {
                     let (observed, desired) = simulation.observe(n);
-                    let step = next_step(&observed, &desired);
+                    let step = next_step(&observed, Some(&desired));
                     let delay = if let Ok(delay) = simulation.execute(n, &step) {
                         backoff.reset(&next);
                         delay

@@ -151,7 +151,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
 
     // A restart changes nothing.
     drop(operator);
-    let _operator = start().await;
+    let operator = start().await;
     let labels = json!({"metadata": {"labels": {"seen": "yes"}}});
     merge(&widgets, "shop", &labels).await;
     merge(&widgets, "shop", &json!({"spec": {"cache": false}})).await;
@@ -160,6 +160,16 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     until(&maps, "shop-cache-deleted", "the hook ran", |_| true).await;
     let unchanged = deployments.get("shop-main").await.unwrap().metadata;
     assert_eq!(unchanged.generation, Some(1));
+    let requests = operator.faults.requests();
+    let writes = requests.iter().filter(|request| {
+        request.is_write()
+            && !request.kind().contains("events")
+            && request
+                .name
+                .as_deref()
+                .is_some_and(|name| name.contains("shop-main"))
+    });
+    assert_eq!(writes.count(), 0, "{requests:?}");
     let statuses = ["superseded", "deployed"];
     assert_eq!(history(&namespace, "shop-main").await, statuses);
 

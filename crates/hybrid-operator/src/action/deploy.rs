@@ -182,7 +182,8 @@ pub(crate) async fn deploy(
         return Ok(waiting);
     }
     stored.release.set_status(Status::Deployed, description);
-    context.save(stored).await?;
+    let baseline = live.complete.then(|| live.aggregate());
+    context.save_with_baseline(stored, baseline).await?;
     if let Some(mut previous) = previous
         && previous.release.info.status == Status::Deployed
     {

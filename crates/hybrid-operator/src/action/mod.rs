@@ -94,13 +94,26 @@ impl ActionContext<'_> {
             digest: meta.digest.clone(),
             account: meta.account.clone(),
             failures: meta.failures,
+            baseline: None,
             proven,
         }
     }
 
     /// Writes a changed record to the store.
     async fn save(&self, stored: &mut deploy::StoredRelease) -> Result<(), StoreError> {
-        let tags = self.tags(&stored.meta, stored.proven);
+        self.save_with_baseline(stored, None).await
+    }
+
+    /// Writes the record of a revision that has just been deployed.
+    async fn save_with_baseline(
+        &self,
+        stored: &mut deploy::StoredRelease,
+        baseline: Option<String>,
+    ) -> Result<(), StoreError> {
+        let tags = RecordTags {
+            baseline,
+            ..self.tags(&stored.meta, stored.proven)
+        };
         stored.meta = self
             .store
             .update(&stored.meta, &stored.release, &tags)

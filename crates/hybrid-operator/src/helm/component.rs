@@ -154,9 +154,7 @@ pub struct Release {
 /// [`Release::message`]. It is tried again after a pause, and when values or chart change.
 ///
 /// # Caveats
-/// * Annotations of the custom resource have no effect on its components.
-/// * After a restart of the operator the objects are applied once more, which changes nothing if
-///   they are as they should be.
+/// Annotations of the custom resource have no effect on its components.
 pub async fn install<K: TypedObject>(
     context: &Context<K>,
     component: Component,

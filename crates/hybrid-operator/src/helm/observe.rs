@@ -133,12 +133,12 @@ pub(super) async fn complete(
     let deployed = latest.map(|meta| meta.revision.0);
     // Of a revision that is not deployed, it is not known what was sent and what was not, nor if this process has
     // begun a later one, whose record others have deleted.
-    if latest.is_some_and(|latest| latest.status == ReleaseStatus::Deployed)
+    if let Some(latest) = latest.filter(|latest| latest.status == ReleaseStatus::Deployed)
         && (memory.live.revision < deployed
             || memory.live.revision == deployed && !memory.live.complete)
     {
         let known = desired.map(|desired| (desired, objects));
-        recognise(setup, access, subject, known, memory, deployed).await?;
+        recognise(setup, access, subject, known, memory, latest).await?;
     }
     read_unwatched(setup, subject, memory).await;
     live::read_unseen(&subject.target.cluster, &mut memory.live).await?;
@@ -299,27 +299,25 @@ fn drift(memory: &KnownRelease, subject: &Subject, deployed: Option<u32>) -> Dri
     }
 }
 
-/// After a restart, compares the hash of the watched objects with the one that the status has for
-/// this revision. If they are equal, the objects are as applied and need not be read.
+/// After a restart, compares the hash of the watched objects with the one that the status has for the deployed
+/// revision, or else its record. If they are equal, the objects are as applied and need not be read.
 async fn recognise(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     desired: Option<(&Desired, Option<Vec<ManifestObject>>)>,
     memory: &mut KnownRelease,
-    deployed: Option<u32>,
+    deployed: &RecordMeta,
 ) -> Result<(), ActionError> {
+    let revision = deployed.revision.0;
     let reported = subject.status.release.as_ref();
-    let reported = reported.and_then(|known| Some((known.baseline.as_ref()?, known.revision)));
-    let (Some((stored, reported)), Some(revision), Some((desired, objects))) =
-        (reported, deployed, desired)
-    else {
+    // The objects may not match a record whose deployment has not completed.
+    let reported = reported.filter(|reported| reported.revision == revision);
+    let baseline = reported.and_then(|reported| reported.baseline.as_ref());
+    let baseline = baseline.or(deployed.baseline.as_ref());
+    let (Some(baseline), Some((desired, objects))) = (baseline, desired) else {
         return Ok(());
     };
-    // The objects may not match a record whose deployment has not completed.
-    if reported != revision {
-        return Ok(());
-    }
     let objects = match objects {
         Some(objects) => Some(objects),
         None => objects_of(setup, access, subject, &desired.inputs).await,
@@ -327,7 +325,7 @@ async fn recognise(
     if let Some(objects) = objects {
         let context = action_context(setup, access, subject, ActionKind::Upgrade, &[]);
         let live = &mut memory.live;
-        recognise::recognise(&context, live, revision, &objects, stored).await?;
+        recognise::recognise(&context, live, revision, &objects, baseline).await?;
     }
     Ok(())
 }

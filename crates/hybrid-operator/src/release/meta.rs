@@ -27,6 +27,9 @@ pub(super) const PARTS_LABEL: &str = "helm.sdk.operatorframework.io/parts";
 /// revision.
 pub(super) const FAILURES_LABEL: &str = "helm.sdk.operatorframework.io/failures";
 
+/// Label `REVISION-HASH`: hash of the operator's fields of all objects when the revision was deployed.
+pub(super) const BASELINE_LABEL: &str = "helm.sdk.operatorframework.io/baseline";
+
 /// Label `REVISION-PROOF`: proof that this operator wrote the content of the record.
 pub(super) const PROOF_LABEL: &str = "helm.sdk.operatorframework.io/proof";
 
@@ -125,6 +128,8 @@ pub(crate) struct RecordMeta {
     pub account: Option<AccountName>,
     /// Failed attempts of this revision; `None` if not recorded by this operator.
     pub failures: Option<Failures>,
+    /// Hash of the operator's fields of all objects when the revision was deployed, if it was known.
+    pub baseline: Option<String>,
     /// One-time annotations that the release has handled.
     pub asked: Asked,
     /// Proof of its label that this operator wrote the content; `None` if it has none, or if it was
@@ -180,6 +185,7 @@ impl RecordMeta {
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
             account: account_of(own),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
+            baseline: own(BASELINE_LABEL).map(ToOwned::to_owned),
             asked: Asked::of_labels(labels),
             proof: own(PROOF_LABEL).map(ToOwned::to_owned),
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -254,6 +260,8 @@ pub(crate) struct RecordTags {
     pub account: Option<AccountName>,
     /// Failed attempts of the revision; `None` if unknown.
     pub failures: Option<Failures>,
+    /// Hash of the operator's fields of all objects, if the revision has just been deployed.
+    pub baseline: Option<String>,
     /// Whether the content was rendered by this operator or has a valid proof.
     pub proven: bool,
 }
@@ -273,6 +281,9 @@ impl RecordTags {
         }
         if let Some(failures) = &self.failures {
             labels.insert(FAILURES_LABEL.to_owned(), format!("{revision}-{failures}"));
+        }
+        if let Some(baseline) = &self.baseline {
+            labels.insert(BASELINE_LABEL.to_owned(), format!("{revision}-{baseline}"));
         }
         if let Some(account) = &self.account {
             let text: Vec<char> = account.text().chars().collect();
@@ -336,6 +347,7 @@ mod tests {
                 attempts: 3,
                 hook: true,
             }),
+            baseline: Some("0123456789abcdef".to_owned()),
             proven: true,
         }
     }
@@ -384,6 +396,7 @@ mod tests {
         assert_eq!(meta.writer.as_ref(), Some(&tags.writer));
         assert_eq!(meta.digest, tags.digest);
         assert_eq!(meta.failures, tags.failures);
+        assert_eq!(meta.baseline, tags.baseline);
     }
 
     #[test]

@@ -25,6 +25,7 @@ impl ActContext<'_> {
             digest,
             account: self.target.who.impersonated().cloned(),
             failures,
+            baseline: None,
             proven,
         }
     }

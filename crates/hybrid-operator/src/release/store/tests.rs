@@ -36,6 +36,7 @@ fn tags() -> RecordTags {
         digest: Some((&Digest::of("inputs")).into()),
         account: None,
         failures: None,
+        baseline: None,
         proven: true,
     }
 }

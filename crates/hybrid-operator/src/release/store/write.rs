@@ -15,8 +15,8 @@ use crate::cluster::request::{self, Answer, Call};
 use crate::machine;
 use crate::release::StoreError;
 use crate::release::meta::{
-    DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags, WRITER_MANAGER,
-    account_labels,
+    BASELINE_LABEL, DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags,
+    WRITER_MANAGER, account_labels,
 };
 use crate::release::proof::ProofSubject;
 use crate::release::side::{
@@ -209,7 +209,7 @@ impl RecordStore {
         content: Option<&Release>,
     ) -> Result<RecordMeta, StoreError> {
         let mut body = json!({"metadata": {
-            "labels": {DIGEST_LABEL: null, PROOF_LABEL: null},
+            "labels": {DIGEST_LABEL: null, PROOF_LABEL: null, BASELINE_LABEL: null},
             "ownerReferences": null,
         }});
         let mut labels = tags.labels(meta.revision);
@@ -341,6 +341,7 @@ fn labels_of(
     let mut labels = release.secret_labels();
     labels.remove(PARTS_LABEL);
     labels.remove(PROOF_LABEL);
+    labels.remove(BASELINE_LABEL);
     for key in account_labels() {
         labels.remove(&key);
     }

@@ -47,6 +47,7 @@ fn tags(stage: &Stage) -> RecordTags {
         digest: Some((&Digest::of("inputs")).into()),
         account: None,
         failures: None,
+        baseline: None,
         proven: true,
     }
 }

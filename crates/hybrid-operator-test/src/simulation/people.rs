@@ -81,7 +81,7 @@ impl World {
     }
 
     /// Does what conditions recommend: asks for another attempt, as what failed it has ended, and deletes the Jobs
-    /// of former hooks that are in its way.
+    /// of former hooks that are in its way, or in that of an uninstall.
     pub(super) async fn reset(&mut self) -> anyhow::Result<()> {
         let customs = self.customs();
         for custom in self.server.objects() {
@@ -91,11 +91,16 @@ impl World {
                 found.and_then(|found| found.get("message")?.as_str())
             };
             let named = Named::of(&custom);
-            if customs.contains(&named.kind) && message("Stalled").is_some() {
-                if let Some(job) = message("ReleaseFailed").and_then(job_to_delete) {
-                    self.delete(&job, Propagation::Background).await?;
-                    tokio::time::sleep(Duration::from_secs(5)).await;
-                }
+            let is_stalled = message("Stalled").is_some();
+            let is_deleted = custom.pointer("/metadata/deletionTimestamp").is_some();
+            if !customs.contains(&named.kind) || !is_stalled && !is_deleted {
+                continue;
+            }
+            if let Some(job) = message("ReleaseFailed").and_then(job_to_delete) {
+                self.delete(&job, Propagation::Background).await?;
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            if is_stalled {
                 self.annotate(&named, RESET_AT, "now").await?;
             }
         }

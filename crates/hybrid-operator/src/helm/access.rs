@@ -10,13 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
 use super::interest::Interests;
-use super::subject::Target;
 use crate::client::{ImpersonateError, impersonate, refusing};
 use crate::cluster::{AccountName, Cluster};
 use crate::controller::{Key, QueueHandle, Registry};
 use crate::diagnosis::Rounds;
 use crate::manager::ControllerContext;
-use crate::release::{RecordMeta, RecordStore, ReleaseIndex};
+use crate::release::{RecordStore, ReleaseIndex};
 use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
 use crate::telemetry::traces::Tracer;
@@ -156,11 +155,6 @@ impl Access {
     /// Returns the share of a reconcile, empty at first.
     pub(super) fn share(&self) -> Share {
         self.memory.share()
-    }
-
-    /// Returns the records of a release, oldest first.
-    pub(super) fn history(&self, target: &Target) -> Vec<RecordMeta> {
-        self.store.history(&target.namespace, &target.name)
     }
 
     /// Returns the operator's own account.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use helm_core::Digest;
+use helm_core::{Digest, Values};
 use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
@@ -17,13 +17,14 @@ use super::chart::{BuildError, Chart};
 use super::events::OperatorEvents;
 use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
 use super::memory::Memories;
-use super::reload::{Rollout, RolloutReconciler};
+use super::reconciler::{ATTEMPT_WITHIN, REPORT_WITHIN};
+use super::reload::rollout::{Rollout, RolloutReconciler};
 use super::remote::ChartReader;
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::subject::check_scope;
-use super::{ATTEMPT_WITHIN, REPORT_WITHIN, Values};
+
 use crate::cluster::{ApiKind, DiscoveryError};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::access::{Access, Account};
 use super::annotations::{self, Annotations};
-use super::desired::DesiredError;
+use super::desired_error::DesiredError;
 use super::digest::canonical;
 use super::environment::environment;
 use super::events::Notices;
@@ -23,7 +23,8 @@ use super::references;
 use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::Status;
-use super::subject::{Place, Subject, SubjectError, Target, wanted};
+use super::subject::{Place, Subject, SubjectError, wanted};
+use super::target::Target;
 use crate::cluster::{AccountName, ApiError, Primary, left_out};
 use crate::controller::Key;
 use crate::native::Readers;

@@ -7,227 +7,28 @@ use helm_core::chart::File;
 use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use helm_core::release::{Release as Record, Revision, Status as ReleaseStatus, StoredFile};
-use helm_core::values::CoalesceError;
-use helm_core::{Coalesced, RenderError, Rendered};
+use helm_core::{RenderError, Rendered};
 use serde_json::Value;
 
 use super::access::Access;
+use super::desired_error::DesiredError;
 use super::digest::DigestInputs;
-use super::events::{Notice, Notices};
-use super::extend::ExtensionError;
-use super::memory::{CachedInputs, KnownRelease};
-use super::message::{Message, Redactor};
+use super::events::{Notices, corrupt_record_event};
+use super::inputs::{CachedInputs, Inputs};
+use super::memory::KnownRelease;
+use super::message::Redactor;
 use super::owner::OwnValues;
 use super::plan;
-use super::references::{self, LastValues};
-use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
+use super::references;
+use super::render::{RenderTarget, render};
 use super::setup::{Setup, timeout};
 use super::subject::Subject;
-use crate::cluster::DiscoveryError;
-use crate::cluster::read::ReadError;
-use crate::reasons::{EventReason, Reason};
-use crate::release::{InputsDigest, RecordMeta, StoreError};
-use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
-use crate::render_pool::RenderPoolError;
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::traces;
-use crate::values::ValuesError;
-use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
-
-/// Error computing the desired state.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DesiredError {
-    #[error("cannot compute the values")]
-    Values(#[from] ValuesError),
-    #[error("the operator's value translator failed")]
-    Translate(#[source] ExtensionError),
-    #[error(transparent)]
-    Coalesce(#[from] CoalesceError),
-    #[error(transparent)]
-    Capabilities(#[from] DiscoveryError),
-    #[error(transparent)]
-    Render(Box<RenderError>),
-    /// Rendering the chart exceeded a limit, which an option raises.
-    #[error("{0}; {1}")]
-    Limit(Box<RenderError>, &'static str),
-    /// Rendering the chart takes more memory than the container has for it.
-    #[error("{error}; {way}")]
-    Container {
-        error: Box<RenderError>,
-        way: String,
-    },
-    /// The release takes more memory than other releases leave at the moment.
-    #[error(transparent)]
-    MemoryInUse(#[from] MemoryInUse),
-    #[error("cannot render the chart")]
-    Pool(#[from] RenderPoolError),
-    #[error("the custom resource was deleted while its chart was rendered")]
-    Deleted,
-    #[error("cannot read a release record")]
-    Record(#[source] StoreError),
-    #[error("cannot read {key}, which a template looks up")]
-    Lookup {
-        /// The object or list.
-        key: String,
-        #[source]
-        source: ReadError,
-    },
-    /// The last value of an optional reference cannot be read.
-    #[error("cannot read the last values of valuesFrom")]
-    Kept(#[from] StoreError),
-    #[error("cannot read {key}, which valuesFrom refers to")]
-    Reference {
-        key: String,
-        #[source]
-        source: ReadError,
-    },
-    #[error(transparent)]
-    Patch(#[from] super::patches::PatchError),
-    #[error("the templates look up new objects in each of {LOOKUP_ROUNDS} renders")]
-    TooManyLookups,
-}
-
-impl From<RenderError> for DesiredError {
-    fn from(error: RenderError) -> Self {
-        match error.limit().and_then(way_to_raise) {
-            Some(way) => Self::Limit(Box::new(error), way),
-            None => Self::Render(Box::new(error)),
-        }
-    }
-}
-
-impl DesiredError {
-    /// Returns the error of a render that gets no more memory.
-    pub(super) fn memory(error: Box<RenderError>, why: MemoryError) -> Self {
-        match why {
-            MemoryError::InUse(error) => error.into(),
-            MemoryError::TooLarge { container } => Self::Container {
-                error,
-                way: format!(
-                    "the memory limit of the operator's container ({}) leaves no more for one release: raise \
-                     `resources.limits.memory` of its Deployment",
-                    mebibytes(container)
-                ),
-            },
-        }
-    }
-
-    /// Returns the reason for the condition `Irreconcilable`.
-    pub(super) fn reason(&self) -> Reason {
-        match self {
-            Self::Values(_)
-            | Self::Translate(_)
-            | Self::Coalesce(_)
-            | Self::Kept(_)
-            | Self::Reference { .. } => Reason::ErrorGettingValues,
-            Self::Capabilities(_) => Reason::ErrorGettingClient,
-            Self::Record(_) => Reason::ErrorGettingReleaseState,
-            Self::Render(_)
-            | Self::Limit(..)
-            | Self::Container { .. }
-            | Self::MemoryInUse(_)
-            | Self::Pool(_)
-            | Self::Deleted
-            | Self::Patch(_)
-            | Self::Lookup { .. }
-            | Self::TooManyLookups => Reason::ReconcileError,
-        }
-    }
-
-    /// Returns whether another attempt may succeed without any change.
-    pub(super) fn is_transient(&self) -> bool {
-        match self {
-            Self::Capabilities(error) => error.is_transient(),
-            Self::Record(error) | Self::Kept(error) => error.is_transient(),
-            Self::Lookup { source, .. } | Self::Reference { source, .. } => source.is_transient(),
-            Self::Pool(_) | Self::MemoryInUse(_) => true,
-            Self::Values(_)
-            | Self::Translate(_)
-            | Self::Coalesce(_)
-            | Self::Render(_)
-            | Self::Limit(..)
-            | Self::Container { .. }
-            | Self::Deleted
-            | Self::Patch(_)
-            | Self::TooManyLookups => false,
-        }
-    }
-
-    /// Returns the error as a message. It may quote these values.
-    pub(super) fn message(&self, values: &[&Value]) -> Message {
-        let text = with_causes(self);
-        let render = match self {
-            Self::Render(error) | Self::Limit(error, _) | Self::Container { error, .. } => {
-                Some(&**error)
-            }
-            _ => None,
-        };
-        let with_contents = render
-            .and_then(RenderError::quoting)
-            .map(|quoting| match self {
-                Self::Limit(_, way) => format!("{quoting}; {way}"),
-                Self::Container { way, .. } => format!("{quoting}; {way}"),
-                _ => quoting.to_owned(),
-            });
-        match self {
-            _ if render.is_some_and(RenderError::is_by_author) => Message::from(text),
-            Self::Values(error) => match error.without_contents() {
-                Some(hidden) => Message::from(hidden).with_contents(Some(text)),
-                None => Message::from(text),
-            }
-            .about(values),
-            Self::Translate(_)
-            | Self::Coalesce(_)
-            | Self::Render(_)
-            | Self::Limit(..)
-            | Self::Container { .. }
-            | Self::Patch(_) => Message::from(text)
-                .with_contents(with_contents)
-                .about(values),
-            // These name objects and accounts.
-            Self::Capabilities(_)
-            | Self::Pool(_)
-            | Self::MemoryInUse(_)
-            | Self::Deleted
-            | Self::Record(_)
-            | Self::Kept(_)
-            | Self::Lookup { .. }
-            | Self::Reference { .. }
-            | Self::TooManyLookups => Message::from(text),
-        }
-    }
-
-    /// Returns whether rendering failed, rather than computing its inputs.
-    pub(super) fn is_render(&self) -> bool {
-        self.reason() == Reason::ReconcileError
-    }
-}
-
-impl traces::Reason for DesiredError {
-    fn reason(&self) -> &'static str {
-        if self.is_render() {
-            "RenderError"
-        } else {
-            self.reason().as_str()
-        }
-    }
-}
-
-/// Inputs of a release.
-#[derive(Clone)]
-pub(super) struct DesiredInputs {
-    pub(super) digest: InputsDigest,
-    pub(super) coalesced: Arc<Coalesced>,
-    /// Paths set by `overrideValues`.
-    pub(super) overridden: Vec<String>,
-    /// Values of optional references, kept in case the objects are deleted; `None` if there are no
-    /// optional references.
-    pub(super) kept: Option<LastValues>,
-}
+use crate::release::RecordMeta;
+use crate::watches::{DriftMode, RemediationStrategy};
 
 /// Desired state of a release.
 pub(super) struct Desired {
-    pub(super) inputs: DesiredInputs,
+    pub(super) inputs: Inputs,
     /// Objects rendered from these inputs, if they were rendered in this reconcile.
     pub(super) objects: Option<Vec<ManifestObject>>,
     /// First custom resource of `dependsOn` that is not ready.
@@ -285,7 +86,7 @@ pub(super) enum Content {
 
 /// The next revision of a release.
 pub(super) struct NextRevision<'a> {
-    pub(super) inputs: &'a DesiredInputs,
+    pub(super) inputs: &'a Inputs,
     /// Records of the release, oldest first.
     pub(super) history: &'a [RecordMeta],
     pub(super) upgrade: bool,
@@ -331,7 +132,7 @@ async fn compare(
     access: &Access,
     subject: &Subject,
     deployed: &RecordMeta,
-    inputs: &DesiredInputs,
+    inputs: &Inputs,
     rendered: &[ManifestObject],
 ) -> Result<plan::Content, DesiredError> {
     let is_empty = rendered.is_empty() && !setup.watch.allow_empty;
@@ -376,7 +177,7 @@ pub(super) async fn inputs(
     subject: &Subject,
     memory: &mut KnownRelease,
     notices: &Notices,
-) -> Result<(DesiredInputs, Option<Vec<ManifestObject>>), DesiredError> {
+) -> Result<(Inputs, Option<Vec<ManifestObject>>), DesiredError> {
     let state = subject.owner.state();
     if let Some(known) = &memory.cached_inputs
         && known.generation == subject.generation
@@ -422,7 +223,7 @@ pub(super) async fn inputs(
     }
     .digest();
     let objects = render.objects.ok();
-    let inputs = DesiredInputs {
+    let inputs = Inputs {
         digest,
         coalesced,
         overridden,
@@ -443,7 +244,7 @@ pub(super) async fn inputs(
 async fn recorded(
     access: &Access,
     subject: &Subject,
-    inputs: &DesiredInputs,
+    inputs: &Inputs,
     history: &[RecordMeta],
     notices: &Notices,
 ) -> Result<Option<Box<Record>>, DesiredError> {
@@ -471,7 +272,7 @@ pub(super) async fn objects_of(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    inputs: &DesiredInputs,
+    inputs: &Inputs,
 ) -> Option<Vec<ManifestObject>> {
     let render = render(
         setup,
@@ -487,7 +288,7 @@ pub(super) async fn objects_of(
 
 /// Returns whether a record has the desired chart and values. Ignores its manifest, which may
 /// contain random values.
-pub(super) fn same_inputs(setup: &Setup, inputs: &DesiredInputs, record: &Record) -> bool {
+pub(super) fn same_inputs(setup: &Setup, inputs: &Inputs, record: &Record) -> bool {
     let own = setup.chart.chart();
     let Some(theirs) = &record.chart else {
         return false;
@@ -534,15 +335,6 @@ fn same_values(a: &Value, b: &Value) -> bool {
         }
         _ => a == b,
     }
-}
-
-/// Returns the event for a record that cannot be read.
-pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
-    let reason = match error {
-        StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
-        _ => EventReason::CorruptRelease,
-    };
-    Notice::new(reason, "Load", with_causes(error))
 }
 
 #[cfg(test)]

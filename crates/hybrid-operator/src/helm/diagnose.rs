@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::access::{Access, Who};
-use super::memory::Memory;
 use super::status::Status;
-use super::subject::Target;
+use super::target::Target;
+use crate::action::live::Live;
 use crate::diagnosis::{Cause, Patient};
 
 /// The examination of a release.
@@ -22,18 +22,19 @@ pub(super) struct Diagnosis {
 pub(super) fn update(
     access: &Access,
     target: &Target,
-    memory: &mut Memory,
+    diagnosis: &mut Diagnosis,
+    live: &Live,
     status: &Status,
     logs: bool,
 ) -> Option<Cause> {
-    let awaited = memory.release.live.awaited();
+    let awaited = live.awaited();
     if awaited.is_empty() {
-        memory.told.diagnosis = Diagnosis::default();
+        *diagnosis = Diagnosis::default();
         return None;
     }
-    let (known, revision) = (&memory.told.diagnosis, memory.release.live.revision);
-    let patient = match &known.patient {
-        Some(patient) if known.revision == revision => Arc::clone(patient),
+    let revision = live.revision;
+    let patient = match &diagnosis.patient {
+        Some(patient) if diagnosis.revision == revision => Arc::clone(patient),
         other => {
             // After a restart, the status has what the process before has found.
             let earlier = status.cause().filter(|_| other.is_none());
@@ -51,7 +52,7 @@ pub(super) fn update(
         .rounds
         .join(&patient, account, cluster, &awaited, logs);
     let cause = patient.cause();
-    memory.told.diagnosis = Diagnosis {
+    *diagnosis = Diagnosis {
         revision,
         patient: Some(patient),
     };

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::access::Access;
-use super::act::{self, ActContext, ActError};
+use super::act::error::ActError;
+use super::act::{self, ActContext};
 use super::desired::{self, NextRevision, desired};
 use super::events::Notices;
 use super::memory::Memory;
@@ -14,7 +15,7 @@ use super::observe::{self, Observation};
 use super::owner::Reporter;
 use super::plan::{self, Step};
 use super::publish::{self, Attempt, Published};
-use super::reload::{Ended, Trouble, verdict};
+use super::reload::verdict::{Ended, Trouble, verdict};
 use super::report::Report;
 use super::setup::Setup;
 use super::subject::Subject;
@@ -120,7 +121,7 @@ impl Engine {
             notices,
         };
         let result = act::run(&step, &context, release).await;
-        let latest = access.history(target);
+        let latest = target.history(access);
         let known = wanted.as_ref().and_then(|wanted| wanted.as_ref().ok());
         let failure = wanted.as_ref().and_then(|wanted| wanted.as_ref().err());
         let digest = known.map(|desired| &desired.inputs.digest);

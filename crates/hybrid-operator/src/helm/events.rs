@@ -12,6 +12,8 @@ use crate::cluster::Primary;
 use crate::cluster::events::{EventRecorder, EventSender};
 use crate::manager::ControllerContext;
 use crate::reasons::EventReason;
+use crate::release::StoreError;
+use crate::telemetry::causes::with_causes;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;
@@ -83,6 +85,15 @@ impl Notices {
     pub(super) fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut self.0.lock())
     }
+}
+
+/// Returns the event for a record that cannot be read.
+pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
+    let reason = match error {
+        StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
+        _ => EventReason::CorruptRelease,
+    };
+    Notice::new(reason, "Load", with_causes(error))
 }
 
 /// Sends events about the operator itself.

@@ -1,9 +1,9 @@
 //! Differences between Helm's actions: hook events, condition reasons and messages.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::{Revision, Status as ReleaseStatus};
+use helm_core::release::{ReleaseName, Revision, Status as ReleaseStatus};
 
-use super::subject::{Subject, Target};
+use super::annotations::ReleaseOptions;
 use crate::reasons::Reason;
 
 /// Kind of a Helm action.
@@ -111,10 +111,10 @@ impl ActionKind {
     }
 
     /// Returns the description of a record when the action is complete.
-    pub(super) fn description(self, subject: &Subject) -> String {
+    pub(super) fn description(self, options: &ReleaseOptions) -> String {
         match self {
-            Self::Install => subject.annotations.options.install_description.clone(),
-            Self::Upgrade => subject.annotations.options.upgrade_description.clone(),
+            Self::Install => options.install_description.clone(),
+            Self::Upgrade => options.upgrade_description.clone(),
             _ => None,
         }
         .unwrap_or_else(|| {
@@ -129,12 +129,12 @@ impl ActionKind {
         })
     }
 
-    pub(super) fn failure_description(self, target: &Target) -> String {
+    pub(super) fn failure_description(self, release: &ReleaseName) -> String {
         let what = match self {
             Self::Install => "Release",
             Self::Upgrade => "Upgrade",
             _ => "Rollback",
         };
-        format!("{what} {:?} failed", target.name.as_str())
+        format!("{what} {:?} failed", release.as_str())
     }
 }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use helm_core::engine::{Lookup, LookupAnswer, LookupKey};
 
+/// Maximum number of renders until all `lookup` calls are resolved.
+pub(super) const LOOKUP_ROUNDS: usize = 8;
+
 /// Answers to lookups, of which texts given to `tpl` see a part. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct VisibleObjects<L> {

@@ -8,40 +8,26 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use helm_core::Coalesced;
 use helm_core::release::{Release as Record, Revision};
-use helm_core::{Coalesced, Digest};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::act::{InstalledCrds, PendingCrds};
-use super::desired::DesiredInputs;
+use super::definitions::{InstalledCrds, PendingCrds};
 use super::diagnose::Diagnosis;
+use super::inputs::{CachedInputs, Inputs};
 use super::interest::{ObservedState, ResourceRef};
 use super::message::Redactor;
-use super::references::Read;
-use super::reload::Verdict;
+use super::reload::progress::Verdict;
 use super::repairs::RepairBudget;
 use super::repetition::Repetition;
 use super::status::WrittenStatus;
-use super::subject::Subject;
 use crate::action::live::Live;
 use crate::cluster::OperatorId;
 use crate::controller::Key;
 use crate::release::InputsDigest;
 use crate::telemetry::traces::History;
-
-/// Inputs computed for one state of the custom resource and the objects that it refers to.
-#[derive(Clone)]
-pub(super) struct CachedInputs {
-    pub(super) generation: Option<i64>,
-    /// State of the owner.
-    pub(super) state: Option<Digest>,
-    pub(super) read: Read,
-    /// Capabilities epoch at that time if the templates depend on it.
-    pub(super) epoch: Option<u64>,
-    pub(super) inputs: DesiredInputs,
-}
 
 /// Obstacles that blocked an attempt.
 #[derive(Clone, Default)]
@@ -218,26 +204,25 @@ impl Memory {
 }
 
 impl KnownRelease {
-    /// Returns the values that errors of the release may quote.
-    pub(super) fn values<'a>(&'a self, subject: &'a Subject) -> Vec<&'a Value> {
-        let quoted = subject.owner.quoted();
+    /// Returns the values that errors of the release may quote; `asked` is what its owner asks for.
+    pub(super) fn values<'a>(&'a self, asked: Option<&'a Value>) -> Vec<&'a Value> {
         let rendered = self.rendered.iter();
-        quoted
+        asked
             .into_iter()
             .chain(rendered.flat_map(|rendered| rendered.user().values()))
             .collect()
     }
 
     /// Withholds what is secret in a record from the messages about this step.
-    pub(super) fn withhold_record(&mut self, record: &Record, subject: &Subject) {
+    pub(super) fn withhold_record(&mut self, record: &Record, asked: Option<&Value>) {
         let mut redactor = std::mem::take(&mut self.redactor);
-        redactor.withhold_record(record, &self.values(subject));
+        redactor.withhold_record(record, &self.values(asked));
         self.redactor = redactor;
     }
 
     /// Returns the inputs, with the digest of the deployed revision if they are known to be
     /// equivalent.
-    pub(super) fn with_known_equal(&self, mut inputs: DesiredInputs) -> DesiredInputs {
+    pub(super) fn with_known_equal(&self, mut inputs: Inputs) -> Inputs {
         if let Some((wanted, deployed)) = &self.equal
             && *wanted == inputs.digest
         {

@@ -17,7 +17,7 @@ use helm_core::release::Release as Record;
 use serde_json::Value;
 
 use super::bounded::bounded;
-use super::references::Contents;
+use crate::values::Contents;
 use crate::withheld::{REDACTED, Withheld, forms, replace_whole, without_cut_ends};
 
 /// Shorter values of a custom resource occur in messages by chance.

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use helm_core::Coalesced;
 use helm_core::manifest::ManifestObject;
 use helm_core::release::Status as ReleaseStatus;
 
 use super::access::Access;
-use super::act::{ActError, action_context, crds_are_awaited};
-use super::desired::{Desired, DesiredError, objects_of};
+use super::act::error::ActError;
+use super::action_context::action_context;
+use super::desired::{Desired, objects_of};
+use super::desired_error::DesiredError;
 use super::kind::ActionKind;
 use super::memory::{KnownRelease, Memory};
 use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
@@ -17,6 +20,7 @@ use super::subject::Subject;
 use crate::action::{ActionError, live, recognise};
 use crate::cluster::{OperatorId, cut_off};
 use crate::release::{RecordMeta, StoreError};
+use crate::watches::CrdPolicy;
 
 /// Minimum time between two reads of objects that cannot be watched.
 const MIN_READ_INTERVAL: Duration = Duration::from_secs(30);
@@ -44,7 +48,7 @@ pub(super) async fn observe(
     memory: &Memory,
     limit: Duration,
 ) -> Observation {
-    let history = access.history(&subject.target);
+    let history = subject.target.history(access);
     let managing_operator = managing_operator(setup, access, subject, memory);
     let identity = subject.target.primary.identity();
     let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
@@ -152,8 +156,52 @@ pub(super) async fn complete(
             ReleaseStatus::Deployed | ReleaseStatus::Superseded
         )
     });
-    facts.awaits_crds = crds_are_awaited(setup, subject.generation, wanted, memory, upgrade);
+    facts.awaits_crds = awaits_crds(setup, subject.generation, wanted, memory, upgrade);
     Ok(())
+}
+
+/// Returns whether CRDs must be installed before a new revision, or before the inputs can be computed.
+/// As in Helm, an upgrade does not create CRDs unless it replaces them.
+fn awaits_crds(
+    setup: &Setup,
+    generation: Option<i64>,
+    desired: &Result<Desired, DesiredError>,
+    memory: &mut KnownRelease,
+    upgrade: bool,
+) -> bool {
+    let policy = match setup.watch.crds {
+        CrdPolicy::Skip => false,
+        CrdPolicy::Create => !upgrade,
+        CrdPolicy::CreateReplace => true,
+    };
+    let has_crds = |coalesced: &Coalesced| !coalesced.chart().crds().is_empty();
+    let installed = &mut memory.installed_crds;
+    match desired {
+        _ if !policy => false,
+        Ok(desired) => {
+            let replaces = setup.watch.crds == CrdPolicy::CreateReplace;
+            let digest = &desired.inputs.digest;
+            if let Some(installed) = installed
+                && (installed.replaced || !replaces)
+                && installed
+                    .digest
+                    .as_ref()
+                    .is_none_or(|known| known == digest)
+            {
+                // These inputs were computed with the definitions.
+                installed.digest = Some(digest.clone());
+                return false;
+            }
+            has_crds(&desired.inputs.coalesced)
+        }
+        Err(error) => {
+            let tried = installed
+                .as_ref()
+                .is_some_and(|installed| installed.generation == generation);
+            let rendered = memory.rendered.as_deref();
+            error.is_render() && !error.is_transient() && !tried && rendered.is_some_and(has_crds)
+        }
+    }
 }
 
 /// Returns whether an object that is annotated to be kept still has the owner reference.

@@ -14,14 +14,14 @@ use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
 use serde_json::Value;
 
 use super::chart::Chart;
-use super::desired::DesiredError;
+use super::desired_error::DesiredError;
 use super::digest::DigestInputs;
 use super::environment::environment;
-use super::references::{Contents, data_of, key_of, references_of};
+use super::references::{data_of, key_of, references_of};
 use super::render::render_once;
 use super::subject::{self, SubjectError};
 use crate::cluster::Primary;
-use crate::values;
+use crate::values::{self, Contents};
 use crate::watches::{ReferenceKind, Watch};
 
 /// Error computing what the operator deploys.

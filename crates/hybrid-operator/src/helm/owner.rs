@@ -8,12 +8,12 @@ use kube::runtime::events::Event;
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::DesiredError;
+use super::desired_error::DesiredError;
 use super::events::Notices;
 use super::extend::{ExtensionError, ReleaseRef};
+use super::inputs::{LastValues, Read};
 use super::message::{Reader, Redactor};
-use super::references::{LastValues, Read};
-use super::subject::Target;
+use super::target::Target;
 use crate::cluster::ApiError;
 
 /// An owner as it is, whatever caches say.

@@ -9,13 +9,14 @@ use helm_core::RenderError;
 use helm_core::engine::{LookupAnswer, Snapshot};
 use kube::Client;
 
-use super::desired::DesiredError;
-use super::lookup::VisibleObjects;
+use super::desired_error::DesiredError;
+use super::lookup::{LOOKUP_ROUNDS, VisibleObjects};
 use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
-use super::references::{Contents, data_of, key_of, references_of};
-use super::render::{LOOKUP_ROUNDS, kind_of, read_key};
+use super::references::{data_of, key_of, references_of};
+use super::render::{kind_of, read_key};
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
+use crate::values::Contents;
 
 /// Computes what the operator deploys for a custom resource: as [`offline`](super::offline()), but
 /// `valuesFrom` and `lookup` read the cluster, whose capabilities the templates see.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::access::Access;
-use super::act::ActError;
+use super::act::error::ActError;
 use super::diagnose::{self, Diagnosis};
 use super::events::{Notice, Notices};
 use super::memory::{Memory, Pruned};
@@ -38,13 +38,9 @@ fn cause(
     outcome: &StepOutcome,
 ) -> Option<Cause> {
     if outcome.waits_for_objects() {
-        return diagnose::update(
-            access,
-            &subject.target,
-            memory,
-            status,
-            setup.watch.crash_logs,
-        );
+        let (diagnosis, live) = (&mut memory.told.diagnosis, &memory.release.live);
+        let logs = setup.watch.crash_logs;
+        return diagnose::update(access, &subject.target, diagnosis, live, status, logs);
     }
     if !matches!(outcome, StepOutcome::Silent) {
         memory.told.diagnosis = Diagnosis::default();
@@ -138,7 +134,8 @@ async fn report(
         let revision = memory.release.reported.take();
         let answer = write(subject, reporter, memory, notices, status).await;
         written = answer.map_err(|error| {
-            let message = Message::from(with_causes(&error)).about(&memory.release.values(subject));
+            let message = Message::from(with_causes(&error))
+                .about(&memory.release.values(subject.owner.quoted()));
             redactor.text(&message, Reader::Anybody)
         })?;
         memory.release.reported = revision.filter(|_| written);
@@ -217,7 +214,7 @@ fn conclude(
             }
         }
         Err(error) => {
-            let message = error.message(&memory.release.values(subject));
+            let message = error.message(&memory.release.values(subject.owner.quoted()));
             if error.is_cut_off() {
                 status.retrying(&message, pause.max(TOLD_PAUSE));
                 // The worker counts it.
@@ -349,7 +346,7 @@ fn report_large_record(
     notices: &Notices,
     status: &mut Status,
 ) {
-    let history = access.history(&subject.target);
+    let history = subject.target.history(access);
     let large = history.last().filter(|latest| latest.parts() > 0);
     let why = large.map(|latest| format!(
         "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
@@ -368,7 +365,7 @@ fn report_large_record(
 
 /// Returns the newest revisions.
 fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
-    let history = access.history(&subject.target);
+    let history = subject.target.history(access);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {

@@ -8,25 +8,17 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::{DesiredError, corrupt_record_event};
+use super::desired_error::DesiredError;
 use super::environment::environment;
-use super::events::Notices;
-use super::interest::{ObservedState, ResourceRef};
-use super::subject::Target;
+use super::events::{Notices, corrupt_record_event};
+use super::inputs::{LastValues, Read};
+use super::interest::ResourceRef;
+use super::target::Target;
 use crate::cluster::{DiscoveryError, Scope, read};
 use crate::reasons::EventReason;
 use crate::release::StoreError;
-use crate::values::{self, Inputs, Reference, ValuesError};
+use crate::values::{self, Contents, Inputs, Reference, ValuesError};
 use crate::watches::{ReferenceKind, Watch};
-
-/// Data of the referenced objects.
-pub(super) type Contents = BTreeMap<Reference, BTreeMap<String, String>>;
-
-/// Values of optional references by reference and key, as stored in a record.
-pub(super) type LastValues = BTreeMap<String, BTreeMap<String, String>>;
-
-/// Objects that a computation has read, and their state.
-pub(super) type Read = Vec<(ResourceRef, ObservedState)>;
 
 /// Reads each referenced object once. Missing objects are omitted.
 pub(super) async fn referenced(
@@ -119,7 +111,7 @@ async fn last_values(
     notices: &Notices,
 ) -> Result<LastValues, StoreError> {
     let identity = target.primary.identity();
-    let history = access.history(target);
+    let history = target.history(access);
     for meta in history.iter().rev() {
         if meta.cr.as_ref() != Some(&identity) {
             continue;

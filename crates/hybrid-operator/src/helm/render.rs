@@ -18,14 +18,15 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::DesiredError;
+use super::desired_error::DesiredError;
 use super::digest::canonical;
+use super::inputs::Read;
 use super::interest::ResourceRef;
-use super::lookup::VisibleObjects;
+use super::lookup::{LOOKUP_ROUNDS, VisibleObjects};
 use super::message::Redactor;
-use super::references::Read;
 use super::setup::Setup;
-use super::subject::{Subject, Target};
+use super::subject::Subject;
+use super::target::Target;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
@@ -35,8 +36,6 @@ use crate::telemetry::traces;
 use crate::watches::Watch;
 use crate::withheld::Withheld;
 
-/// Maximum number of renders until all `lookup` calls are resolved.
-pub(super) const LOOKUP_ROUNDS: usize = 8;
 /// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 

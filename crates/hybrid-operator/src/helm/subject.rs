@@ -1,4 +1,4 @@
-//! Release of a pass: whose it is, where it lives, and what is asked of it.
+//! A release of a pass, and what is asked of it.
 //!
 //! An existing release keeps its name and namespace: moving it would leave its objects behind under
 //! the old name and could take over a foreign release under the new one.
@@ -6,24 +6,20 @@
 use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
-use jiff::Timestamp;
 use serde_json::Value;
 
-use super::access::{Access, Account, Who};
+use super::access::Access;
 use super::annotations::Annotations;
 use super::bounded::remembered;
 use super::environment::environment;
-use super::interest::Interests;
 use super::message::Message;
 use super::owner::Owner;
 use super::setup::Setup;
 use super::status::Status;
+use super::target::{ReleaseLocation, Target};
 use crate::client::ImpersonateError;
-use crate::cluster::{AccountNameError, Cluster, Primary, Scope};
-use crate::controller::Key;
-use crate::machine;
+use crate::cluster::{AccountNameError, Primary, Scope};
 use crate::release::{Asked, RecordMeta, Storage};
-use crate::release_memory::Share;
 use crate::telemetry::causes::with_causes;
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
@@ -85,13 +81,6 @@ impl SubjectError {
     }
 }
 
-/// Name and namespace of a release.
-#[derive(Debug, Clone)]
-pub(super) struct ReleaseLocation {
-    name: ReleaseName,
-    namespace: String,
-}
-
 /// The place of the release of an owner.
 pub(super) struct Place {
     /// A placeholder that allows an uninstall if there can be no release.
@@ -125,55 +114,6 @@ impl Place {
                 error: Some(error),
             }),
         }
-    }
-}
-
-/// Release of a reconcile: where it lives, whose it is, and who manages it.
-pub(super) struct Target {
-    /// Custom resource that it belongs to.
-    pub(super) primary: Primary,
-    pub(super) name: ReleaseName,
-    pub(super) namespace: String,
-    /// Account with whose permissions it is managed: the custom resource's, if `serviceAccountName` is set.
-    pub(super) who: Who,
-    /// Cluster client of that account.
-    pub(super) cluster: Cluster,
-    /// Watches of what the release refers to, by the same account.
-    pub(super) interests: Arc<Interests>,
-    pub(super) now: Timestamp,
-    /// The memory that the release takes in this reconcile.
-    pub(super) share: Share,
-}
-
-impl Target {
-    pub(super) fn new(
-        primary: Primary,
-        location: ReleaseLocation,
-        account: Account,
-        access: &Access,
-    ) -> Self {
-        Self {
-            primary,
-            name: location.name,
-            namespace: location.namespace,
-            who: account.who,
-            cluster: account.cluster,
-            interests: account.interests,
-            now: machine::timestamp(),
-            share: access.share(),
-        }
-    }
-
-    /// Returns the queue key of the custom resource.
-    pub(super) fn key(&self) -> Key {
-        Key::from(&self.primary)
-    }
-
-    /// Returns whether a record belongs to the custom resource. The Go operators set it as the
-    /// owner of its records.
-    pub(super) fn owns(&self, meta: &RecordMeta) -> bool {
-        meta.cr.as_ref() == Some(&self.primary.identity())
-            || meta.owners.contains(&self.primary.uid)
     }
 }
 

@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ATTEMPT_WITHIN, Chart, Charts, Component, HelmController, install};
+use super::reconciler::ATTEMPT_WITHIN;
+use super::{Chart, Charts, Component, HelmController, install};
 use crate::manager::{Manager, ManagerError};
 use crate::native;
 use crate::options::RunArgs;

@@ -1,10 +1,10 @@
 //! Trace of a release: its names, the step, and how the step ended.
 
-use super::act::ActError;
+use super::act::error::ActError;
 use super::plan::{Step, Until};
 use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
-use super::subject::Target;
+use super::target::Target;
 use crate::release::RecordMeta;
 use crate::telemetry::traces::{self, End, Reason as _};
 

@@ -78,6 +78,9 @@ impl ValuesError {
     }
 }
 
+/// Data of the referenced objects.
+pub(crate) type Contents = BTreeMap<Reference, BTreeMap<String, String>>;
+
 /// Inputs of the values besides the entry of `watches.yaml`.
 pub(crate) struct Inputs<'a> {
     /// Custom resource.
@@ -85,7 +88,7 @@ pub(crate) struct Inputs<'a> {
     /// Environment variables.
     pub env: &'a Environment,
     /// Contents of referenced objects.
-    pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
+    pub references: &'a Contents,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -129,7 +132,7 @@ pub(crate) fn render_text(
     let inputs = Inputs {
         object,
         env,
-        references: &BTreeMap::new(),
+        references: &Contents::new(),
     };
     mapping::text(text, &inputs, field)
 }

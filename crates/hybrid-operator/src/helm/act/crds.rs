@@ -12,25 +12,23 @@
 //! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions` and on
 //! what else is in `crds/`.
 
-use std::fmt;
 use std::time::Duration;
 
-use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
-use helm_core::manifest::{ManifestError, ManifestObject, parse_definitions};
+use helm_core::manifest::{ManifestObject, parse_definitions};
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use super::super::desired::{Desired, DesiredError};
+use super::super::definitions::{CrdError, InstalledCrds, PendingCrd, PendingCrds};
+use super::super::desired_error::DesiredError;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::super::setup::{Setup, timeout};
+use super::super::setup::timeout;
 use super::{ActContext, ActError, unplanned};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
-use crate::release::InputsDigest;
 use crate::telemetry::traces;
 use crate::watches::CrdPolicy;
 
@@ -39,98 +37,6 @@ const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Durati
 
 /// Time within which a CRD that is served is expected in the discovery documents.
 const DISCOVERED_WITHIN: Duration = Duration::from_secs(10);
-
-/// Error installing a CRD.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::helm) enum CrdError {
-    #[error("cannot read the objects in {path}")]
-    Unreadable {
-        path: String,
-        /// The parse error; `None` if the file is not UTF-8.
-        #[source]
-        source: Option<Box<ManifestError>>,
-    },
-    #[error("the {kind} in {path} has no name")]
-    Nameless { path: String, kind: String },
-    /// The kinds that the cluster serves are not known.
-    #[error("cannot install {path}")]
-    Discovery {
-        path: String,
-        source: DiscoveryError,
-    },
-    #[error("cannot install {path}")]
-    Api { path: String, source: ApiError },
-    /// A CRD was not served before the timeout.
-    #[error("{what} is not served after {timeout:?}")]
-    Late {
-        /// The CRD, and its name conflict if there is one.
-        what: String,
-        timeout: Duration,
-    },
-}
-
-impl CrdError {
-    /// Names the cause, for traces.
-    pub(super) fn reason(&self) -> &'static str {
-        match self {
-            Self::Unreadable { .. } | Self::Nameless { .. } => "UnreadableCrd",
-            Self::Api { source, .. } => source.reason(),
-            Self::Discovery { source, .. } => source.reason(),
-            Self::Late { .. } => "Timeout",
-        }
-    }
-
-    /// Returns whether a retry may succeed.
-    pub(super) fn is_transient(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => source.is_transient(),
-            Self::Discovery { source, .. } => source.is_transient(),
-            Self::Unreadable { .. } | Self::Nameless { .. } | Self::Late { .. } => false,
-        }
-    }
-}
-
-/// CRDs that were installed and are not served yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::helm) struct PendingCrds {
-    since: Timestamp,
-    pending: Vec<PendingCrd>,
-}
-
-/// The definitions that were installed last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::helm) struct InstalledCrds {
-    /// Generation of the custom resource at that time.
-    generation: Option<i64>,
-    /// Digest of the inputs that need them; `None` if the inputs are to be computed anew.
-    digest: Option<InputsDigest>,
-    /// Whether present ones were replaced, too.
-    replaced: bool,
-}
-
-/// A CRD that is not served yet, or an object whose kind is not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct PendingCrd {
-    path: String,
-    /// Name of the CRD; `None` for an object of a kind that is not served.
-    name: Option<String>,
-    kind: String,
-    /// Message of its `NamesAccepted` condition if that is false.
-    names_conflict: Option<String>,
-}
-
-impl fmt::Display for PendingCrd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "CRD {name} of {}", self.path)?,
-            None => write!(f, "kind {} of {}", self.kind, self.path)?,
-        }
-        match &self.names_conflict {
-            Some(names_conflict) => write!(f, " ({names_conflict})"),
-            None => Ok(()),
-        }
-    }
-}
 
 /// The CRD to wait for, and when to check again.
 #[derive(Debug, PartialEq, Eq)]
@@ -156,50 +62,6 @@ impl PendingCrds {
             why: format!("{first} to be served"),
             delay: waited.clamp(soonest, latest),
         }))
-    }
-}
-
-/// Returns whether CRDs must be installed before a new revision, or before the inputs can be computed.
-/// As in Helm, an upgrade does not create CRDs unless it replaces them.
-pub(in crate::helm) fn are_awaited(
-    setup: &Setup,
-    generation: Option<i64>,
-    desired: &Result<Desired, DesiredError>,
-    memory: &mut KnownRelease,
-    upgrade: bool,
-) -> bool {
-    let policy = match setup.watch.crds {
-        CrdPolicy::Skip => false,
-        CrdPolicy::Create => !upgrade,
-        CrdPolicy::CreateReplace => true,
-    };
-    let has_crds = |coalesced: &Coalesced| !coalesced.chart().crds().is_empty();
-    let installed = &mut memory.installed_crds;
-    match desired {
-        _ if !policy => false,
-        Ok(desired) => {
-            let replaces = setup.watch.crds == CrdPolicy::CreateReplace;
-            let digest = &desired.inputs.digest;
-            if let Some(installed) = installed
-                && (installed.replaced || !replaces)
-                && installed
-                    .digest
-                    .as_ref()
-                    .is_none_or(|known| known == digest)
-            {
-                // These inputs were computed with the definitions.
-                installed.digest = Some(digest.clone());
-                return false;
-            }
-            has_crds(&desired.inputs.coalesced)
-        }
-        Err(error) => {
-            let tried = installed
-                .as_ref()
-                .is_some_and(|installed| installed.generation == generation);
-            let rendered = memory.rendered.as_deref();
-            error.is_render() && !error.is_transient() && !tried && rendered.is_some_and(has_crds)
-        }
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn continue_deployment(
         post: kind.post(),
         wait: policy.wait,
         wait_for_jobs: policy.wait_for_jobs,
-        description: kind.description(context.subject),
+        description: kind.description(&context.subject.annotations.options),
         stored: &mut stored,
     };
     let ended = Box::pin(deploy(&action, &mut memory.live, deployment)).await;
@@ -48,7 +48,7 @@ pub(super) async fn continue_deployment(
             memory.live.remark(EventReason::DependencyMissing, note);
         }
     } else {
-        memory.withhold_record(&stored.release, context.subject);
+        memory.withhold_record(&stored.release, context.subject.owner.quoted());
     }
     let mut report = match ended {
         Ok(ActionProgress::Done) => done(context, memory, kind, &stored).await?,
@@ -125,7 +125,7 @@ async fn failed(
 ) -> Result<Report, ActError> {
     let message = Message::from(with_causes(error))
         .about_values(&stored.release.config)
-        .about(&memory.values(context.subject));
+        .about(&memory.values(context.subject.owner.quoted()));
     // Others may read the record as it is, too.
     let told = memory.redactor.text(&message, Reader::OfResource);
     let before = stored.meta.failures.unwrap_or(Failures::NONE);
@@ -133,7 +133,7 @@ async fn failed(
         attempts: before.attempts.saturating_add(1),
         hook: matches!(error, ActionError::Hook { .. }),
     };
-    let description = format!("{}: {told}", kind.failure_description(context.target));
+    let description = format!("{}: {told}", kind.failure_description(&context.target.name));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.reported = Some(stored.release.revision);

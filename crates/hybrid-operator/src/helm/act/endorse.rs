@@ -13,7 +13,8 @@ use helm_core::manifest::{Hook, ManifestObject, parse_objects};
 use helm_core::release::{Release, Revision};
 use serde_json::Value;
 
-use super::super::desired::{DesiredError, DesiredInputs};
+use super::super::desired_error::DesiredError;
+use super::super::inputs::Inputs;
 use super::super::message::Redactor;
 use super::super::render::{RenderTarget, render};
 use super::ActContext;
@@ -27,7 +28,7 @@ const TOLERANCE: usize = 16;
 /// When the chart does not render.
 pub(super) async fn is_rendered(
     context: &ActContext<'_>,
-    inputs: &DesiredInputs,
+    inputs: &Inputs,
     record: &Release,
 ) -> Result<bool, DesiredError> {
     // Last values become values when their object is deleted.

@@ -24,6 +24,6 @@ pub(super) async fn run(
     let returns = memory.live.is_later_than(revision.0);
     action::repair::repair(&action, &mut memory.live, &stored.release, &|_| true)
         .await
-        .inspect_err(|_| memory.withhold_record(&stored.release, context.subject))?;
+        .inspect_err(|_| memory.withhold_record(&stored.release, context.subject.owner.quoted()))?;
     Ok(repair::report(context, &stored, returns, Next::Period))
 }

@@ -9,6 +9,7 @@ mod crds;
 mod deployment;
 mod discard;
 mod endorse;
+pub(super) mod error;
 mod hold;
 mod inspect;
 mod keep;
@@ -33,13 +34,13 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_core::manifest::ManifestError;
 use helm_core::release::Revision;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::access::Access;
-use super::desired::{Content, Desired, DesiredError};
+use super::action_context::action_context;
+use super::desired::{Content, Desired};
+use super::desired_error::DesiredError;
 use super::events::Notices;
 use super::extend::{ExtensionError, ReleaseRef};
 use super::kind::ActionKind;
@@ -48,20 +49,16 @@ use super::message::Message;
 use super::observe::Observation;
 use super::plan::Step;
 use super::report::{Next, Report, StepOutcome, describe};
-use super::setup::{Setup, timeout};
-use super::subject::{Subject, Target};
+use super::setup::Setup;
+use super::subject::Subject;
+use super::target::Target;
+use crate::action::ActionContext;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
-use crate::action::{ActionContext, ActionError};
-use crate::cluster::apply::{ApplyPolicy, TakeOver};
-use crate::cluster::cut_off::CutOff;
-use crate::cluster::read::ReadError;
-use crate::cluster::{ApiError, DiscoveryError};
-use crate::release::StoreError;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 
-pub(super) use crds::{InstalledCrds, PendingCrds, are_awaited as crds_are_awaited};
+use error::ActError;
 
 /// Shortest delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -108,108 +105,6 @@ pub(super) struct ActContext<'a> {
     pub(super) notices: &'a Notices,
 }
 
-/// Error executing a step. The release is unchanged, or is resumed from its record.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ActError {
-    #[error(transparent)]
-    Action(#[from] ActionError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Discovery(#[from] DiscoveryError),
-    #[error(transparent)]
-    Crd(#[from] crds::CrdError),
-    #[error(transparent)]
-    Desired(#[from] DesiredError),
-    /// A listed object cannot be parsed.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    #[error(transparent)]
-    Extension(#[from] ExtensionError),
-    #[error("the attempt took too long, {}", phase(*step))]
-    CutOff {
-        step: Option<&'static str>,
-        source: CutOff,
-    },
-}
-
-impl ActError {
-    /// Returns whether a retry may succeed, so that no condition is set.
-    pub(super) fn is_transient(&self) -> bool {
-        match self {
-            Self::Action(error) => error.is_transient(),
-            Self::Store(error) => error.is_transient(),
-            Self::Api(error) => error.is_transient(),
-            Self::Read(error) => error.is_transient(),
-            Self::Discovery(error) => error.is_transient(),
-            Self::Crd(error) => error.is_transient(),
-            Self::Desired(error) => error.is_transient(),
-            Self::CutOff { .. } => true,
-            Self::Manifest(_) | Self::Extension(_) => false,
-        }
-    }
-
-    /// Returns whether the attempt was cut off. A retry may be cut off as well, so that its status says
-    /// so from the first on.
-    pub(super) fn is_cut_off(&self) -> bool {
-        matches!(self, Self::CutOff { .. })
-    }
-
-    /// Returns the error as a message. It may quote these values.
-    pub(super) fn message(&self, values: &[&Value]) -> Message {
-        match self {
-            Self::Desired(error) => error.message(values),
-            Self::Action(_) | Self::Api(_) | Self::Read(_) | Self::Extension(_) => {
-                Message::from(with_causes(self)).about(values)
-            }
-            // These name objects, files and accounts.
-            Self::Store(_)
-            | Self::Discovery(_)
-            | Self::Crd(_)
-            | Self::Manifest(_)
-            | Self::CutOff { .. } => Message::from(with_causes(self)),
-        }
-    }
-
-    /// Returns whether the API server forbids a request for an object (403).
-    fn is_forbidden(&self) -> bool {
-        match self {
-            Self::Action(error) => error.is_forbidden(),
-            Self::Read(error) => matches!(error, ReadError::Api(ApiError::Forbidden { .. })),
-            _ => false,
-        }
-    }
-}
-
-impl traces::Reason for ActError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Action(error) => error.reason(),
-            Self::Store(error) => error.reason(),
-            Self::Api(error) => error.reason(),
-            Self::Read(error) => error.reason(),
-            Self::Discovery(error) => error.reason(),
-            Self::Crd(error) => error.reason(),
-            Self::Desired(error) => traces::Reason::reason(error),
-            Self::Manifest(_) => "InvalidManifest",
-            Self::Extension(_) => "ExtensionFailed",
-            Self::CutOff { .. } => "CutOff",
-        }
-    }
-}
-
-/// Says what an attempt was doing whose step is this one.
-fn phase(step: Option<&'static str>) -> String {
-    match step {
-        Some(step) => format!("in its step `{step}`"),
-        None => "before it had a step".to_owned(),
-    }
-}
-
 /// Runs the pre hooks of the extensions, executes a step, and runs their post hooks if nothing is
 /// left to do. If the step waits for something, what is annotated to be kept does not wait with it.
 pub(super) async fn run(
@@ -229,7 +124,7 @@ pub(super) async fn run(
     }
     if report.is_settled()
         && runs_hooks(step)
-        && let Some(latest) = context.access.history(context.target).pop()
+        && let Some(latest) = context.target.history(context.access).pop()
     {
         let release = ReleaseRef {
             name: context.target.name.clone(),
@@ -237,7 +132,7 @@ pub(super) async fn run(
             revision: latest.revision,
         };
         let after = owner.after(release).await;
-        let values = memory.values(context.subject);
+        let values = memory.values(context.subject.owner.quoted());
         let message =
             |error: ExtensionError| Message::from(with_causes(error.as_ref())).about(&values);
         report.hook_error = after.err().map(message);
@@ -308,63 +203,5 @@ impl<'a> ActContext<'a> {
     /// Returns the context of a Helm action.
     fn action<'c>(&'c self, kind: ActionKind, recreate: &'c [String]) -> ActionContext<'c> {
         action_context(self.setup, self.access, self.subject, kind, recreate)
-    }
-}
-
-/// Returns the context of a Helm action.
-pub(super) fn action_context<'a>(
-    setup: &'a Setup,
-    access: &'a Access,
-    subject: &'a Subject,
-    kind: ActionKind,
-    recreate: &'a [String],
-) -> ActionContext<'a> {
-    let annotations = &subject.annotations.options;
-    let policy = setup.policy(kind);
-    let (without_hooks, replace) = match kind {
-        ActionKind::Install => (annotations.install_disable_hooks, false),
-        ActionKind::Upgrade => (annotations.upgrade_disable_hooks, annotations.upgrade_force),
-        ActionKind::Rollback => (
-            annotations.upgrade_disable_hooks,
-            annotations.rollback_force,
-        ),
-        ActionKind::Uninstall => (annotations.uninstall_disable_hooks, false),
-        ActionKind::Test => (false, false),
-    };
-    ActionContext {
-        cluster: &subject.target.cluster,
-        store: &access.store,
-        registry: &access.registry,
-        namespaces: &setup.namespaces,
-        primary: &subject.target.primary,
-        operator: &setup.operator,
-        instance: &setup.instance,
-        chart: setup.chart.chart().name(),
-        name: &subject.target.name,
-        namespace: &subject.target.namespace,
-        policy: ApplyPolicy {
-            take_over: take_over(setup, subject),
-            replace,
-            leave_out: setup.ignored_fields(),
-            ..ApplyPolicy::default()
-        },
-        recreate,
-        timeout: timeout(policy.timeout),
-        disable_hooks: without_hooks || policy.disable_hooks,
-        crash_logs: setup.watch.crash_logs,
-        foreground: subject.foreground,
-        now: subject.target.now,
-    }
-}
-
-/// Returns which objects of the recorded release may be taken over: those of an adopted release, even
-/// if they lack Helm's metadata, as long as they name no other owner.
-fn take_over(setup: &Setup, subject: &Subject) -> TakeOver {
-    if !subject.annotations.adopts(&setup.operator) {
-        return TakeOver::Never;
-    }
-    TakeOver::HelmRelease {
-        name: subject.target.name.to_string(),
-        namespace: subject.target.namespace.clone(),
     }
 }

@@ -2,8 +2,8 @@
 
 use helm_core::release::{Release, Revision, Status, name};
 
-use super::super::desired::DesiredError;
-use super::super::events::Notice;
+use super::super::desired_error::DesiredError;
+use super::super::events::{Notice, corrupt_record_event};
 use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
@@ -90,8 +90,7 @@ impl ActContext<'_> {
         match self.load_record(meta).await {
             Ok(stored) => Ok(Some(stored)),
             Err(ActError::Store(error)) if error.is_corrupt() => {
-                self.notices
-                    .add(crate::helm::desired::corrupt_record_event(&error));
+                self.notices.add(corrupt_record_event(&error));
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -181,7 +180,7 @@ impl ActContext<'_> {
 
     /// Completes an interrupted upgrade: marks all deployed records but the newest as superseded.
     pub(super) async fn supersede(&self) -> Result<(), ActError> {
-        let history = self.access.history(self.target);
+        let history = self.target.history(self.access);
         let deployed = history
             .iter()
             .filter(|meta| meta.status == Status::Deployed);
@@ -198,7 +197,7 @@ impl ActContext<'_> {
     /// Deletes records beyond the history limit.
     pub(super) async fn prune_history(&self) {
         let limit = self.setup.watch.max_history.map_or(10, usize::from).max(2);
-        let history = self.access.history(self.target);
+        let history = self.target.history(self.access);
         for meta in crate::release::removable(&history, limit) {
             if let Err(error) = self.access.store.delete(meta).await {
                 tracing::warn!(

@@ -46,7 +46,7 @@ async fn refuse(
         Refusal::Paused => StepOutcome::Paused,
         Refusal::Impossible => {
             let error = subject.error.as_ref();
-            let message = error.map(|error| error.message(&memory.values(subject)));
+            let message = error.map(|error| error.message(&memory.values(subject.owner.quoted())));
             irreconcilable(message.unwrap_or_default())
         }
         Refusal::Foreign => irreconcilable(format!(
@@ -131,7 +131,7 @@ fn no_inputs(context: &ActContext<'_>, memory: &KnownRelease) -> Report {
         (true, true) => Some(ActionKind::Upgrade),
         (true, false) => Some(ActionKind::Install),
     };
-    let message = error.message(&memory.values(context.subject));
+    let message = error.message(&memory.values(context.subject.owner.quoted()));
     Report {
         error: Some(message.clone()),
         retried: error.is_transient(),

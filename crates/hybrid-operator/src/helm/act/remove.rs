@@ -63,7 +63,7 @@ pub(super) async fn run(
     memory.live.complete = false;
     if ended.is_err() {
         for stored in std::iter::once(&stored).chain(&earlier) {
-            memory.withhold_record(&stored.release, subject);
+            memory.withhold_record(&stored.release, subject.owner.quoted());
         }
     }
     match ended {
@@ -78,7 +78,7 @@ pub(super) async fn run(
         Err(error) => {
             let message = Message::from(with_causes(&error))
                 .about_values(&stored.release.config)
-                .about(&memory.values(subject));
+                .about(&memory.values(subject.owner.quoted()));
             let next = Next::After(retry_delay(1));
             let report = Report::failed(ActionKind::Uninstall, &stored, message, next);
             return Ok(report);

@@ -37,7 +37,7 @@ pub(super) async fn run(
         due.iter().any(|(due, _)| due == key)
     })
     .await
-    .inspect_err(|_| memory.withhold_record(&stored.release, context.subject))?;
+    .inspect_err(|_| memory.withhold_record(&stored.release, context.subject.owner.quoted()))?;
     // A repair that fails is tried again without a limit: nobody has undone it.
     for (key, state) in &due {
         memory.repairs.record(key, *state, now);

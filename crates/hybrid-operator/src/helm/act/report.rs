@@ -36,7 +36,7 @@ pub(super) async fn failure_of(
         ActionKind::Rollback,
     ];
     let message = kinds.into_iter().find_map(|kind| {
-        let what = kind.failure_description(context.target);
+        let what = kind.failure_description(&context.target.name);
         description.strip_prefix(&what)?.strip_prefix(": ")
     });
     let message = message.unwrap_or(description);

@@ -29,7 +29,7 @@ pub(super) async fn run(
         let (live, others) = (&mut memory.live, Interrupted::default());
         let ended = run_hooks(&action, live, &mut stored, &HookEvent::Test, &others).await;
         if ended.is_err() {
-            memory.withhold_record(&stored.release, context.subject);
+            memory.withhold_record(&stored.release, context.subject.owner.quoted());
         }
         match ended {
             Ok(ActionProgress::Done) => None,

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
 
-use super::super::desired::{corrupt_record_event, inputs};
+use super::super::desired::inputs;
+use super::super::events::corrupt_record_event;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
@@ -38,7 +39,7 @@ pub(super) async fn run(
     let store = &context.access.store;
     let mut history = context.observation.history.clone();
     if history.is_empty() && subject.legacy && convert::convert(context).await? {
-        history = context.access.history(context.target);
+        history = context.target.history(context.access);
     }
     let own: Vec<RecordMeta> = history
         .into_iter()
@@ -68,7 +69,7 @@ pub(super) async fn run(
     };
     if !matches!(ended, Some(Ok(_))) {
         for stored in std::iter::once(&stored).chain(&earlier) {
-            memory.withhold_record(&stored.release, subject);
+            memory.withhold_record(&stored.release, subject.owner.quoted());
         }
     }
     let refusal = match ended {
@@ -82,7 +83,8 @@ pub(super) async fn run(
             return Ok(unread(&stored, &error));
         }
         Some(Err(ActError::Action(error))) if !error.is_transient() => {
-            let message = Message::from(with_causes(&error)).about(&memory.values(subject));
+            let message =
+                Message::from(with_causes(&error)).about(&memory.values(subject.owner.quoted()));
             return Ok(failed(&stored, message));
         }
         Some(Err(error)) => return Err(error),

@@ -17,10 +17,10 @@
 mod entries;
 mod fetch;
 mod files;
-mod progress;
-mod rollout;
+pub(super) mod progress;
+pub(super) mod rollout;
 mod scan;
-mod verdict;
+pub(super) mod verdict;
 mod waiting;
 
 use std::collections::BTreeSet;
@@ -35,9 +35,6 @@ use crate::watches::WatchesError;
 use entries::{Entries, EntryKey};
 pub(crate) use fetch::MissingCharts;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
-pub(super) use progress::Verdict;
-pub(super) use rollout::{Rollout, RolloutReconciler};
-pub(super) use verdict::{Ended, Trouble, verdict};
 
 /// Time between two releases that are reconciled with a changed chart or changed options.
 const PACE: Duration = Duration::from_secs(2);

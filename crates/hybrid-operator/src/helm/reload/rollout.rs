@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::super::HelmReconciler;
 use super::super::access::Access;
 use super::super::events::{Notice, OperatorEvents};
 use super::super::memory::Memories;
+use super::super::reconciler::HelmReconciler;
 use super::super::resources::Resources;
 use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};

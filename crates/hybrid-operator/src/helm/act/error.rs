@@ -1,0 +1,118 @@
+//! Error executing a step.
+
+use helm_core::manifest::ManifestError;
+use serde_json::Value;
+
+use super::super::definitions::CrdError;
+use super::super::desired_error::DesiredError;
+use super::super::extend::ExtensionError;
+use super::super::message::Message;
+use crate::action::ActionError;
+use crate::cluster::cut_off::CutOff;
+use crate::cluster::read::ReadError;
+use crate::cluster::{ApiError, DiscoveryError};
+use crate::release::StoreError;
+use crate::telemetry::causes::with_causes;
+use crate::telemetry::traces;
+
+/// Error executing a step. The release is unchanged, or is resumed from its record.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::helm) enum ActError {
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    #[error(transparent)]
+    Crd(#[from] CrdError),
+    #[error(transparent)]
+    Desired(#[from] DesiredError),
+    /// A listed object cannot be parsed.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Extension(#[from] ExtensionError),
+    #[error("the attempt took too long, {}", phase(*step))]
+    CutOff {
+        step: Option<&'static str>,
+        source: CutOff,
+    },
+}
+
+impl ActError {
+    /// Returns whether a retry may succeed, so that no condition is set.
+    pub(in crate::helm) fn is_transient(&self) -> bool {
+        match self {
+            Self::Action(error) => error.is_transient(),
+            Self::Store(error) => error.is_transient(),
+            Self::Api(error) => error.is_transient(),
+            Self::Read(error) => error.is_transient(),
+            Self::Discovery(error) => error.is_transient(),
+            Self::Crd(error) => error.is_transient(),
+            Self::Desired(error) => error.is_transient(),
+            Self::CutOff { .. } => true,
+            Self::Manifest(_) | Self::Extension(_) => false,
+        }
+    }
+
+    /// Returns whether the attempt was cut off. A retry may be cut off as well, so that its status says
+    /// so from the first on.
+    pub(in crate::helm) fn is_cut_off(&self) -> bool {
+        matches!(self, Self::CutOff { .. })
+    }
+
+    /// Returns the error as a message. It may quote these values.
+    pub(in crate::helm) fn message(&self, values: &[&Value]) -> Message {
+        match self {
+            Self::Desired(error) => error.message(values),
+            Self::Action(_) | Self::Api(_) | Self::Read(_) | Self::Extension(_) => {
+                Message::from(with_causes(self)).about(values)
+            }
+            // These name objects, files and accounts.
+            Self::Store(_)
+            | Self::Discovery(_)
+            | Self::Crd(_)
+            | Self::Manifest(_)
+            | Self::CutOff { .. } => Message::from(with_causes(self)),
+        }
+    }
+
+    /// Returns whether the API server forbids a request for an object (403).
+    pub(super) fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Action(error) => error.is_forbidden(),
+            Self::Read(error) => matches!(error, ReadError::Api(ApiError::Forbidden { .. })),
+            _ => false,
+        }
+    }
+}
+
+impl traces::Reason for ActError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Action(error) => error.reason(),
+            Self::Store(error) => error.reason(),
+            Self::Api(error) => error.reason(),
+            Self::Read(error) => error.reason(),
+            Self::Discovery(error) => error.reason(),
+            Self::Crd(error) => error.reason(),
+            Self::Desired(error) => traces::Reason::reason(error),
+            Self::Manifest(_) => "InvalidManifest",
+            Self::Extension(_) => "ExtensionFailed",
+            Self::CutOff { .. } => "CutOff",
+        }
+    }
+}
+
+/// Says what an attempt was doing whose step is this one.
+fn phase(step: Option<&'static str>) -> String {
+    match step {
+        Some(step) => format!("in its step `{step}`"),
+        None => "before it had a step".to_owned(),
+    }
+}

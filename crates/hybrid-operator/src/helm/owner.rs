@@ -16,12 +16,12 @@ use super::message::{Reader, Redactor};
 use super::target::Target;
 use crate::cluster::ApiError;
 
-/// An owner as it is, whatever caches say.
+/// State of an owner, read past all caches.
 pub(super) struct Present {
     pub(super) generation: Option<i64>,
     /// Start of its deletion, if it is being deleted.
     pub(super) deleted: Option<Timestamp>,
-    /// Whether it stays until its release lets it go.
+    /// Finalizer of the release is present.
     pub(super) is_held: bool,
     /// Finalizers that others have set.
     pub(super) others: Vec<String>,
@@ -67,17 +67,23 @@ pub(super) trait Owner: Send + Sync {
     /// Returns the first custom resource that is not ready and that the release waits for.
     fn dependency<'a>(
         &'a self,
-        target: &'a Target,
-    ) -> BoxFuture<'a, Result<Option<String>, DesiredError>>;
+        _target: &'a Target,
+    ) -> BoxFuture<'a, Result<Option<String>, DesiredError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Returns what the owner asks for, which errors may quote.
     fn quoted(&self) -> Option<&Value>;
 
     /// Runs before a step for these values.
-    fn before<'a>(&'a self, values: &'a Values) -> BoxFuture<'a, Result<(), ExtensionError>>;
+    fn before<'a>(&'a self, _values: &'a Values) -> BoxFuture<'a, Result<(), ExtensionError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Runs after a step that has left nothing to do.
-    fn after(&self, release: ReleaseRef) -> BoxFuture<'_, Result<(), ExtensionError>>;
+    fn after(&self, _release: ReleaseRef) -> BoxFuture<'_, Result<(), ExtensionError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The place where the result of a pass is shown.

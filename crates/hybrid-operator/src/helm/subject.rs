@@ -125,7 +125,7 @@ pub(super) struct Subject {
     pub(super) generation: Option<i64>,
     /// Whether the owner is being deleted.
     pub(super) deleting: bool,
-    /// Whether the owner stays until its release lets it go.
+    /// Finalizer of the release is present on the owner.
     pub(super) held: bool,
     /// Whether garbage collection deletes the objects before the owner.
     pub(super) foreground: bool,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use helm_core::Digest;
 use helm_core::release::ReleaseName;
-use helm_core::{Digest, Values};
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 use kube::runtime::events::Event;
@@ -21,7 +21,6 @@ use super::super::chart::Chart;
 use super::super::desired_error::DesiredError;
 use super::super::engine::Engine;
 use super::super::events::Notices;
-use super::super::extend::{ExtensionError, ReleaseRef};
 use super::super::memory::Memories;
 use super::super::message::{Reader, Redactor};
 use super::super::owner::{OwnValues, Owner, Present, Reporter};
@@ -40,19 +39,40 @@ const MAX_STEPS: usize = 16;
 pub(super) struct KnownComponent {
     access: Arc<Access>,
     memories: Memories,
-    states: Mutex<HashMap<Key, State>>,
+    states: Mutex<States>,
     /// Pauses after failures.
     pauses: Mutex<Backoff>,
 }
 
+/// The component of each custom resource.
+#[derive(Default)]
+struct States(HashMap<Key, State>);
+
 /// The component of one custom resource.
+#[derive(Default)]
 struct State {
     /// Uid of the custom resource.
     uid: String,
-    wanted: (Chart, Value),
+    /// Chart and values, if this process has installed it.
+    wanted: Option<(Chart, Value)>,
     /// Increases with each change of chart or values.
     generation: i64,
     status: Value,
+}
+
+impl States {
+    /// Returns the component of the custom resource with this uid. Nothing is known of it if another one of the same
+    /// name had it.
+    fn of(&mut self, key: &Key, uid: &str) -> &mut State {
+        let state = self.0.entry(key.clone()).or_default();
+        if state.uid != uid {
+            *state = State {
+                uid: uid.to_owned(),
+                ..State::default()
+            };
+        }
+        state
+    }
 }
 
 /// The result of the passes of one call.
@@ -77,29 +97,20 @@ impl KnownComponent {
     /// Records chart and values of a component. Returns their generation.
     pub(super) fn wants(&self, key: &Key, uid: &str, chart: &Chart, values: &Value) -> i64 {
         let mut states = self.states.lock();
-        if let Some(known) = states.get_mut(key).filter(|known| known.uid == uid) {
-            if !chart.is_same(&known.wanted.0) || *values != known.wanted.1 {
-                known.wanted = (chart.clone(), values.clone());
-                known.generation += 1;
-            }
-            return known.generation;
+        let state = states.of(key, uid);
+        let is_same = |known: &(Chart, Value)| chart.is_same(&known.0) && *values == known.1;
+        if !state.wanted.as_ref().is_some_and(is_same) {
+            state.wanted = Some((chart.clone(), values.clone()));
+            state.generation += 1;
         }
-        let state = State {
-            uid: uid.to_owned(),
-            wanted: (chart.clone(), values.clone()),
-            generation: 1,
-            status: Value::Null,
-        };
-        states.insert(key.clone(), state);
-        self.pauses.lock().reset(key);
-        1
+        state.generation
     }
 
     /// Returns the chart of a component, if this process has installed it.
     pub(super) fn chart(&self, key: &Key, uid: &str) -> Option<Chart> {
         let states = self.states.lock();
-        let known = states.get(key).filter(|known| known.uid == uid)?;
-        Some(known.wanted.0.clone())
+        let known = states.0.get(key).filter(|known| known.uid == uid)?;
+        known.wanted.as_ref().map(|(chart, _)| chart.clone())
     }
 
     /// Records that a call has succeeded.
@@ -118,8 +129,8 @@ impl KnownComponent {
         self.memories.forget(key);
         self.pauses.lock().reset(key);
         let mut states = self.states.lock();
-        states.remove(key);
-        !states.is_empty()
+        states.0.remove(key);
+        !states.0.is_empty()
     }
 
     /// Reconciles until nothing can be done at once.
@@ -143,6 +154,8 @@ impl KnownComponent {
             access: Arc::clone(access),
             limit: Duration::ZERO,
         };
+        // After a restart, an uninstall is the first call.
+        self.states.lock().of(&key, uid);
         let mut status = owner.status();
         let mut result = Ok(Some(Duration::from_secs(1)));
         for _ in 0..MAX_STEPS {
@@ -155,8 +168,11 @@ impl KnownComponent {
             };
             // The caller needs time to tell of a component that is cut off.
             engine.limit = until.saturating_duration_since(Instant::now()) * 9 / 10;
+            let mut memory = self.memories.take(&key, uid, || {
+                access.forget(&key);
+                self.pauses.lock().reset(&key);
+            });
             let pause = self.pauses.lock().next(&key);
-            let mut memory = self.memories.take(&key, uid, || access.forget(&key));
             let mut history = std::mem::take(&mut memory.traced);
             let pass = async {
                 let published = engine.advance(&subject, &*owner, &mut memory, pause).await;
@@ -199,10 +215,13 @@ pub(super) struct ComponentOwner {
 }
 
 impl ComponentOwner {
-    fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> Option<T> {
+    /// Calls a function with the state, unless the component is forgotten.
+    fn with_state<T>(&self, call: impl FnOnce(&mut State) -> T) -> Option<T> {
         let mut states = self.known.states.lock();
-        let state = states.get_mut(&Key::from(&self.primary))?;
-        (state.uid == self.primary.uid).then(|| change(state))
+        let known = states.0.get_mut(&Key::from(&self.primary));
+        known
+            .filter(|known| known.uid == self.primary.uid)
+            .map(call)
     }
 
     fn status(&self) -> Status {
@@ -284,23 +303,8 @@ impl Owner for ComponentOwner {
         })))
     }
 
-    fn dependency<'a>(
-        &'a self,
-        _: &'a Target,
-    ) -> BoxFuture<'a, Result<Option<String>, DesiredError>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
     fn quoted(&self) -> Option<&Value> {
         Some(&self.values)
-    }
-
-    fn before<'a>(&'a self, _: &'a Values) -> BoxFuture<'a, Result<(), ExtensionError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn after(&self, _: ReleaseRef) -> BoxFuture<'_, Result<(), ExtensionError>> {
-        Box::pin(std::future::ready(Ok(())))
     }
 }
 
@@ -323,5 +327,21 @@ impl Reporter for ComponentOwner {
 
     fn send<'a>(&'a self, access: &'a Access, event: Event) -> BoxFuture<'a, ()> {
         Box::pin(access.events.publish(&self.primary, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn state_outlives_an_uninstall_that_waits_and_belongs_to_a_uid() {
+        let (mut states, key) = (States::default(), Key::new(Some("ns"), "shop"));
+        states.of(&key, "a").status = json!({"conditions": []});
+        assert_eq!(states.of(&key, "a").status, json!({"conditions": []}));
+        assert_eq!(states.of(&key, "b").status, Value::Null);
+        assert_eq!(states.of(&key, "b").generation, 0);
     }
 }

@@ -104,6 +104,17 @@ fn controller(chart: &Chart, seen: &Arc<Seen>) -> NativeController<Widget> {
         })
 }
 
+/// Waits until an operator has applied a hook. The end of the uninstall removes what hooks have made.
+async fn ran(operator: &NativeOperator, hook: &str) {
+    eventually(format!("{hook} to be applied"), async || {
+        let requests = operator.faults.requests();
+        requests
+            .iter()
+            .any(|request| request.is_write() && request.name.as_deref() == Some(hook))
+    })
+    .await;
+}
+
 fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
     move |widget: &Value| {
         widget["spec"]["value"] == value
@@ -156,8 +167,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     merge(&widgets, "shop", &labels).await;
     merge(&widgets, "shop", &json!({"spec": {"cache": false}})).await;
     gone(&deployments, "shop-cache").await;
-    let maps = api(&namespace, "ConfigMap");
-    until(&maps, "shop-cache-deleted", "the hook ran", |_| true).await;
+    ran(&operator, "shop-cache-deleted").await;
     let unchanged = deployments.get("shop-main").await.unwrap().metadata;
     assert_eq!(unchanged.generation, Some(1));
     let requests = operator.faults.requests();
@@ -177,7 +187,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     assert!(!seen.clean.load(Ordering::SeqCst));
     remove(&widgets, "shop").await;
     assert!(seen.clean.load(Ordering::SeqCst));
-    until(&maps, "shop-main-deleted", "the hook ran", |_| true).await;
+    ran(&operator, "shop-main-deleted").await;
     assert!(deployments.get_opt("shop-main").await.unwrap().is_none());
     assert!(history(&namespace, "shop-main").await.is_empty());
 }

@@ -205,7 +205,7 @@ async fn cluster_scoped_objects_are_repaired_and_removed() {
     let name = format!("{}-one", world.namespace.name());
     let uid = roles.get(&name).await.unwrap().metadata.uid;
     delete(&roles, &name).await;
-    let anew = |role: &Value| !role.is_null() && role["metadata"]["uid"] != json!(uid);
+    let anew = |role: &Value| role["metadata"]["uid"] != json!(uid);
     until(&roles, &name, "made anew", anew).await;
     let granted = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
     merge(&roles, &name, &granted).await;

@@ -157,8 +157,7 @@ async fn install_with_a_restart(variant: Variant, plane: &ControlPlane, namespac
         let backend = site.deployments.get_opt("site-backend").await.unwrap();
         assert!(backend.is_none(), "the backend waits for the database");
     }
-    let exists = |object: &Value| !object.is_null();
-    until(&site.deployments, "site-mysql", "there", exists).await;
+    until(&site.deployments, "site-mysql", "there", |_| true).await;
     let (before, password) = (site.identity("mysql").await, site.password().await);
     drop(operator);
 

@@ -246,7 +246,7 @@ async fn cleanup(namespace: &TestNamespace) {
 async fn secret(namespace: &TestNamespace) -> Value {
     let name = format!("{}-webhook-cert", namespace.name());
     let secrets = api(namespace, "Secret");
-    until(&secrets, &name, "a Secret", |secret| !secret.is_null()).await
+    until(&secrets, &name, "a Secret", |_| true).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

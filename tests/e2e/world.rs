@@ -196,8 +196,7 @@ impl World {
 
     /// Waits until an object exists.
     pub(crate) async fn there(&self, kind: &str, name: &str) -> Value {
-        let exists = |object: &Value| !object.is_null();
-        self.until(kind, name, "there", exists).await
+        self.until(kind, name, "there", |_| true).await
     }
 
     /// Deletes an object and waits until it is gone.

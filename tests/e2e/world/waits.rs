@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::LIMIT;
 
-/// Waits until a condition holds for an object and returns it.
+/// Waits until an object exists and a condition holds for it, and returns it.
 pub(crate) async fn try_until(
     api: &Api<DynamicObject>,
     name: &str,
@@ -22,6 +22,9 @@ pub(crate) async fn try_until(
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Value, WaitError> {
     wait::object(api, name, what, LIMIT, |object| {
+        let Some(object) = object else {
+            return Check::NotYet("absent".to_owned());
+        };
         let value = serde_json::to_value(object).unwrap();
         if wanted(&value) {
             Check::Met(value)
@@ -50,7 +53,7 @@ fn found<T>(
     }
 }
 
-/// Waits until a condition holds for an object and returns it.
+/// Waits until an object exists and a condition holds for it, and returns it.
 #[track_caller]
 pub(crate) fn until(
     api: &Api<DynamicObject>,
@@ -61,7 +64,7 @@ pub(crate) fn until(
     found(None, try_until(api, name, what, wanted))
 }
 
-/// Waits until a condition holds for an object and returns it.
+/// Waits until an object exists and a condition holds for it, and returns it.
 #[track_caller]
 pub(crate) fn until_by(
     operator: &RunningOperator,

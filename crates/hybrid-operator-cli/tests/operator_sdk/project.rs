@@ -58,7 +58,7 @@ pub(crate) async fn apply(namespace: &TestNamespace, object: &Value) -> DynamicO
         .unwrap()
 }
 
-/// Waits until a condition holds for an object and returns it.
+/// Waits until an object exists and a condition holds for it, and returns it.
 pub(crate) async fn until(
     api: &Api<DynamicObject>,
     name: &str,
@@ -66,6 +66,9 @@ pub(crate) async fn until(
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Value, wait::WaitError> {
     wait::object(api, name, what, LIMIT, |object| {
+        let Some(object) = object else {
+            return Check::NotYet("absent".to_owned());
+        };
         let value = serde_json::to_value(object).unwrap();
         if wanted(&value) {
             Check::Met(value)

@@ -99,6 +99,8 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
         "go-yaml",
         "go-template",
         "helm-core",
+        "kube-objects",
+        "object-key",
         "hybrid-operator",
         "hybrid-operator-cli",
     ] {

@@ -10,35 +10,27 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Modules from top to bottom, each with the modules it may use, which are all in later rows. Those
-/// from `readiness` on are pure: no client, no clock, no environment.
+/// Modules from top to bottom, each with the modules it may use, which are all in later rows.
 const MAY_USE: &str = "\
 operator: helm manager options webhook telemetry
-options: manager webhook controller leader client telemetry watches duration naming
-manager: webhook diagnosis controller leader release cluster release_memory render_pool client \
-    telemetry machine watches
-helm: native action controller release_memory render_pool release diagnosis cluster readiness \
-    client values watches telemetry machine duration naming reasons withheld
-native: controller cluster telemetry machine
-webhook: controller cluster telemetry machine
-action: controller release diagnosis cluster readiness telemetry machine watches reasons
-diagnosis: controller cluster reasons
-controller: cluster readiness telemetry machine
-leader: client machine
-release: cluster telemetry machine
+options: manager webhook controller leader telemetry watches duration naming
+manager: webhook controller leader release release_memory render_pool telemetry watches
+helm: native action controller release_memory render_pool release values watches telemetry \
+    duration naming reasons
+native: controller telemetry
+webhook: controller telemetry
+action: release telemetry watches reasons
+controller: telemetry
+leader:
+release: telemetry
 release_memory:
-render_pool: machine
-cluster: client watches withheld machine
-readiness:
+render_pool:
 values: watches
 watches: duration naming
-telemetry: machine
-client:
+telemetry:
 duration:
 naming:
 reasons:
-withheld:
-machine:
 ";
 
 /// Exceptions to that direction, each with its reason.
@@ -48,8 +40,6 @@ helm manager: a controller implements the manager's trait `Controller` and takes
 native manager: a controller implements the manager's trait `Controller` and takes its context
 native helm: a native controller installs charts, and finds the releases of others
 helm tests: in tests, a condition that is set must be in the reference
-release controller: the index of records uses the watch loop that all watches share
-telemetry client: the metrics show how many requests the client counted
 ";
 
 fn may_use() -> Vec<(&'static str, Vec<&'static str>)> {
@@ -69,8 +59,6 @@ fn exceptions() -> Vec<(&'static str, &'static str, &'static str)> {
 
 /// Files, and directories (with a trailing slash), that may name [`kube::Client`].
 const HOLD_A_CLIENT: &[&str] = &[
-    "client/",
-    "cluster/",
     "controller/",
     "leader/",
     "manager/",
@@ -87,8 +75,6 @@ const HOLD_A_CLIENT: &[&str] = &[
     "webhook/api.rs",
     "webhook/changes.rs",
     "webhook/start.rs",
-    // Reads Pods, events and logs, which no watch shows.
-    "diagnosis/reading.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
     // Holds the connections of a chart controller and publishes its events.
@@ -183,7 +169,7 @@ mod tests {
     );
     assert!(!names_client(&production));
     assert!(names_client("struct Plan { client: kube::Client }"));
-    assert!(may_hold_a_client("cluster/apply.rs") && !may_hold_a_client("helm/plan.rs"));
+    assert!(may_hold_a_client("leader/mod.rs") && !may_hold_a_client("helm/plan.rs"));
 }
 
 /// Returns the paths below `src` and their production code.

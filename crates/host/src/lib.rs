@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "runtime")]
+mod runtime;
 pub mod watch;
 
 use std::cell::{Cell, RefCell};
@@ -8,6 +10,8 @@ use std::marker::PhantomData;
 use std::time::SystemTime;
 
 pub use getrandom::Error;
+#[cfg(feature = "runtime")]
+pub use runtime::{blocking, blocking_future, cpus, timestamp};
 
 /// A hash map whose order follows from the seed in a simulation.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;

@@ -5,20 +5,15 @@
 //! [`manager`] for running them.
 
 mod action;
-mod client;
-mod cluster;
 pub mod controller;
-mod diagnosis;
 mod duration;
 pub mod helm;
 mod leader;
-mod machine;
 pub mod manager;
 mod naming;
 pub mod native;
 pub mod operator;
 pub mod options;
-mod readiness;
 mod reasons;
 mod release;
 mod release_memory;
@@ -27,7 +22,6 @@ pub mod telemetry;
 mod values;
 pub mod watches;
 pub mod webhook;
-mod withheld;
 
 #[cfg(test)]
 mod tests;

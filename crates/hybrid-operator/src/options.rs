@@ -16,8 +16,8 @@ mod forms;
 mod profiling;
 mod traces;
 
-pub use crate::client::Deadlines;
 pub use crate::webhook::WebhookOptions;
+pub use kube_objects::client::Deadlines;
 pub use traces::{OtlpEndpoint, OtlpSource};
 
 /// The settings of an operator process.

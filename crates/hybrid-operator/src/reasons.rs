@@ -32,6 +32,12 @@ macro_rules! names {
             }
         }
 
+        impl From<$enum> for &'static str {
+            fn from(name: $enum) -> Self {
+                name.as_str()
+            }
+        }
+
         impl PartialEq<$enum> for String {
             fn eq(&self, other: &$enum) -> bool {
                 self == other.as_str()
@@ -79,7 +85,7 @@ names! {
 }
 
 names! {
-    /// Reasons of conditions.
+    /// Reasons of conditions, beside those why objects are not ready ([`kube_objects::diagnosis::Reason`]).
     Reason {
         /// The operator has seen the custom resource.
         Initialized,
@@ -109,8 +115,6 @@ names! {
         NotPaused,
         /// All objects of the release are ready.
         AllObjectsReady,
-        /// Objects of the release are not ready; the message names the first one.
-        ObjectsNotReady,
         /// An action is in progress; the message says what it waits for.
         Progressing,
         /// A request has failed several times for a reason that may pass, and is tried again; the message has
@@ -144,46 +148,6 @@ names! {
         StoredInParts,
         /// The schema of the definition does not have all fields of the status.
         NotInSchema,
-        /// The image does not exist, its name is invalid, access is denied, or the registry cannot be
-        /// reached.
-        ImagePullFailed,
-        /// A container or volume refers to a Secret that does not exist.
-        SecretMissing,
-        /// A container or volume refers to a `ConfigMap` that does not exist.
-        ConfigMapMissing,
-        /// The container runtime refuses the container; the message has its words.
-        ContainerNotStarted,
-        /// A container ends with an exit code other than 0; the message has the last lines of its log.
-        CrashLoop,
-        /// A container used more memory than its limit.
-        OOMKilled,
-        /// A container runs, but its readiness or startup probe fails.
-        ProbeFailed,
-        /// A container runs but is not ready, and no event says why.
-        ContainerNotReady,
-        /// A container is being created, and no event says why that takes so long.
-        ContainerCreating,
-        /// No node fits; the message has the words of the scheduler.
-        Unschedulable,
-        /// The Pod has scheduling gates.
-        SchedulingGated,
-        /// A `PersistentVolumeClaim` is not bound or does not exist, or a volume cannot be attached or
-        /// mounted.
-        VolumePending,
-        /// The node cannot set up the Pod, for example its network.
-        SandboxFailed,
-        /// The Pod failed as a whole, for example because it was evicted.
-        PodFailed,
-        /// A quota of the namespace allows no further Pods.
-        QuotaExceeded,
-        /// The namespace does not allow Pods like this.
-        PodSecurityViolation,
-        /// The service account of the Pods does not exist.
-        ServiceAccountMissing,
-        /// A webhook denies the Pods.
-        AdmissionDenied,
-        /// The API server refuses to create the Pods for another reason, which the message has.
-        PodsNotCreated,
     }
 }
 

@@ -32,8 +32,6 @@ use helm_core::engine::Cancel;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::machine;
-
 /// Maximum number of long-running jobs beside the others.
 pub(crate) const LONG_RUNNING: usize = 4;
 
@@ -59,7 +57,7 @@ pub(crate) struct RenderPool {
 impl Default for RenderPool {
     /// Uses one thread per CPU, minus one for the runtime; at least one.
     fn default() -> Self {
-        let cpus = machine::cpus();
+        let cpus = host::cpus();
         Self::new(cpus.saturating_sub(1))
     }
 }
@@ -92,7 +90,7 @@ impl RenderPool {
         let cancel = guard.0.clone();
         let permit = Arc::new(Mutex::new(permit));
         let held = Arc::clone(&permit);
-        let mut task = machine::blocking(move || {
+        let mut task = host::blocking(move || {
             // The permit is released when the job has ended, not when nobody awaits it any more.
             let _held = held;
             (!cancel.is_cancelled()).then(|| job(cancel))

@@ -1,4 +1,5 @@
 //! Tests of several modules, and the pages of the reference that tests keep up to date.
 
+pub(crate) mod fixtures;
 mod real_cluster;
 pub(crate) mod reference;

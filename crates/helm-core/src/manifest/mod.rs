@@ -14,10 +14,9 @@ pub mod diff;
 mod dropped;
 mod head;
 pub mod hook;
-mod identity;
 mod kind_order;
 mod list;
-mod object_key;
+mod replaced;
 mod split;
 
 use std::sync::Arc;
@@ -31,11 +30,11 @@ pub(crate) use head::{Head, HeadError};
 pub use hook::{
     DeletePolicy, EventRun, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy,
 };
-pub use identity::{ObjectIdentity, replaced};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
 pub use list::{ListProblem, list_items};
 pub(crate) use list::{problem_of_items, problem_of_list};
-pub use object_key::ObjectKey;
+pub use object_key::{ObjectIdentity, ObjectKey};
+pub use replaced::replaced;
 pub use split::split;
 
 use crate::yaml::{self, YamlError};

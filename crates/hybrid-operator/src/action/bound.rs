@@ -2,12 +2,12 @@
 //! resource. Garbage collection would delete them with it, before an uninstall could leave them.
 
 use helm_core::manifest::ObjectKey;
+use kube_objects::delete::{Released, release_kept};
+use kube_objects::drift::ours_hash;
+use kube_objects::read::ReadError;
+use kube_objects::{Cluster, Primary};
 
 use super::live::Live;
-use crate::cluster::delete::{Released, release_kept};
-use crate::cluster::drift::ours_hash;
-use crate::cluster::read::ReadError;
-use crate::cluster::{Cluster, Primary};
 
 impl Live {
     /// Returns the objects that are annotated to be kept, and that the custom resource with this uid

@@ -13,6 +13,13 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
+use kube_objects::apply::{
+    self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
+};
+use kube_objects::delete::{Propagation, Verdict, delete, verify};
+use kube_objects::ownership::mark;
+use kube_objects::watch::WatchState;
+use kube_objects::{DiscoveryError, Scope};
 use serde_json::Value;
 
 use super::live::{
@@ -23,13 +30,6 @@ use super::scaling::Autoscalers;
 use super::{
     ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,
 };
-use crate::cluster::apply::{
-    self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
-};
-use crate::cluster::delete::{Propagation, Verdict, delete, verify};
-use crate::cluster::ownership::mark;
-use crate::cluster::{DiscoveryError, Scope};
-use crate::controller::WatchState;
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 use crate::telemetry::traces;

@@ -43,6 +43,14 @@ use helm_core::manifest::{Hook, HookEvent, HookExecution, HookPhase, ManifestObj
 use helm_core::release::{Release, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
+use kube_objects::apply::{Apply, ApplyError, Claim, apply};
+use kube_objects::delete::{Propagation, delete};
+use kube_objects::diagnosis;
+use kube_objects::locate::locate;
+use kube_objects::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
+use kube_objects::read;
+use kube_objects::readiness::{HookOutcome, View, hook_outcome};
+use kube_objects::watch::WatchState;
 use serde_json::Value;
 
 use super::deploy::StoredRelease;
@@ -50,14 +58,6 @@ use super::live::Live;
 use super::location::{self, ObjectLocation};
 use super::log::{Details, Done};
 use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
-use crate::cluster::apply::{Apply, ApplyError, Claim, apply};
-use crate::cluster::delete::{Propagation, delete};
-use crate::cluster::locate::locate;
-use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
-use crate::cluster::read;
-use crate::controller::WatchState;
-use crate::diagnosis;
-use crate::readiness::{HookOutcome, View, hook_outcome};
 use crate::telemetry::traces;
 
 pub(crate) use leftover::Interrupted;

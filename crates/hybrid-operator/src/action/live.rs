@@ -20,16 +20,16 @@ use std::time::Duration;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 use kube::core::GroupVersionKind;
+use kube_objects::apply::{Applied, Merged, is_generated};
+use kube_objects::ownership::CrIdentity;
+use kube_objects::readiness::{HookOutcome, Readiness, depends_on_status};
+use kube_objects::watch::{WatchGuard, WatchState};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, identities};
 use super::{ActionContext, generated_run};
-use crate::cluster::apply::{Applied, Merged, is_generated};
-use crate::cluster::ownership::CrIdentity;
-use crate::controller::{WatchGuard, WatchState};
-use crate::readiness::{HookOutcome, Readiness, depends_on_status};
 use crate::reasons::EventReason;
 
 pub(super) use reading::{Reading, read_one};
@@ -627,8 +627,7 @@ impl Live {
     /// `ttlSecondsAfterFinished` are left out, because their removal is not a change.
     pub(crate) fn aggregate(&self) -> String {
         let objects = self.objects.iter().filter(|(_, object)| !object.expires);
-        crate::cluster::drift::aggregate(objects.map(|(key, object)| (key, object.ours)))
-            .to_string()
+        kube_objects::drift::aggregate(objects.map(|(key, object)| (key, object.ours))).to_string()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {

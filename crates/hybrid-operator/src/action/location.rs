@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use helm_core::manifest::ObjectKey;
 use kube::core::GroupVersionKind;
+use kube_objects::ownership::{operator_selector, placed};
+use kube_objects::watch::{WatchGuard, WatchKey};
+use kube_objects::{ApiKind, DiscoveryError, Scope};
 
 use super::ActionContext;
-use crate::cluster::ownership::{operator_selector, placed};
-use crate::cluster::{ApiKind, DiscoveryError, Scope};
-use crate::controller::{WatchGuard, WatchKey};
 
 /// The key of an object in the cluster, its kind, and the watch that shows it.
 pub(crate) struct ObjectLocation {

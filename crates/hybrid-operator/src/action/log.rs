@@ -6,8 +6,7 @@ use helm_core::release::{ReleaseName, Revision};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use crate::cluster::Primary;
-use crate::machine;
+use kube_objects::Primary;
 
 /// The name of the logger.
 const LOGGER: &str = "release";
@@ -68,9 +67,7 @@ impl Done<'_> {
 
     /// Returns the time since the beginning, in milliseconds.
     fn duration(&self) -> Option<String> {
-        let elapsed = machine::timestamp()
-            .duration_since(self.began?)
-            .unsigned_abs();
+        let elapsed = host::timestamp().duration_since(self.began?).unsigned_abs();
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         Some(format!("{:?}", Duration::from_millis(millis)))
     }

@@ -26,6 +26,10 @@ mod scaling;
 pub(crate) mod uninstall;
 
 pub(crate) use hooks::{Interrupted, run as run_hooks};
+use kube_objects::apply::{ApplyError, ApplyPolicy};
+use kube_objects::read::ReadError;
+use kube_objects::watch::Registry;
+use kube_objects::{ApiError, Claimant, Cluster, InstanceId, Marks, OperatorId, Primary, Scopes};
 
 use host::HashSet;
 use std::time::Duration;
@@ -35,10 +39,6 @@ use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::cluster::apply::{ApplyError, ApplyPolicy};
-use crate::cluster::read::ReadError;
-use crate::cluster::{ApiError, Claimant, Cluster, InstanceId, Marks, OperatorId, Primary, Scopes};
-use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
 use crate::telemetry::traces::Reason;
 use crate::watches::NEVER_RECREATED;
@@ -135,7 +135,11 @@ impl ActionContext<'_> {
         &self,
         objects: impl IntoIterator<Item = &'o ManifestObject>,
     ) -> Result<Scopes, ActionError> {
-        let scopes = self.cluster.scopes(objects).await;
+        let objects = objects.into_iter();
+        let objects: Vec<_> = objects
+            .map(|object| (object.key(), object.object()))
+            .collect();
+        let scopes = self.cluster.scopes(&objects).await;
         Ok(scopes.map_err(ReadError::Unproven)?)
     }
 

@@ -1,11 +1,11 @@
 //! Matches objects of a manifest with objects of the cluster, in linear time.
 
 use host::HashSet;
+use kube_objects::apply::is_generated;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
 use super::{ActionContext, generated_run};
-use crate::cluster::apply::is_generated;
 
 /// The objects of a manifest, for looking up objects of the cluster.
 pub(super) struct ManifestIndex<'a> {

@@ -1,17 +1,17 @@
 //! Removes objects that a release no longer has.
 
 use host::HashSet;
+use kube_objects::apply::{is_generated, list_generated};
+use kube_objects::delete::{
+    Propagation, Verdict, Which, delete, delete_as_seen, judge_contents, release_kept, verify_in,
+};
+use kube_objects::locate::locate;
+use kube_objects::ownership::is_container;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
 use super::live::Live;
 use super::{ActionContext, ActionError, generated_run, location};
-use crate::cluster::apply::{is_generated, list_generated};
-use crate::cluster::delete::{
-    Propagation, Verdict, Which, delete, delete_as_seen, judge_contents, release_kept, verify_in,
-};
-use crate::cluster::locate::locate;
-use crate::cluster::ownership::is_container;
 use crate::reasons::EventReason;
 use crate::telemetry::traces;
 

@@ -1,14 +1,14 @@
 //! Checks after a restart whether the objects of a release still match the status.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
+use kube_objects::DiscoveryError;
+use kube_objects::apply::{ApplyError, is_generated, merged_lists};
+use kube_objects::watch::{WatchGuard, WatchState};
 use tokio::time::Instant;
 
 use super::live::{Content, Live, LiveObject, Reading, expires, merged_note, read_one, settled};
 use super::location::{ObjectLocation, locate};
 use super::{ActionContext, ActionError, generated_run};
-use crate::cluster::DiscoveryError;
-use crate::cluster::apply::{ApplyError, is_generated, merged_lists};
-use crate::controller::{WatchGuard, WatchState};
 
 /// The result of [`recognise`].
 #[derive(Debug, Clone, PartialEq, Eq)]

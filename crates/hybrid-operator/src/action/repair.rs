@@ -3,12 +3,12 @@
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
+use kube_objects::apply::ApplyPolicy;
 
 use super::deploy::{Before, planned};
 use super::live::Live;
 use super::scaling::Autoscalers;
 use super::{ActionContext, ActionError};
-use crate::cluster::apply::ApplyPolicy;
 use crate::telemetry::traces;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

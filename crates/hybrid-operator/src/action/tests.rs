@@ -17,18 +17,19 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use kube::core::GroupVersionKind;
+use kube_objects::apply::ApplyPolicy;
+use kube_objects::ownership::{CR_LABEL, RUN_LABEL};
+use kube_objects::watch::{Registry, Restarts};
+use kube_objects::{Cluster, InstanceId, OperatorId, Primary};
 use serde_json::{Value, json};
 
 use super::deploy::{Deployment, StoredRelease, deploy};
 use super::live::Live;
 use super::uninstall::uninstall;
 use super::{ActionContext, ActionError, ActionProgress, Interrupted, prune_leftover, run_hooks};
-use crate::cluster::apply::ApplyPolicy;
-use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
-use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
-use crate::controller::Registry;
 use crate::reasons::EventReason;
 use crate::release::{RecordMeta, RecordStore, ReleaseIndex};
+use crate::tests::fixtures::scripted_cluster;
 
 mod drift;
 mod hooks;
@@ -61,13 +62,13 @@ impl Fixture {
     fn watching(watches: Client) -> Self {
         let script = Script::default();
         Self {
-            cluster: Cluster::scripted(&script),
+            cluster: scripted_cluster(&script),
             store: RecordStore::new(
                 script.client(),
                 ReleaseIndex::new(),
                 crate::release::ProofKeys::of_process(),
             ),
-            registry: Registry::new(watches),
+            registry: Registry::new(watches, Restarts::default()),
             script,
             primary: Primary {
                 gvk: GroupVersionKind::gvk("test.example.com", "v1", "Widget"),

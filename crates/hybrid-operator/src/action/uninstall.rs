@@ -8,6 +8,8 @@
 //! The caller has verified with a fresh GET that the custom resource is being deleted.
 
 use host::HashSet;
+use kube_objects::apply::is_generated;
+use kube_objects::delete::{Which, is_gone};
 
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
@@ -17,8 +19,6 @@ use super::deploy::StoredRelease;
 use super::live::Live;
 use super::prune::Spared;
 use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, prune};
-use crate::cluster::apply::is_generated;
-use crate::cluster::delete::{Which, is_gone};
 use crate::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose

@@ -3,6 +3,8 @@
 use host::HashMap;
 use std::time::Duration;
 
+use kube_objects::watch::Retry;
+
 use super::Key;
 
 /// Exponential backoff, individually for each key.
@@ -10,7 +12,7 @@ use super::Key;
 pub(crate) struct Backoff {
     first: Duration,
     longest: Duration,
-    failures: HashMap<Key, u32>,
+    failing: HashMap<Key, Retry>,
 }
 
 impl Default for Backoff {
@@ -26,77 +28,33 @@ impl Backoff {
         Self {
             first,
             longest,
-            failures: HashMap::default(),
+            failing: HashMap::default(),
         }
     }
 
-    /// Records a failure and returns the delay before the next attempt: the doubled delay, reduced
-    /// by up to a quarter in proportion to `noise`.
+    /// Records a failure and returns the delay before the next attempt. See [`Retry::failed`].
     pub(crate) fn failed(&mut self, key: &Key, noise: u8) -> Duration {
-        let failures = self.failures.entry(key.clone()).or_insert(0);
-        let wait = wait(self.first, self.longest, *failures, noise);
-        *failures = failures.saturating_add(1);
-        wait
+        let new = Retry::new(self.first, self.longest);
+        let failing = self.failing.entry(key.clone()).or_insert(new);
+        failing.failed(noise)
     }
 
     /// Returns the longest delay that [`failed`](Self::failed) would return now.
     pub(crate) fn next(&self, key: &Key) -> Duration {
-        let failures = self.failures.get(key).copied().unwrap_or(0);
-        wait(self.first, self.longest, failures, 0)
+        let new = Retry::new(self.first, self.longest);
+        self.failing.get(key).unwrap_or(&new).next()
     }
 
     /// Resets a key that succeeded, was changed by its owner, or is gone.
     pub(crate) fn reset(&mut self, key: &Key) {
-        self.failures.remove(key);
+        self.failing.remove(key);
     }
 
     /// Returns the number of consecutive failures of a key.
     #[cfg(test)]
     pub(crate) fn failures(&self, key: &Key) -> u32 {
-        self.failures.get(key).copied().unwrap_or(0)
+        self.failing.get(key).map_or(0, Retry::failures)
     }
-}
-
-/// The backoff of a single operation.
-#[derive(Debug)]
-pub(crate) struct Retry {
-    first: Duration,
-    longest: Duration,
-    failures: u32,
-}
-
-impl Retry {
-    /// Creates a backoff whose delays start at `first` and double up to `longest`.
-    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
-        Self {
-            first,
-            longest,
-            failures: 0,
-        }
-    }
-
-    /// Records a failure and returns the delay before the next attempt, as [`Backoff::failed`]
-    /// does.
-    pub(crate) fn failed(&mut self, noise: u8) -> Duration {
-        let wait = wait(self.first, self.longest, self.failures, noise);
-        self.failures = self.failures.saturating_add(1);
-        wait
-    }
-
-    pub(crate) fn reset(&mut self) {
-        self.failures = 0;
-    }
-
-    pub(crate) const fn longest(&self) -> Duration {
-        self.longest
-    }
-}
-
-/// Returns the delay after `failures` earlier failures, reduced by up to a quarter by `noise`.
-fn wait(first: Duration, longest: Duration, failures: u32, noise: u8) -> Duration {
-    let factor = 2_u32.saturating_pow(failures.min(20));
-    let wait = first.saturating_mul(factor).min(longest);
-    wait.saturating_sub(wait / 4 * u32::from(noise) / 255)
 }
 
 #[cfg(test)]
@@ -105,7 +63,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Backoff, Retry};
+    use super::Backoff;
     use crate::controller::Key;
 
     #[test]
@@ -124,11 +82,6 @@ mod tests {
         backoff.reset(&a);
         assert_eq!(backoff.failures(&a), 0);
         assert_eq!(backoff.failed(&a, 0), Duration::from_secs(1));
-        let mut retry = Retry::new(Duration::from_secs(1), Duration::from_secs(5));
-        let waits: Vec<u64> = (0..4).map(|_| retry.failed(0).as_secs()).collect();
-        assert_eq!(waits, [1, 2, 4, 5]);
-        retry.reset();
-        assert_eq!(retry.failed(0), Duration::from_secs(1));
     }
 
     proptest! {

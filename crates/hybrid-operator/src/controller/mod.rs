@@ -8,13 +8,9 @@
 //! ```
 
 mod backoff;
-pub(crate) mod definitions;
-mod ended;
-pub(crate) mod follow;
 pub(crate) mod namespaces;
 mod objects;
 mod queue;
-mod registry;
 pub(crate) mod served;
 mod source;
 mod worker;
@@ -25,16 +21,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::cluster::Primary;
-pub use crate::cluster::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
 pub(crate) use backoff::Backoff;
-pub(crate) use follow::WatchState;
+use kube_objects::Primary;
+pub use kube_objects::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
 pub use objects::TypedObject;
 pub(crate) use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
 pub(crate) use queue::{Priority, Queue};
-pub(crate) use registry::{Change, Owners, Registry, Route, WatchGuard, WatchKey};
 pub(crate) use source::Source;
-pub(crate) use worker::{QueueHandle, WeakQueueHandle, WorkerOptions, Workers};
+pub(crate) use worker::{QueueHandle, WorkerOptions, Workers};
 
 /// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

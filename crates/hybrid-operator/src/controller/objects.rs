@@ -28,15 +28,15 @@ use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta, PartialObjectMetaExt};
 use kube::runtime::watcher;
 use kube::{Client, Resource};
+use kube_objects::left_out;
+use kube_objects::watch::Restarts;
+use kube_objects::watch::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
 use super::{Key, Priority, QueueHandle};
-use crate::cluster::left_out;
-use crate::telemetry::metrics::WatchMetrics;
 
 /// Whether objects of a scope have namespaces.
 pub trait ObjectScope {
@@ -95,7 +95,7 @@ struct Caches {
     client: Client,
     /// Namespaces to watch; all when empty.
     namespaces: Vec<String>,
-    metrics: WatchMetrics,
+    metrics: Restarts,
     stop: CancellationToken,
     /// An [`ObjectCache`] for each type and label selector.
     open: Mutex<HashMap<CacheKey, Box<dyn Any + Send + Sync>>>,
@@ -108,7 +108,7 @@ impl ObjectCaches {
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
-        metrics: WatchMetrics,
+        metrics: Restarts,
         stop: CancellationToken,
     ) -> Self {
         Self(Arc::new(Caches {

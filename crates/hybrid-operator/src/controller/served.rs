@@ -4,11 +4,11 @@ use host::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
+use kube_objects::{ApiKind, Cluster};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Key, Priority, QueueHandle};
-use crate::cluster::{ApiKind, Cluster};
 
 /// The kinds that the custom resources of one controller depend on.
 pub(crate) struct ServedKinds {
@@ -127,8 +127,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::Scope;
     use crate::telemetry::metrics::ControllerMetrics;
+    use kube::core::ApiResource;
+    use kube_objects::Scope;
 
     fn gvk(kind: &str) -> GroupVersionKind {
         GroupVersionKind::gvk("example.com", "v1", kind)
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn a_change_wakes_dependents_of_the_changed_kind_and_of_the_capabilities() {
         let fixture = |scope| {
-            let kind = ApiKind::fixture("example.com", "v1", "Widget", "widgets", scope);
-            Some(Arc::new(kind))
+            let resource = ApiResource::from_gvk(&gvk("Widget"));
+            Some(Arc::new(ApiKind::of_type(resource, scope)))
         };
         let (widget, moved) = (fixture(Scope::Namespaced), fixture(Scope::Cluster));
         let mut dependencies = Dependencies::default();

@@ -13,13 +13,13 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use kube_objects::watch::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
+use kube_objects::{ApiKind, Cluster, CrIdentity, Scope};
 use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use super::{Key, Priority, QueueHandle};
-use crate::cluster::{ApiKind, Cluster, CrIdentity, Scope};
 use crate::telemetry::resources::ResourceLabels;
 
 /// The cached custom resources of one kind.
@@ -302,7 +302,7 @@ impl SourceWatches {
                 first: true,
                 missing: self.missing.clone(),
             };
-            let metrics = self.queue.watch_metrics();
+            let metrics = self.queue.watch_restarts();
             let task = follow(target, metrics, Lists::Paged, open, follower);
             let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });

@@ -9,6 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
+use kube_objects::cut_off::CutOff;
+use kube_objects::watch::{Restarts, panic_text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -18,9 +20,7 @@ use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::namespaces::NamespaceFilter;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
-use crate::cluster::cut_off::CutOff;
-use crate::machine;
-use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
+use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
 use crate::telemetry::queues::QueueState;
 use crate::telemetry::resources::ResourceAges;
 
@@ -35,7 +35,7 @@ pub(crate) struct WorkerOptions {
 impl Default for WorkerOptions {
     fn default() -> Self {
         // No less than two: one key whose reconcile takes long must not hold up all others.
-        let concurrency = machine::cpus().max(2);
+        let concurrency = host::cpus().max(2);
         Self {
             concurrency,
             deadline: Duration::from_mins(5),
@@ -175,9 +175,9 @@ impl QueueHandle {
         taken.into_iter().collect()
     }
 
-    /// Returns the metrics of the watches that fill the queue.
-    pub(crate) fn watch_metrics(&self) -> WatchMetrics {
-        self.0.metrics.watches()
+    /// Counts the restarts of the watches that fill the queue.
+    pub(crate) fn watch_restarts(&self) -> Restarts {
+        self.0.metrics.restarts()
     }
 
     /// Returns the ages of custom resources, for metrics.
@@ -353,14 +353,6 @@ impl QueueInner {
 fn is_cut_off(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(<dyn std::error::Error>::is::<CutOff>)
-}
-
-pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }
 
 #[cfg(test)]

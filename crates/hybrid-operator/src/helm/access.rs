@@ -5,15 +5,16 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use kube::Client;
+use kube_objects::client::{ImpersonateError, impersonate, refusing};
+use kube_objects::diagnosis::Rounds;
+use kube_objects::watch::Registry;
+use kube_objects::{AccountName, Cluster};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
 use super::interest::Interests;
-use crate::client::{ImpersonateError, impersonate, refusing};
-use crate::cluster::{AccountName, Cluster};
-use crate::controller::{Key, QueueHandle, Registry};
-use crate::diagnosis::Rounds;
+use crate::controller::{Key, QueueHandle};
 use crate::manager::ControllerContext;
 use crate::release::{RecordStore, ReleaseIndex};
 use crate::release_memory::{ReleaseMemory, Share};

@@ -1,11 +1,12 @@
 //! The context of Helm's actions on the release of a pass.
 
+use kube_objects::apply::{ApplyPolicy, TakeOver};
+
 use super::access::Access;
 use super::kind::ActionKind;
 use super::setup::{Setup, timeout};
 use super::subject::Subject;
 use crate::action::ActionContext;
-use crate::cluster::apply::{ApplyPolicy, TakeOver};
 
 /// Returns the context of a Helm action.
 pub(super) fn action_context<'a>(

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::cluster::OperatorId;
+use kube_objects::OperatorId;
+
 use crate::watches::nearest;
 use crate::{duration, naming};
 

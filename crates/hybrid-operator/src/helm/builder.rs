@@ -9,6 +9,7 @@ use helm_core::{Digest, Values};
 use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
+use kube_objects::{ApiKind, DiscoveryError};
 use tracing::Span;
 
 use super::access::Access;
@@ -25,10 +26,9 @@ use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::subject::check_scope;
 
-use crate::cluster::{ApiKind, DiscoveryError};
 use crate::controller::{
-    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
-    WorkerOptions, Workers,
+    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Source, TypedObject, WorkerOptions,
+    Workers,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::native::Readers;
@@ -454,8 +454,7 @@ impl HelmController {
             queue: queue.clone(),
             source: source.clone(),
         });
-        let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
-        context.caches.registry.add_route(route);
+        context.caches.registry.add_route(&router);
         let listener = Arc::downgrade(&router);
         records.on_change(move |change: &RecordChange| {
             if let Some(router) = listener.upgrade() {

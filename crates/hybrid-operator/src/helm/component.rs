@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use kube_objects::watch::{Change, Owners, Route};
+use kube_objects::{CrIdentity, Primary};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -16,9 +18,7 @@ use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
 use super::setup::Setup;
-use crate::cluster::{CrIdentity, Primary};
-use crate::controller::{Change, Key, Owners, Priority, QueueHandle, Route, TypedObject};
-use crate::machine;
+use crate::controller::{Key, Priority, QueueHandle, TypedObject};
 use crate::manager::ControllerContext;
 use crate::native::{self, Context};
 use crate::release::{RecordChange, RecordStore, Storage};
@@ -229,8 +229,7 @@ impl Components {
             queue: queue.clone(),
             owners: Arc::clone(&owners),
         });
-        let route = Arc::clone(&router) as Arc<dyn Route>;
-        context.caches.registry.add_route(route);
+        context.caches.registry.add_route(&router);
         let changed = move |change: &RecordChange| {
             if let Some(identity) = &change.record.cr {
                 router.wake(identity);
@@ -330,7 +329,7 @@ impl Components {
             values: json!({}),
             release_name: None,
             generation: 0,
-            deleted: Some(machine::timestamp()),
+            deleted: Some(host::timestamp()),
             released: AtomicBool::new(false),
         };
         let passed = known.reconcile(setup, owner, until).await;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reasons::{ConditionType, Reason};
+use crate::reasons::ConditionType;
 
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub(crate) fn set(
     conditions: &mut Vec<Condition>,
     type_: ConditionType,
     status: ConditionStatus,
-    reason: Reason,
+    reason: &'static str,
     message: &str,
     now: &str,
     generation: Option<i64>,
@@ -50,7 +50,7 @@ pub(crate) fn set(
     let condition = Condition {
         type_: type_.as_str().to_owned(),
         status,
-        reason: reason.as_str().to_owned(),
+        reason: reason.to_owned(),
         message: message.to_owned(),
         last_transition_time: now.to_owned(),
         observed_generation: generation,
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn transition_time_changes_with_the_status() {
         let mut conditions = Vec::new();
-        let mut put = |status, reason, now| {
+        let mut put = |status, reason: Reason, now| {
             set(
                 &mut conditions,
                 ConditionType::Deployed,
                 status,
-                reason,
+                reason.as_str(),
                 "",
                 now,
                 Some(1),

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use chart_source::{Access, Password};
 use data_encoding::BASE64;
 use helm_core::manifest::ObjectKey;
+use kube_objects::Cluster;
+use kube_objects::read::{self, ReadError};
 use serde_json::Value;
 
-use crate::cluster::Cluster;
-use crate::cluster::read::{self, ReadError};
 use crate::watches::{RemoteChart, SecretName};
 
 /// Type of a Secret with the credentials of registries.

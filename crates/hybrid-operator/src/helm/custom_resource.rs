@@ -8,6 +8,8 @@ use helm_core::{Digest, Values};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
+use kube_objects::withheld::Withheld;
+use kube_objects::{AccountName, ApiError, Primary, left_out};
 use serde_json::{Value, json};
 
 use super::access::{Access, Account};
@@ -25,11 +27,9 @@ use super::setup::Setup;
 use super::status::Status;
 use super::subject::{Place, Subject, SubjectError, wanted};
 use super::target::Target;
-use crate::cluster::{AccountName, ApiError, Primary, left_out};
 use crate::controller::Key;
 use crate::native::Readers;
 use crate::values::{self, Environment};
-use crate::withheld::Withheld;
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
 pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";

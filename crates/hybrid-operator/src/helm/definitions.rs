@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use helm_core::manifest::ManifestError;
 use jiff::Timestamp;
+use kube_objects::{ApiError, DiscoveryError};
 
-use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::InputsDigest;
 
 /// Error installing a CRD.

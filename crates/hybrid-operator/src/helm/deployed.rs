@@ -1,6 +1,7 @@
 //! Finds the release of a chart's custom resource, for native controllers of the same operator.
 
 use host::HashMap;
+use kube_objects::CrIdentity;
 use parking_lot::Mutex;
 
 use helm_core::Values;
@@ -10,7 +11,6 @@ use kube::Resource;
 use serde_json::Value;
 
 use super::builder::complete;
-use crate::cluster::CrIdentity;
 use crate::controller::{ObjectScope, TypedObject};
 use crate::manager::ControllerContext;
 use crate::native::{self, Context};

@@ -151,11 +151,9 @@ async fn compare(
     if !may_be_equal || !same_inputs(setup, inputs, &record) {
         return Ok(plan::Content::Due);
     }
-    let scopes = subject
-        .target
-        .cluster
-        .scopes(objects.iter().chain(rendered))
-        .await?;
+    let both = objects.iter().chain(rendered);
+    let both: Vec<_> = both.map(|object| (object.key(), object.object())).collect();
+    let scopes = subject.target.cluster.scopes(&both).await?;
     let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
     let is_same = same_meaning(
         &objects,

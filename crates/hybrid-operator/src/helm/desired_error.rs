@@ -2,14 +2,14 @@
 
 use helm_core::RenderError;
 use helm_core::values::CoalesceError;
+use kube_objects::DiscoveryError;
+use kube_objects::read::ReadError;
 use serde_json::Value;
 
 use super::extend::ExtensionError;
 use super::lookup::LOOKUP_ROUNDS;
 use super::message::Message;
 use super::patches::PatchError;
-use crate::cluster::DiscoveryError;
-use crate::cluster::read::ReadError;
 use crate::reasons::Reason;
 use crate::release::StoreError;
 use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};

@@ -1,12 +1,14 @@
-//! Has a release that is not ready examined, in the background: see [`crate::diagnosis`].
+//! Has a release that is not ready examined, in the background: see [`kube_objects::diagnosis`].
 
 use std::sync::Arc;
+
+use kube_objects::diagnosis::{Cause, Patient};
 
 use super::access::{Access, Who};
 use super::status::Status;
 use super::target::Target;
 use crate::action::live::Live;
-use crate::diagnosis::{Cause, Patient};
+use crate::controller::Priority;
 
 /// The examination of a release.
 #[derive(Clone, Default)]
@@ -38,7 +40,13 @@ pub(super) fn update(
         other => {
             // After a restart, the status has what the process before has found.
             let earlier = status.cause().filter(|_| other.is_none());
-            Patient::new(target.key(), &access.queue, earlier)
+            let (key, queue) = (target.key(), access.queue.downgrade());
+            let wake = move || {
+                if let Some(queue) = queue.upgrade() {
+                    queue.add(key.clone(), Priority::Background);
+                }
+            };
+            Patient::new(wake, earlier)
         }
     };
     let account = match &target.who {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kube_objects::cut_off;
 use tokio::time::Instant;
 
 use super::access::Access;
@@ -20,7 +21,6 @@ use super::report::Report;
 use super::setup::Setup;
 use super::subject::Subject;
 use super::traced;
-use crate::cluster::cut_off;
 
 /// Reconciles releases with one configuration.
 pub(super) struct Engine {

@@ -1,15 +1,15 @@
 //! Publishes events about custom resources. Best effort: a failed event never fails a reconcile.
-//! See [`crate::cluster::events`] for the permissions.
+//! See [`kube_objects::events`] for the permissions.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
+use kube_objects::Primary;
+use kube_objects::events::{EventRecorder, EventSender};
 use parking_lot::Mutex;
 
-use crate::cluster::Primary;
-use crate::cluster::events::{EventRecorder, EventSender};
 use crate::manager::ControllerContext;
 use crate::reasons::EventReason;
 use crate::release::StoreError;

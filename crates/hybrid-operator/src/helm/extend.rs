@@ -30,10 +30,10 @@ use helm_core::release::{ReleaseName, Revision};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
+use kube_objects::Primary;
 use tracing::Span;
 
 use super::annotations::ReleaseOptions;
-use crate::cluster::Primary;
 use crate::controller::TypedObject;
 use crate::native::{self, MetadataReader, Reader, Readers};
 

@@ -15,16 +15,17 @@ use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use kube_objects::Cluster;
+use kube_objects::watch::WatchState;
+use kube_objects::watch::follow::{
+    Events, Follower, Lists, WatchTarget, follow, map_event, metadata, whole,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cluster::Cluster;
-use crate::controller::follow::{
-    Events, Follower, Lists, WatchTarget, follow, map_event, metadata, whole,
-};
 use crate::controller::served::ServedKinds;
-use crate::controller::{Key, Priority, QueueHandle, WatchState};
+use crate::controller::{Key, Priority, QueueHandle};
 
 /// Reference to an object, or to all objects of a kind in a namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -250,7 +251,7 @@ impl Interests {
             let subject = WatchTarget::new(target.resource.clone(), target.namespace.as_deref());
             let follow = follow(
                 subject.clone(),
-                self.queue.watch_metrics(),
+                self.queue.watch_restarts(),
                 Lists::Paged,
                 events(self.client.clone(), subject.clone(), depth),
                 self.reader(scope, sender),

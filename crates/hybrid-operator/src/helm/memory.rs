@@ -11,6 +11,7 @@ use std::sync::Arc;
 use helm_core::Coalesced;
 use helm_core::release::{Release as Record, Revision};
 use jiff::Timestamp;
+use kube_objects::OperatorId;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -24,7 +25,6 @@ use super::repairs::RepairBudget;
 use super::repetition::Repetition;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
-use crate::cluster::OperatorId;
 use crate::controller::Key;
 use crate::release::InputsDigest;
 use crate::telemetry::traces::History;

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use helm_core::Values;
 use helm_core::manifest::parse_objects;
 use helm_core::release::Release as Record;
+use kube_objects::withheld::{REDACTED, Withheld, forms, replace_whole, without_cut_ends};
 use serde_json::Value;
 
 use super::bounded::bounded;
 use crate::values::Contents;
-use crate::withheld::{REDACTED, Withheld, forms, replace_whole, without_cut_ends};
 
 /// Shorter values of a custom resource occur in messages by chance.
 const MIN_LENGTH: usize = 4;

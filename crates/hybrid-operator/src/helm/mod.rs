@@ -26,6 +26,7 @@ mod action_context;
 mod annotations;
 mod bounded;
 mod builder;
+pub(crate) mod capabilities;
 mod chart;
 mod component;
 mod conditions;

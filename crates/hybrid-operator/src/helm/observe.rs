@@ -6,6 +6,7 @@ use std::time::Duration;
 use helm_core::Coalesced;
 use helm_core::manifest::ManifestObject;
 use helm_core::release::Status as ReleaseStatus;
+use kube_objects::{OperatorId, cut_off};
 
 use super::access::Access;
 use super::act::error::ActError;
@@ -18,7 +19,6 @@ use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::action::{ActionError, live, recognise};
-use crate::cluster::{OperatorId, cut_off};
 use crate::release::{RecordMeta, StoreError};
 use crate::watches::CrdPolicy;
 

@@ -11,6 +11,7 @@ use helm_core::engine::lookup::{Lookup, NoCluster};
 use helm_core::engine::{ReleaseInfo, RenderInput};
 use helm_core::release::{Release as Record, ReleaseName};
 use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
+use kube_objects::Primary;
 use serde_json::Value;
 
 use super::chart::Chart;
@@ -20,7 +21,6 @@ use super::environment::environment;
 use super::references::{data_of, key_of, references_of};
 use super::render::render_once;
 use super::subject::{self, SubjectError};
-use crate::cluster::Primary;
 use crate::values::{self, Contents};
 use crate::watches::{ReferenceKind, Watch};
 

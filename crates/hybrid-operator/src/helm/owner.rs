@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use helm_core::{Digest, Values};
 use jiff::Timestamp;
 use kube::runtime::events::Event;
+use kube_objects::ApiError;
 use serde_json::Value;
 
 use super::access::Access;
@@ -14,7 +15,6 @@ use super::extend::{ExtensionError, ReleaseRef};
 use super::inputs::{LastValues, Read};
 use super::message::{Reader, Redactor};
 use super::target::Target;
-use crate::cluster::ApiError;
 
 /// State of an owner, read past all caches.
 pub(super) struct Present {

@@ -8,14 +8,15 @@ use std::time::Duration;
 use helm_core::RenderError;
 use helm_core::engine::{LookupAnswer, Snapshot};
 use kube::Client;
+use kube_objects::read::{self, ReadError};
+use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
 
+use super::capabilities::capabilities;
 use super::desired_error::DesiredError;
 use super::lookup::{LOOKUP_ROUNDS, VisibleObjects};
 use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
 use super::references::{data_of, key_of, references_of};
 use super::render::{kind_of, read_key};
-use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 use crate::values::Contents;
 
 /// Computes what the operator deploys for a custom resource: as [`offline`](super::offline()), but
@@ -30,7 +31,7 @@ pub async fn in_cluster(
     client: &Client,
 ) -> Result<Preview, PreviewError> {
     let cluster = Cluster::new(client.clone());
-    let capabilities = cluster.capabilities(Duration::MAX).await;
+    let capabilities = capabilities(&cluster, Duration::MAX).await;
     let capabilities = capabilities.map_err(DesiredError::Capabilities)?;
     let contents = referenced(input, &cluster).await?;
     let mut snapshot = Snapshot::default();

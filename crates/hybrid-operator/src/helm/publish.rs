@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kube_objects::ApiError;
+use kube_objects::diagnosis::Cause;
+
 use super::access::Access;
 use super::act::error::ActError;
 use super::diagnose::{self, Diagnosis};
@@ -15,9 +18,7 @@ use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
 use super::subject::Subject;
-use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
-use crate::diagnosis::Cause;
 use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
 use crate::telemetry::causes::with_causes;
@@ -267,7 +268,7 @@ async fn write(
     for transition in &status.transitions {
         notices.add(Notice {
             warning: transition.warning,
-            reason: transition.reason.as_str(),
+            reason: transition.reason,
             action: "Reconcile",
             note: transition.message.clone(),
             namespace: None,

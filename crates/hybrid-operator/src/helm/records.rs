@@ -7,10 +7,10 @@ use helm_core::release::{Release as Record, ReleaseName, Revision, Status};
 use jiff::Timestamp;
 use kube::core::GroupVersionKind;
 use kube::{Client, Resource as _, api::DynamicObject};
+use kube_objects::CrIdentity;
+use kube_objects::readiness::{self, Readiness};
 use serde_json::Value;
 
-use crate::cluster::CrIdentity;
-use crate::readiness::{self, Readiness};
 use crate::release::{ProofKeys, RecordMeta, RecordStore, ReleaseIndex, Storage};
 
 /// Error reading records.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use helm_core::manifest::ObjectKey;
 use kube::core::{ApiResource, GroupVersionKind};
+use kube_objects::{DiscoveryError, Scope, read};
 use serde_json::Value;
 
 use super::access::Access;
@@ -14,7 +15,6 @@ use super::events::{Notices, corrupt_record_event};
 use super::inputs::{LastValues, Read};
 use super::interest::ResourceRef;
 use super::target::Target;
-use crate::cluster::{DiscoveryError, Scope, read};
 use crate::reasons::EventReason;
 use crate::release::StoreError;
 use crate::values::{self, Contents, Inputs, Reference, ValuesError};

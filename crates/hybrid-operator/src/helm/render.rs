@@ -15,9 +15,14 @@ use helm_core::{
     Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
 };
 use kube::core::GroupVersionKind;
+use kube_objects::ownership::CR_LABEL;
+use kube_objects::read::{self, ReadError};
+use kube_objects::withheld::Withheld;
+use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
 use serde_json::Value;
 
 use super::access::Access;
+use super::capabilities::capabilities;
 use super::desired_error::DesiredError;
 use super::digest::canonical;
 use super::inputs::Read;
@@ -27,14 +32,10 @@ use super::message::Redactor;
 use super::setup::Setup;
 use super::subject::Subject;
 use super::target::Target;
-use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 use crate::release_memory::RenderMemory;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;
 use crate::watches::Watch;
-use crate::withheld::Withheld;
 
 /// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
@@ -98,7 +99,7 @@ async fn render_with_lookups(
     target: RenderTarget,
     lookups: &mut Lookups,
 ) -> Result<Render, DesiredError> {
-    let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
+    let capabilities = capabilities(&access.cluster, CAPABILITIES_AGE).await?;
     let mut info = ReleaseInfo::new(
         subject.target.name.as_str(),
         subject.target.namespace.as_str(),

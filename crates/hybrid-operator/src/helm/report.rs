@@ -5,13 +5,13 @@ use std::time::Duration;
 use helm_core::manifest::{ObjectKey, list_items};
 use helm_core::release::Revision;
 use jiff::Timestamp;
+use kube_objects::diagnosis::Cause;
 
 use super::kind::ActionKind;
 use super::message::Message;
 use super::status::{DeployedManifest, ReleaseStatus, Status};
 use crate::action::deploy::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
-use crate::diagnosis::Cause;
 use crate::reasons::Reason;
 use crate::watches::DriftMode;
 

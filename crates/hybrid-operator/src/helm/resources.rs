@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube_objects::{AnyObject, ApiError, Primary, Target};
 use serde_json::{Value, json};
 
-use crate::cluster::{AnyObject, ApiError, Primary, Target};
 use crate::controller::{Key, Source};
 
 /// The custom resources of one controller.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube_objects::ApiError;
 use serde_json::json;
 
 use super::custom_resource;
@@ -13,8 +14,6 @@ use super::message::{Message, Reader, Redactor};
 use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::{Status, WrittenStatus};
-use crate::cluster::ApiError;
-use crate::machine;
 
 /// Writes the status of a custom resource unless it says so. `cause` quotes no values; `pause` is the longest
 /// time until the next attempt.
@@ -27,7 +26,7 @@ pub(super) async fn report(
 ) -> Result<(), ApiError> {
     let before = resource.data.get("status");
     let generation = resource.metadata.generation;
-    let mut status = Status::read(before, machine::timestamp(), generation);
+    let mut status = Status::read(before, host::timestamp(), generation);
     status.redact(&Redactor::default(), Reader::OfResource);
     status.retrying(cause, pause);
     let Some(patch) = status.patch(&WrittenStatus::default()) else {

@@ -1,11 +1,10 @@
 //! Finds the custom resource of a changed dependent or release record.
 
-use std::sync::Weak;
-
 use kube::core::GroupVersionKind;
+use kube_objects::ownership::OperatorId;
+use kube_objects::watch::{Change, Owners, Route};
 
-use crate::cluster::ownership::OperatorId;
-use crate::controller::{Change, Key, Owners, Priority, QueueHandle, Route, Source};
+use crate::controller::{Key, Priority, QueueHandle, Source};
 use crate::release::RecordMeta;
 
 /// Enqueues the custom resource of a changed dependent or release record.
@@ -40,16 +39,7 @@ impl ChangeRouter {
     }
 }
 
-/// A registry of watches outlives the controllers.
-impl Route for Weak<ChangeRouter> {
-    fn changed(&self, owners: &Owners, change: Change) {
-        if let Some(router) = self.upgrade() {
-            router.changed(owners, change);
-        }
-    }
-}
-
-impl ChangeRouter {
+impl Route for ChangeRouter {
     /// Handles a changed dependent. Drift of dependents that are not watched is repaired by the next
     /// resync, but the condition `Ready` follows their readiness.
     fn changed(&self, owners: &Owners, change: Change) {

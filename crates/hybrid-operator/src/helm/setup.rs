@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::CompiledChart;
+use kube_objects::apply::{ApplyPolicy, LeaveOut};
+use kube_objects::{InstanceId, OperatorId};
 
 use super::chart::Chart;
 use super::extend::Extensions;
 use super::kind::ActionKind;
-use crate::cluster::apply::{ApplyPolicy, LeaveOut};
-use crate::cluster::{InstanceId, OperatorId};
 use crate::manager::{ControllerContext, Reporting};
 use crate::watches::{ActionPolicy, Watch};
 

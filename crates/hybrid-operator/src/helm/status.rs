@@ -6,6 +6,7 @@ use std::time::Duration;
 use helm_core::manifest::ObjectKey;
 use helm_core::release::Revision;
 use jiff::Timestamp;
+use kube_objects::diagnosis::{self, Cause};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +16,6 @@ use super::conditions::{self, Condition, ConditionStatus};
 use super::message::{Message, Reader, Redactor};
 use super::repetition::is_same;
 use crate::action::live::Remark;
-use crate::diagnosis::Cause;
 use crate::reasons::{ConditionType, EventReason, Reason};
 use crate::release::RecordMeta;
 
@@ -95,7 +95,7 @@ pub(crate) struct Transition {
     /// Whether the event is a warning.
     pub(crate) warning: bool,
     /// Reason of the condition.
-    pub(crate) reason: Reason,
+    pub(crate) reason: &'static str,
     /// Message of the condition, for readers of events.
     pub(crate) message: String,
 }
@@ -167,9 +167,10 @@ impl Status {
         &mut self,
         type_: ConditionType,
         status: ConditionStatus,
-        reason: Reason,
+        reason: impl Into<&'static str>,
         message: impl Into<Message>,
     ) {
+        let reason = reason.into();
         #[cfg(test)]
         crate::tests::reference::conditions::assert_documented(
             type_,
@@ -222,11 +223,21 @@ impl Status {
         }
     }
 
-    fn set_true(&mut self, type_: ConditionType, reason: Reason, message: impl Into<Message>) {
+    fn set_true(
+        &mut self,
+        type_: ConditionType,
+        reason: impl Into<&'static str>,
+        message: impl Into<Message>,
+    ) {
         self.set(type_, ConditionStatus::True, reason, message);
     }
 
-    fn set_false(&mut self, type_: ConditionType, reason: Reason, message: impl Into<Message>) {
+    fn set_false(
+        &mut self,
+        type_: ConditionType,
+        reason: impl Into<&'static str>,
+        message: impl Into<Message>,
+    ) {
         self.set(type_, ConditionStatus::False, reason, message);
     }
 
@@ -584,7 +595,7 @@ impl Status {
         let is_reported = self
             .find(ConditionType::Ready, ConditionStatus::False)
             .is_some_and(|ready| {
-                ready.reason == Reason::ObjectsNotReady
+                ready.reason == diagnosis::Reason::ObjectsNotReady.as_str()
                     && ready.observed_generation == self.generation
                     && ready.message.starts_with(&told)
             });
@@ -595,7 +606,7 @@ impl Status {
             0 => object + why,
             more => format!("{object}{why} (and {more} more)"),
         };
-        self.unready(Reason::ObjectsNotReady, message);
+        self.unready(diagnosis::Reason::ObjectsNotReady, message);
     }
 
     /// Reports that the release waits for something; `cause` is why it is not there yet, if that is
@@ -674,7 +685,7 @@ impl Status {
         serde_json::from_value(conditions.unwrap_or_default()).unwrap_or_default()
     }
 
-    fn unready(&mut self, reason: Reason, message: impl Into<Message>) {
+    fn unready(&mut self, reason: impl Into<&'static str>, message: impl Into<Message>) {
         self.set_false(ConditionType::Ready, reason, message);
     }
 

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
+use kube_objects::client::ImpersonateError;
+use kube_objects::{AccountNameError, Primary, Scope};
 use serde_json::Value;
 
 use super::access::Access;
@@ -17,8 +19,6 @@ use super::owner::Owner;
 use super::setup::Setup;
 use super::status::Status;
 use super::target::{ReleaseLocation, Target};
-use crate::client::ImpersonateError;
-use crate::cluster::{AccountNameError, Primary, Scope};
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::telemetry::causes::with_causes;
 use crate::values::{self, ValuesError};

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
+use kube_objects::{Cluster, Primary};
 
 use super::access::{Access, Account, Who};
 use super::interest::Interests;
-use crate::cluster::{Cluster, Primary};
 use crate::controller::Key;
-use crate::machine;
 use crate::release::RecordMeta;
 use crate::release_memory::Share;
 
@@ -51,7 +50,7 @@ impl Target {
             who: account.who,
             cluster: account.cluster,
             interests: account.interests,
-            now: machine::timestamp(),
+            now: host::timestamp(),
             share: access.share(),
         }
     }

@@ -15,8 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::client::LeaderGate;
-use crate::machine;
+use kube_objects::client::LeaderGate;
 
 /// The lease and its durations.
 #[derive(Debug, Clone)]
@@ -155,7 +154,7 @@ impl Elector {
         let mut spec = lease.spec.take().unwrap_or_default();
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = Some(1);
-        spec.renew_time = Some(MicroTime(machine::timestamp()));
+        spec.renew_time = Some(MicroTime(host::timestamp()));
         lease.spec = Some(spec);
         if let Err(error) = self
             .api
@@ -172,7 +171,7 @@ impl Elector {
     /// Tries once to take or renew the lease; returns whether this process holds it.
     async fn attempt(&mut self) -> Result<bool, LeaseError> {
         let started = Instant::now();
-        let now = MicroTime(machine::timestamp());
+        let now = MicroTime(host::timestamp());
         let name = self.options.name.clone();
         let params = PostParams::default();
         let current = self

@@ -13,11 +13,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
+use kube_objects::client::LeaderGate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Term;
-use crate::client::LeaderGate;
 
 /// Pauses between two attempts: from the first, doubling, to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
@@ -164,7 +164,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::{LifeElector, LockOptions};
-    use crate::client::LeaderGate;
+    use kube_objects::client::LeaderGate;
 
     const LOCK: &str = "/api/v1/namespaces/ns/configmaps/op";
 

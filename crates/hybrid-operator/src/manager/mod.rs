@@ -31,20 +31,20 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use kube::core::GroupVersionKind;
 use kube::runtime::events::Reporter;
+use kube_objects::Cluster;
+use kube_objects::client::{self, Counts, LeaderGate};
+use kube_objects::diagnosis::Rounds;
+use kube_objects::events::EventSender;
+use kube_objects::ownership::{InstanceId, OperatorId};
+use kube_objects::watch::Registry;
+use kube_objects::watch::definitions::follow_definitions;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::client::{self, Counts, LeaderGate};
-use crate::cluster::Cluster;
-use crate::cluster::events::EventSender;
-use crate::cluster::ownership::{InstanceId, OperatorId};
-use crate::controller::definitions::follow_definitions;
 use crate::controller::namespaces::NamespaceFilter;
-use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
-use crate::diagnosis::Rounds;
+use crate::controller::{Backoff, ObjectCaches, QueueHandle};
 use crate::leader::{Election, Elector, LifeElector};
-use crate::machine;
 use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
 use crate::release_memory::ReleaseMemory;
@@ -54,7 +54,7 @@ use crate::telemetry::traces::{self, TraceError, Tracer};
 use crate::watches::ChartLimits;
 use crate::webhook::{self, WebhookError, Webhooks};
 
-pub use crate::client::ConnectError;
+pub use kube_objects::client::ConnectError;
 pub use probes::ProbeError;
 pub use runnable::{Runnable, runnable};
 
@@ -455,7 +455,7 @@ impl Manager {
         let always = clients.always.clone();
         let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified)?;
 
-        let definitions = follow_definitions(cluster.clone(), metrics.watches());
+        let definitions = follow_definitions(cluster.clone(), metrics.restarts());
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(definitions).await });
 
@@ -464,7 +464,7 @@ impl Manager {
         let objects = ObjectCaches::new(
             client.clone(),
             options.watch_namespaces.clone(),
-            metrics.watches(),
+            metrics.restarts(),
             stop.child_token(),
         );
         let namespace_filter = match &options.namespace_selector {
@@ -473,11 +473,11 @@ impl Manager {
         };
         let context = ControllerContext {
             caches: Caches {
-                registry: Registry::counted(client.clone(), metrics.watches()),
+                registry: Registry::new(client.clone(), metrics.restarts()),
                 records: Records::new(
                     client.clone(),
                     options.watch_namespaces.clone(),
-                    metrics.watches(),
+                    metrics.restarts(),
                     stop.clone(),
                     proof_keys(&options, &client),
                 ),
@@ -593,7 +593,7 @@ fn election(
 fn load_all(
     loads: Vec<Load>,
 ) -> impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>> {
-    let loading: Vec<_> = loads.into_iter().map(machine::blocking).collect();
+    let loading: Vec<_> = loads.into_iter().map(host::blocking).collect();
     async {
         let mut controllers = Vec::new();
         for loaded in loading {

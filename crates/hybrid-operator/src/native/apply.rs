@@ -18,16 +18,16 @@ use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::ApiResource;
+use kube_objects::request::{self, Call};
+use kube_objects::{
+    ApiError, ApiKind, Claimant, ForeignOwner, OperatorId, Ownership, Primary, Scope, Target,
+    ownership,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::error::Error;
-use crate::cluster::request::{self, Call};
-use crate::cluster::{
-    ApiError, ApiKind, Claimant, ForeignOwner, OperatorId, Ownership, Primary, Scope, Target,
-    ownership,
-};
 use crate::controller::{Key, ObjectScope, TypedObject};
 
 /// Annotation with a digest of what was applied last: an object with the digest of what is wanted

@@ -10,6 +10,8 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube_objects::OperatorId;
+use kube_objects::ownership::{operator_selector, owner_of};
 
 use super::action::Action;
 use super::context::Context;
@@ -19,8 +21,6 @@ use super::error::Error;
 use super::permissions;
 use super::predicate::Predicate;
 use super::reader::Readers;
-use crate::cluster::OperatorId;
-use crate::cluster::ownership::{operator_selector, owner_of};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, ObjectScope, QueueHandle, TypedObject,
 };

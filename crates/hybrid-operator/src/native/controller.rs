@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kube_objects::request::{self, Call};
+use kube_objects::{ApiError, cut_off};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -24,14 +26,11 @@ use super::context::{Context, Shared, primary_of};
 use super::error::Error;
 use super::permissions;
 use super::reader::Readers;
-use crate::cluster::request::{self, Call};
-use crate::cluster::{ApiError, cut_off};
 use crate::controller::{
     Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
     Request, Terminal, TypedObject, WorkerOptions, Workers,
 };
 use crate::helm::{Components, Releases, UNINSTALL};
-use crate::machine;
 use crate::manager::{Controller, ControllerContext, ControllerError};
 
 /// Pauses of a function that returns [`Action::Now`] again and again.
@@ -334,7 +333,7 @@ impl<K: TypedObject> NativeReconciler<K> {
         let bounded = bounded.instrument(Span::current());
         let cancel = CancelOnDrop::default();
         let cancelled = cancel.0.clone();
-        let mut task = machine::blocking_future(async move {
+        let mut task = host::blocking_future(async move {
             let _busy = busy;
             cancelled.run_until_cancelled_owned(bounded).await
         });

@@ -1,6 +1,6 @@
 //! Errors of a reconcile function.
 
-use crate::cluster::{ApiError, ForeignOwner, PathError};
+use kube_objects::{ApiError, ForeignOwner, PathError};
 
 /// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use kube::runtime::events::Reporter;
 use kube::{Client, Resource};
+use kube_objects::events::EventSender;
+use kube_objects::{CrIdentity, OperatorId};
 use parking_lot::Mutex;
 
 use super::apply::Applier;
 use super::context::{Context, Shared};
 use super::reader::Readers;
-use crate::cluster::events::EventSender;
-use crate::cluster::{CrIdentity, OperatorId};
 use crate::controller::{ObjectCache, TypedObject};
 use crate::helm::{DeployedRelease, Releases};
 

@@ -81,5 +81,5 @@ pub(crate) use reader::Readers;
 pub use reader::{MetadataReader, Reader};
 pub use status::Conditions;
 
-pub use crate::cluster::AnyObject;
 pub use crate::controller::{Key, TypedObject};
+pub use kube_objects::AnyObject;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use kube::Resource;
 use kube::core::PartialObjectMeta;
+use kube_objects::Primary;
+use kube_objects::ownership::is_of_predecessor;
 
 use super::apply::owner;
 use super::error::Error;
-use crate::cluster::Primary;
-use crate::cluster::ownership::is_of_predecessor;
 use crate::controller::{Key, ObjectCache, ObjectScope, TypedObject};
 
 /// The caches that a controller has asked for, by the type of their objects.

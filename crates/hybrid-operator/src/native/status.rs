@@ -2,8 +2,6 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::machine;
-
 /// Conditions that are being updated. Made by [`Context::conditions`](super::Context::conditions).
 ///
 /// ```
@@ -66,7 +64,7 @@ impl Conditions {
             reason: reason.to_owned(),
             message,
             observed_generation: self.generation,
-            last_transition_time: since.unwrap_or_else(|| Time(machine::timestamp())),
+            last_transition_time: since.unwrap_or_else(|| Time(host::timestamp())),
         };
         match present {
             Some(present) => *present = condition,

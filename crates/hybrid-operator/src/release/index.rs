@@ -16,6 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_objects::CrIdentity;
+use kube_objects::watch::Restarts;
+use kube_objects::watch::WatchState;
+use kube_objects::watch::follow::{self, Follower, WatchTarget};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
@@ -28,10 +32,6 @@ use kube::runtime::watcher;
 use super::meta::RecordMeta;
 use super::side::PartMeta;
 use super::storage::Storage;
-use crate::cluster::CrIdentity;
-use crate::controller::WatchState;
-use crate::controller::follow::{self, Follower, WatchTarget};
-use crate::telemetry::metrics::WatchMetrics;
 use table::{Id, Inner, id_of};
 
 /// Selects Helm's records and the parts of large ones.
@@ -129,12 +129,7 @@ impl ReleaseIndex {
     /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`, or `configmaps`.
-    pub(crate) async fn watch(
-        self,
-        client: Client,
-        namespace: Option<String>,
-        metrics: WatchMetrics,
-    ) {
+    pub(crate) async fn watch(self, client: Client, namespace: Option<String>, metrics: Restarts) {
         self.expect(namespace.as_deref());
         let resource = self.storage().resource();
         let subject = WatchTarget::new(resource, namespace.as_deref());

@@ -7,11 +7,11 @@ use helm_core::Digest;
 use helm_core::release::{ReleaseName, Revision, SYSTEM_LABELS, Status, name};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube_objects::ownership::{CR_LABEL, OPERATOR_LABEL};
+use kube_objects::{AccountName, CrIdentity, InstanceId, OperatorId};
 
 use super::asked::Asked;
 use super::side::Parts;
-use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
-use crate::cluster::{AccountName, CrIdentity, InstanceId, OperatorId};
 
 /// Field manager of records and parts written by this operator. Helm's is `Helm`, or `helm` in
 /// older versions, so that managed fields distinguish the two.

@@ -27,7 +27,7 @@ mod store;
 
 use helm_core::release::{CodecError, ReleaseName, Revision};
 
-use crate::cluster::ApiError;
+use kube_objects::ApiError;
 
 pub(crate) use asked::Asked;
 pub(crate) use history::removable;

@@ -20,6 +20,9 @@ use helm_core::release::Release;
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use kube::Client;
+use kube_objects::discovery::Verbs;
+use kube_objects::request::{self, Call};
+use kube_objects::{AccountName, ApiError, ApiKind, CrIdentity, OperatorId, Scope};
 use serde::Deserialize;
 use serde_json::json;
 use sha2::Sha256;
@@ -29,9 +32,6 @@ use tokio::time::Instant;
 use super::StoreError;
 use super::meta::RecordMeta;
 use super::storage::Storage;
-use crate::cluster::discovery::Verbs;
-use crate::cluster::request::{self, Call};
-use crate::cluster::{AccountName, ApiError, ApiKind, CrIdentity, OperatorId, Scope};
 
 /// Number of hexadecimal digits of a proof: 192 bits, so that it fits into a label together with the
 /// number of a revision.

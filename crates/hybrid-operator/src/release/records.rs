@@ -4,18 +4,18 @@ use host::HashMap;
 use std::sync::Arc;
 
 use kube::Client;
+use kube_objects::watch::Restarts;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{ProofKeys, RecordStore, ReleaseIndex, Storage};
-use crate::telemetry::metrics::WatchMetrics;
 
 /// The indices of release records, each with its watches. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Records {
     client: Client,
     namespaces: Vec<String>,
-    metrics: WatchMetrics,
+    metrics: Restarts,
     stop: CancellationToken,
     keys: ProofKeys,
     indices: Arc<Mutex<HashMap<Storage, ReleaseIndex>>>,
@@ -27,7 +27,7 @@ impl Records {
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
-        metrics: WatchMetrics,
+        metrics: Restarts,
         stop: CancellationToken,
         keys: ProofKeys,
     ) -> Self {

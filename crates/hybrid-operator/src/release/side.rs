@@ -15,10 +15,10 @@ use helm_core::Digest;
 use helm_core::release::compact::{self, MAX_STORED};
 use helm_core::release::{CodecError, Release, ReleaseName, Revision, codec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_objects::CrIdentity;
+use kube_objects::ownership::CR_LABEL;
 
 use super::meta::PARTS_LABEL;
-use crate::cluster::CrIdentity;
-use crate::cluster::ownership::CR_LABEL;
 
 /// Label with the name of the release that a part belongs to.
 pub(super) const PART_OF_LABEL: &str = "helm.sdk.operatorframework.io/part-of-release";

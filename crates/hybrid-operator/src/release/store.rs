@@ -24,6 +24,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_objects::discovery::Verbs;
+use kube_objects::ownership::CR_LABEL;
+use kube_objects::request::{self, Answer, Call};
+use kube_objects::{ApiError, ApiKind, CrIdentity, Scope};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -41,11 +45,6 @@ use super::meta::{Format, RecordMeta, custom_labels};
 use super::proof::ProofKeys;
 use super::side::{self, PART_KEY};
 use super::storage::Storage;
-use crate::cluster::discovery::Verbs;
-use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::request::{self, Answer, Call};
-use crate::cluster::{ApiError, ApiKind, CrIdentity, Scope};
-use crate::machine;
 
 /// Size limit of the cache of encoded records.
 const CACHE_BYTES: usize = 4 << 20;
@@ -370,7 +369,7 @@ impl RecordStore {
 /// Runs work that takes long for a large record off the runtime's threads, which serve watches and
 /// leases.
 async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match machine::blocking(work).await {
+    match host::blocking(work).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

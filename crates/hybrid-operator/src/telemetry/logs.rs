@@ -202,7 +202,7 @@ pub(super) fn filter(level: LogLevel) -> EnvFilter {
     let warn = calmer("warn");
     let error = calmer("error");
     EnvFilter::new(format!(
-        // `controller::follow` logs the failure of a watch once, kube at each attempt. The
+        // `kube_objects::watch::follow` logs the failure of a watch once, kube at each attempt. The
         // client would log responses that it cannot parse, with the content of Secrets.
         "{level},hyper_util={warn},h2={warn},rustls={warn},tower={warn},kube_runtime={error},kube_client={error}"
     ))

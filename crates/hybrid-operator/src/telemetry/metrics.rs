@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_objects::client::Counts;
+use kube_objects::watch::Restarts;
 use tokio::time::Instant;
 
 use prometheus_client::encoding::text::encode;
@@ -18,7 +20,6 @@ use super::queues::{QueueMetrics, QueueState};
 use super::reloads::ReloadMetrics;
 use super::resources::ResourceAges;
 use super::webhooks::WebhookMetrics;
-use crate::client::Counts;
 
 /// The commit of the build, which the builder sets with `HYBRID_OPERATOR_COMMIT`.
 const COMMIT: &str = match option_env!("HYBRID_OPERATOR_COMMIT") {
@@ -60,27 +61,20 @@ struct RestartLabels {
     cause: &'static str,
 }
 
-/// Counters of watch restarts with a fresh list; see `controller::follow`.
+/// Counters of watch restarts with a fresh list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WatchMetrics(Family<RestartLabels, Counter>);
+struct WatchMetrics(Family<RestartLabels, Counter>);
 
 impl WatchMetrics {
-    /// Counts a restart of a watch of `kind`.
-    pub(crate) fn restarted(&self, kind: &str, cause: &'static str) {
-        let labels = RestartLabels {
-            kind: kind.to_owned(),
-            cause,
-        };
-        self.0.get_or_create(&labels).inc();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn restarts(&self, kind: &str, cause: &'static str) -> u64 {
-        let labels = RestartLabels {
-            kind: kind.to_owned(),
-            cause,
-        };
-        self.0.get_or_create(&labels).get()
+    fn restarts(&self) -> Restarts {
+        let counters = self.0.clone();
+        Restarts::counted_by(move |kind, cause| {
+            let labels = RestartLabels {
+                kind: kind.to_owned(),
+                cause,
+            };
+            counters.get_or_create(&labels).inc();
+        })
     }
 }
 
@@ -289,8 +283,9 @@ impl Metrics {
         self.0.controllers.blocked.get_or_create(&controller).inc();
     }
 
-    pub(crate) fn watches(&self) -> WatchMetrics {
-        self.0.controllers.watches.clone()
+    /// Counts the restarts of watches.
+    pub(crate) fn restarts(&self) -> Restarts {
+        self.0.controllers.watches.restarts()
     }
 
     pub(crate) fn reloads(&self) -> ReloadMetrics {
@@ -373,8 +368,9 @@ impl ControllerMetrics {
         &self.name
     }
 
-    pub(crate) fn watches(&self) -> WatchMetrics {
-        self.families.watches.clone()
+    /// Counts the restarts of watches.
+    pub(crate) fn restarts(&self) -> Restarts {
+        self.families.watches.restarts()
     }
 
     fn controller(&self) -> ControllerLabel {
@@ -500,9 +496,9 @@ mod tests {
     use std::time::Duration;
 
     use super::{Metrics, ReconcileResult};
-    use crate::client::Counts;
     use crate::telemetry::queues::QueueState;
     use crate::telemetry::resources::ResourceLabels;
+    use kube_objects::client::Counts;
 
     fn resource(name: &str) -> ResourceLabels {
         ResourceLabels {
@@ -545,7 +541,7 @@ mod tests {
         controller.panicked();
         controller.begin().end(ReconcileResult::Success);
         metrics.set_leader("lease", true);
-        metrics.watches().restarted("Pod", "panic");
+        metrics.restarts().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [
             "controller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} 1",
@@ -586,7 +582,7 @@ mod tests {
         controller.begin().end(ReconcileResult::Error);
         metrics.blocked("memcached");
         metrics.set_leader("lease", true);
-        metrics.watches().restarted("Pod", "panic");
+        metrics.restarts().restarted("Pod", "panic");
         metrics.webhooks().begin("validate").end(200);
         metrics.reloads().refused();
         metrics.reloads().waiting("memcached", 1);

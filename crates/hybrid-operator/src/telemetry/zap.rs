@@ -18,7 +18,6 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
-use crate::machine;
 use crate::telemetry::causes::with_causes;
 
 /// The name of the field with the text of an event.
@@ -161,7 +160,7 @@ where
         let level = *event.metadata().level();
         let line = Line {
             level,
-            time: self.options.time.encode(machine::timestamp()),
+            time: self.options.time.encode(host::timestamp()),
             logger: logger(event.metadata().target()),
             stacktrace: self.options.stacktrace.admits(level).then(|| {
                 let places: Vec<String> = places.iter().map(ToString::to_string).collect();

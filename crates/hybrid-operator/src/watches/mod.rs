@@ -19,7 +19,6 @@ mod limits;
 mod lock;
 mod parse;
 mod suggest;
-mod target;
 pub(crate) mod template;
 mod validate;
 mod verify;
@@ -34,12 +33,12 @@ use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
 pub use chart::{ChartSource, RemoteChart, SecretName};
+pub use kube_objects::target::Target;
 pub use limits::{ChartLimits, parse_duration, parse_size, way_to_raise};
 pub use lock::{Lock, LockError, LockedChart};
 pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use suggest::nearest;
-pub use target::Target;
 pub use validate::validate;
 pub use verify::Verify;
 

@@ -9,8 +9,8 @@ use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-use crate::cluster::request::{self, Call};
-use crate::cluster::{ApiError, ApiKind, Scope};
+use kube_objects::request::{self, Call};
+use kube_objects::{ApiError, ApiKind, Scope};
 
 /// An object of a kind that the webhooks read and write.
 #[derive(Clone)]

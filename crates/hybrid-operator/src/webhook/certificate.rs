@@ -33,8 +33,6 @@ use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 use x509_cert::{Certificate, builder};
 
-use crate::machine;
-
 /// Lifetime of a self-signed certificate; each process makes a new one.
 const SELF_SIGNED: Duration = Duration::from_hours(10 * 365 * 24);
 
@@ -310,7 +308,7 @@ fn described(certificate: &Certificate) -> Result<Described, CertificateError> {
 /// Makes the files of a certificate and its key.
 #[cfg(test)]
 pub(crate) fn generated_files() -> (String, String) {
-    let now = machine::timestamp();
+    let now = host::timestamp();
     let period = Period {
         from: now - Duration::from_hours(1),
         until: now + Duration::from_hours(1),
@@ -321,7 +319,7 @@ pub(crate) fn generated_files() -> (String, String) {
 
 /// Makes a certificate for `names` that clients have no reason to trust, for servers that only encrypt.
 pub(crate) fn self_signed(names: &[&str]) -> Result<Arc<CertifiedKey>, CertificateError> {
-    let now = machine::timestamp();
+    let now = host::timestamp();
     let period = Period {
         from: now - Duration::from_hours(1),
         until: now + SELF_SIGNED,

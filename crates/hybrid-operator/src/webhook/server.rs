@@ -19,7 +19,6 @@ use tracing::warn;
 
 use super::admission::{Answer, Unreadable, panic_message};
 use super::tls::{self, Served, Server};
-use crate::machine;
 use crate::telemetry::webhooks::WebhookMetrics;
 
 /// The largest body: two objects of the largest size that the API server accepts, and some more.
@@ -164,7 +163,7 @@ async fn respond(
     })?);
     let answer = (endpoint.answer)(body);
     let runtime = tokio::runtime::Handle::current();
-    let task = machine::blocking(move || {
+    let task = host::blocking(move || {
         // A function that blocks its thread beyond its deadline keeps its share.
         let _share = share;
         runtime.block_on(answer)

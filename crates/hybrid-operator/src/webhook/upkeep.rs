@@ -15,6 +15,7 @@ use std::time::Duration;
 use data_encoding::BASE64;
 use futures::StreamExt;
 use host::watch;
+use kube_objects::ApiError;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +27,6 @@ use super::changes::Changes;
 use super::configuration::{MANAGED_BY, Trust, is_current};
 use super::rotation::{Policy, Step, Stored};
 use super::tls::Served;
-use crate::cluster::ApiError;
-use crate::machine;
 
 /// Time between two comparisons of unchanged configurations, in case somebody has changed them.
 const COMPARE: Duration = Duration::from_secs(30);
@@ -195,7 +194,7 @@ impl Upkeep {
                 policy,
             } => (secret.clone(), name.clone(), policy.clone()),
         };
-        let now = machine::timestamp();
+        let now = host::timestamp();
         let Some(mut found) = secret.get().await? else {
             let first = policy.first(now)?;
             let mut body = json!({
@@ -240,7 +239,7 @@ impl Upkeep {
         let all = certificate::describe("tls.crt", certificate)?;
         if let Some(first) = all.first() {
             let until = first.period.until;
-            if until <= machine::timestamp() {
+            if until <= host::timestamp() {
                 warn!(%until, "the certificate of the webhooks has expired");
             } else {
                 info!(%until, "serving webhooks with a certificate");

@@ -11,10 +11,10 @@ use helm_core::manifest::hook::DeletePolicy;
 use helm_core::manifest::{Hook, HookPhase, ObjectKey, parse_objects};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_objects::ownership::run_of;
 
 use super::progress::{HookAttempt, recorded};
 use super::{Run, StoredRelease};
-use crate::cluster::ownership::run_of;
 
 /// Runs whose objects may be left.
 #[derive(Clone, Debug, Default)]
@@ -183,8 +183,8 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
-    use crate::cluster::ownership::RUN_LABEL;
     use crate::release::{Format, RecordMeta};
+    use kube_objects::ownership::RUN_LABEL;
 
     /// The record of revision 2, with a hook in each phase and with each policy. Each is a list without a name.
     fn record() -> StoredRelease {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use helm_core::manifest::ObjectKey;
 
-use crate::controller::{WatchGuard, WatchState};
-use crate::readiness::HookOutcome;
+use kube_objects::readiness::HookOutcome;
+use kube_objects::watch::{WatchGuard, WatchState};
 
 /// Number of completed runs that are remembered; more than one revision has.
 const MAX_COMPLETED: usize = 8;

@@ -3,14 +3,14 @@
 use helm_core::manifest::hook::DeletePolicy;
 use helm_core::manifest::{Hook, HookPhase};
 use helm_core::release::Release;
+use kube_objects::delete::{
+    Propagation, Verdict, Which, delete, judge_contents, metadata, release_kept,
+};
+use kube_objects::locate::locate;
+use kube_objects::ownership::is_referenced;
 
 use super::{Interrupted, StoredRelease, is_definition, is_of_run};
 use crate::action::{ActionContext, ActionError, objects};
-use crate::cluster::delete::{
-    Propagation, Verdict, Which, delete, judge_contents, metadata, release_kept,
-};
-use crate::cluster::locate::locate;
-use crate::cluster::ownership::is_referenced;
 
 /// Deletes the objects of the hooks with the policy `hook-succeeded` that succeeded in a run, in
 /// reverse order.

@@ -8,11 +8,11 @@
 use helm_core::manifest::Hook;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams};
+use kube_objects::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 use super::memory::HookMemory;
 use crate::action::{ActionContext, ActionError, objects};
-use crate::cluster::FIELD_MANAGER;
 
 /// Time that a completed Job is kept for its result to be recorded, in seconds.
 const HELD_FOR: i64 = 24 * 60 * 60;

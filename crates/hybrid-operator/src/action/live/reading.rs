@@ -3,14 +3,14 @@
 use futures::StreamExt;
 use helm_core::manifest::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_objects::Cluster;
+use kube_objects::drift::ours_hash;
+use kube_objects::ownership::holder_of;
+use kube_objects::read::{self, ReadError};
+use kube_objects::readiness::{Readiness, depends_on_status, readiness_of};
 use serde_json::Value;
 
 use super::{Live, UNSEEN, gvk_of};
-use crate::cluster::Cluster;
-use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::holder_of;
-use crate::cluster::read::{self, ReadError};
-use crate::readiness::{Readiness, depends_on_status, readiness_of};
 
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;

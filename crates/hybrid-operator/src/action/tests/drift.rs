@@ -12,6 +12,9 @@ use host::watch;
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use kube_objects::apply::TakeOver;
+use kube_objects::ownership::operator_selector;
+use kube_objects::watch::{Restarts, WatchGuard, WatchKey, WatchState};
 use parking_lot::Mutex;
 
 use super::*;
@@ -19,9 +22,7 @@ use crate::action::live::{JobReadiness, ObjectState, read_unseen, read_unwatched
 use crate::action::recognise::{Recognition, recognise};
 use crate::action::repair::{Repaired, repair};
 use crate::action::uninstall::remove_created;
-use crate::cluster::apply::TakeOver;
-use crate::cluster::ownership::operator_selector;
-use crate::controller::{WatchGuard, WatchKey, WatchState};
+use crate::tests::fixtures::owner_reference;
 
 type Answer = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
@@ -164,7 +165,7 @@ impl WatchFixture {
             }
         });
         fixture.cluster = Cluster::new(Client::new(service, "default"));
-        fixture.registry = Registry::new(feed.client());
+        fixture.registry = Registry::new(feed.client(), Restarts::default());
         Self {
             fixture,
             feed,
@@ -823,7 +824,7 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
         let mut live = fixture.live(name);
         live["metadata"]["labels"] = json!({});
         live["metadata"]["namespace"] = "prod".into();
-        live["metadata"]["ownerReferences"] = json!([fixture.primary.owner_reference()]);
+        live["metadata"]["ownerReferences"] = json!([owner_reference(&fixture.primary)]);
         live
     };
     let fixture = Fixture::new();

@@ -1,10 +1,10 @@
 //! Tests of hooks that are Jobs, hooks of several events, and cluster-scoped hooks.
 
 use kube::core::ApiResource;
+use kube_objects::ownership::operator_selector;
+use kube_objects::watch::{WatchGuard, WatchKey, WatchState};
 
 use super::*;
-use crate::cluster::ownership::operator_selector;
-use crate::controller::{WatchGuard, WatchKey, WatchState};
 
 const ONCE: DeletePolicy = DeletePolicy::BeforeHookCreation;
 const SUCCEEDED: DeletePolicy = DeletePolicy::HookSucceeded;

@@ -19,6 +19,7 @@ use helm_core::manifest::{ManifestObject, parse_definitions};
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube_objects::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
 use serde_json::Value;
 
 use super::super::definitions::{CrdError, InstalledCrds, PendingCrd, PendingCrds};
@@ -28,7 +29,6 @@ use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::timeout;
 use super::{ActContext, ActError, unplanned};
-use crate::cluster::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
 use crate::telemetry::traces;
 use crate::watches::CrdPolicy;
 
@@ -438,7 +438,8 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Cluster, Installer, PendingCrd, PendingCrds};
+    use super::{Installer, PendingCrd, PendingCrds};
+    use crate::tests::fixtures::scripted_cluster;
 
     const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const NAME: &str = "things.example.com";
@@ -519,7 +520,7 @@ mod tests {
                 .fold(Script::default(), |script, (request, status, answer)| {
                     script.on(request, status, answer)
                 });
-            let cluster = Cluster::scripted(&script);
+            let cluster = scripted_cluster(&script);
             let pending = Installer::of(&cluster, "prod")
                 .install(&files, replace)
                 .await;
@@ -573,7 +574,7 @@ mod tests {
             (404, gone, None),
         ] {
             let script = Script::default().on(&one("GET"), status, answer);
-            let cluster = Cluster::scripted(&script);
+            let cluster = scripted_cluster(&script);
             let since = Timestamp::UNIX_EPOCH;
             let known = PendingCrds {
                 since,

@@ -1,6 +1,9 @@
 //! Error executing a step.
 
 use helm_core::manifest::ManifestError;
+use kube_objects::cut_off::CutOff;
+use kube_objects::read::ReadError;
+use kube_objects::{ApiError, DiscoveryError};
 use serde_json::Value;
 
 use super::super::definitions::CrdError;
@@ -8,9 +11,6 @@ use super::super::desired_error::DesiredError;
 use super::super::extend::ExtensionError;
 use super::super::message::Message;
 use crate::action::ActionError;
-use crate::cluster::cut_off::CutOff;
-use crate::cluster::read::ReadError;
-use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::traces;

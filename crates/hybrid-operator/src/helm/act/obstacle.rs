@@ -4,13 +4,13 @@
 //! retried with the usual backoff.
 
 use kube::core::{ApiResource, GroupVersionKind};
+use kube_objects::apply::ApplyError;
+use kube_objects::{DiscoveryError, Scope, read};
 
 use super::super::interest::ResourceRef;
 use super::super::memory::Obstacles;
 use super::ActContext;
 use crate::action::ActionError;
-use crate::cluster::apply::ApplyError;
-use crate::cluster::{DiscoveryError, Scope, read};
 
 /// Returns the objects that caused an error and starts watching them. Empty if nothing can be
 /// watched; the release is then retried with the usual backoff.

@@ -3,6 +3,9 @@
 //! would never be deleted.
 
 use host::HashSet;
+use kube_objects::locate::locate;
+use kube_objects::ownership::cr_selector;
+use kube_objects::read;
 
 use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
@@ -13,9 +16,6 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::{ActContext, ActError};
 use crate::action::uninstall::remove_all;
-use crate::cluster::locate::locate;
-use crate::cluster::ownership::cr_selector;
-use crate::cluster::read;
 
 /// Finds the objects outside of the release namespace that have the custom resource's label.
 /// Garbage collection deletes those inside, which have it as their owner.

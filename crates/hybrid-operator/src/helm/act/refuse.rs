@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use helm_core::manifest::ObjectKey;
 use helm_core::release::Revision;
+use kube_objects::{FIELD_MANAGER, read};
 use serde_json::Value;
 
 use super::super::annotations::PREFIX;
@@ -14,7 +15,6 @@ use super::super::plan::{Refusal, StallReason};
 use super::super::report::{Failure, Next, Report, StepOutcome};
 use super::report::failure_of;
 use super::{ActContext, ActError, settle, unplanned};
-use crate::cluster::{FIELD_MANAGER, read};
 use crate::reasons::Reason;
 
 /// Delay before objects that were repaired too often are checked again.

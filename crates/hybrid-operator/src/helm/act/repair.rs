@@ -8,7 +8,6 @@ use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::action::repair::repair;
-use crate::machine;
 use crate::reasons::EventReason;
 
 pub(super) async fn run(
@@ -31,7 +30,7 @@ pub(super) async fn run(
     let Some(stored) = context.load_proven(revision).await? else {
         return Ok(Report::replan());
     };
-    let began = machine::timestamp();
+    let began = host::timestamp();
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.iter().any(|(due, _)| due == key)

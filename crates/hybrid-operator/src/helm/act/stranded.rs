@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 
 use helm_core::manifest::{HookPhase, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
+use kube_objects::ownership::placed;
+use kube_objects::{AccountName, DiscoveryError, read};
 
 use super::super::access::{Account, Who};
 use super::super::custom_resource::FINALIZER;
 use super::super::events::Notice;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
-use crate::cluster::ownership::placed;
-use crate::cluster::{AccountName, DiscoveryError, read};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 use crate::telemetry::causes::with_causes;

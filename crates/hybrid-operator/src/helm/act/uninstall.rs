@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
+use kube_objects::read::ReadError;
 
 use super::super::desired::inputs;
 use super::super::events::corrupt_record_event;
@@ -19,7 +20,6 @@ use super::{ActContext, ActError, POLL_INTERVAL, convert, endorse, orphans, wait
 use crate::action::deploy::StoredRelease;
 use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
-use crate::cluster::read::ReadError;
 use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
 use crate::telemetry::causes::with_causes;

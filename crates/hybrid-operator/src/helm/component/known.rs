@@ -11,6 +11,7 @@ use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 use kube::core::ObjectMeta;
 use kube::runtime::events::Event;
+use kube_objects::{ApiError, Primary};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -28,9 +29,7 @@ use super::super::setup::Setup;
 use super::super::status::Status;
 use super::super::subject::{Place, Subject, SubjectError, wanted};
 use super::super::target::Target;
-use crate::cluster::{ApiError, Primary};
 use crate::controller::{Backoff, Key, Outcome, ReconcileError};
-use crate::machine;
 
 /// Number of steps that one call takes before it lets others run.
 const MAX_STEPS: usize = 16;
@@ -226,7 +225,7 @@ impl ComponentOwner {
 
     fn status(&self) -> Status {
         let status = self.with_state(|state| state.status.clone());
-        Status::read(status.as_ref(), machine::timestamp(), Some(self.generation))
+        Status::read(status.as_ref(), host::timestamp(), Some(self.generation))
     }
 
     /// Returns the release of the component, and what is asked of it. Annotations of the custom resource are for its

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use host::watch;
+use kube_objects::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::super::credentials;
 use super::super::remote::ChartReader;
-use crate::cluster::Cluster;
-use crate::machine;
 use crate::manager::{ControllerContext, ControllerError};
 use crate::telemetry::causes::with_causes;
 use crate::watches::{RemoteChart, Watch};
@@ -261,7 +260,7 @@ async fn fetch(
     let credentials = credentials.map_err(|error| with_causes(&error))?;
     let chart = chart.clone();
     let fetched = move || reader.fetch(&chart, &credentials).map(drop);
-    match machine::blocking(fetched).await {
+    match host::blocking(fetched).await {
         Ok(fetched) => fetched.map_err(|error| with_causes(&error)),
         Err(panic) => Err(panic.to_string()),
     }

@@ -17,7 +17,6 @@ use super::super::events::{Notice, OperatorEvents};
 use super::super::remote::ChartReader;
 use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
-use crate::machine;
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
@@ -247,7 +246,7 @@ impl FileWatcher {
         let (files, charts) = (self.files.clone(), self.charts.clone());
         // Metadata of a slow mount must not hold up a thread of the runtime.
         let scanned = move || scan(&files.watches, &charts);
-        let Ok(scanned) = machine::blocking(scanned).await else {
+        let Ok(scanned) = host::blocking(scanned).await else {
             return pause(Meaning::AtRest, 0);
         };
         let meaning = self.settle.see(scanned.fingerprint);
@@ -259,7 +258,7 @@ impl FileWatcher {
 
     async fn reload(&mut self, metrics: &ReloadMetrics, events: &OperatorEvents) {
         let (files, charts) = (self.files.clone(), self.charts.clone());
-        let loaded = machine::blocking(move || {
+        let loaded = host::blocking(move || {
             let loaded = files.load(&charts);
             let entries = loaded.controllers.iter().flatten().map(EntryVersion::of);
             let entries: Vec<_> = entries.collect();

@@ -13,6 +13,7 @@ use host::watch;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube_objects::Primary;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -24,12 +25,10 @@ use super::super::resources::{Change, Resources};
 use super::super::status::{Status, WrittenStatus};
 use super::EntryKey;
 use super::fetch::Missing;
-use crate::cluster::Primary;
 use crate::controller::{
     Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, Source, WorkerOptions,
     Workers,
 };
-use crate::machine;
 use crate::manager::ControllerContext;
 use crate::watches::Watch;
 
@@ -168,7 +167,7 @@ impl Teller {
         if annotations.paused {
             return Ok(());
         }
-        let Some(patch) = status_of(&resource, missing, machine::timestamp()) else {
+        let Some(patch) = status_of(&resource, missing, host::timestamp()) else {
             return Ok(());
         };
         let primary = Primary {

@@ -201,7 +201,7 @@ fn failure_is_published_and_keeps_the_deployed_condition() {
     let reported: Vec<&str> = status
         .transitions
         .iter()
-        .map(|transition| transition.reason.as_str())
+        .map(|transition| transition.reason)
         .collect();
     assert_eq!(reported, ["InstallSuccessful", "UpgradeError"]);
     let deployed = status

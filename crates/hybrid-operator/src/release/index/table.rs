@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use helm_core::release::ReleaseName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
+use kube_objects::CrIdentity;
 
 use super::{ChangeListener, IndexState, RecordChange};
-use crate::cluster::CrIdentity;
 use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::PartMeta;
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use helm_core::release::{ReleaseName, name};
 use http::Method;
+use kube_objects::ownership::CR_LABEL;
+use kube_objects::{ApiError, CrIdentity, request};
 use serde_json::{Value, json};
 
 use super::RecordStore;
 use super::write::{fencing_error, write_call};
-use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::{ApiError, CrIdentity, request};
 use crate::release::StoreError;
 use crate::release::index::OwnWrite;
 use crate::release::meta::{Format, RecordMeta};

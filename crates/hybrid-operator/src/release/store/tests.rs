@@ -6,11 +6,11 @@ use helm_core::release::{ReleaseChart, Revision, Status, StoredFile};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::scripted::{Script, failure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_objects::ownership::CR_LABEL;
+use kube_objects::{InstanceId, OperatorId};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::{InstanceId, OperatorId};
 use crate::release::meta::{PARTS_LABEL, RecordTags};
 use crate::release::side::{PartMeta, Parts};
 

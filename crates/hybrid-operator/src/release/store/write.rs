@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use helm_core::release::Release;
 use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
 use http::Method;
+use kube_objects::ApiError;
+use kube_objects::apply::keep_finalizers;
+use kube_objects::ownership::{CR_LABEL, OPERATOR_LABEL};
+use kube_objects::request::{self, Answer, Call};
 use serde_json::{Value, json};
 
 use super::{ObjectMetadata, RecordStore, on_blocking_thread};
-use crate::cluster::ApiError;
-use crate::cluster::apply::keep_finalizers;
-use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
-use crate::cluster::request::{self, Answer, Call};
-use crate::machine;
 use crate::release::StoreError;
 use crate::release::meta::{
     BASELINE_LABEL, DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags,
@@ -36,7 +35,7 @@ impl RecordStore {
         let mut labels = labels_of(release, tags, &stored, proof);
         labels.insert(
             "createdAt".to_owned(),
-            machine::timestamp().as_second().to_string(),
+            host::timestamp().as_second().to_string(),
         );
         let name = release.secret_name();
         let body = self.body(
@@ -111,7 +110,7 @@ impl RecordStore {
         }
         labels.insert(
             "modifiedAt".to_owned(),
-            machine::timestamp().as_second().to_string(),
+            host::timestamp().as_second().to_string(),
         );
         let mut body = self.body(
             &meta.secret,

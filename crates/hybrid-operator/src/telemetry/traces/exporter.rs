@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Destination, TraceError, Tracer};
-use crate::machine;
 use crate::telemetry::causes::with_causes;
 use crate::telemetry::metrics::RegisterMetrics;
 
@@ -158,7 +157,7 @@ async fn exporter(
     };
     let is_https = destination.url.starts_with("https:");
     // Reads files.
-    let connector = machine::blocking(move || connector(is_https)).await;
+    let connector = host::blocking(move || connector(is_https)).await;
     let connector = connector.map_err(|error| wrong(error.to_string()))?;
     let connector = connector.map_err(|error| wrong(error.to_string()))?;
     let mut exporter = SpanExporter::builder()

@@ -1,9 +1,11 @@
 //! Tests of how objects are applied, on a real API server.
 
-use crate::cluster::apply::{
+use kube_objects::apply::{
     Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, TakeOver, create_generated,
 };
-use crate::cluster::ownership::RUN_LABEL;
+use kube_objects::ownership::RUN_LABEL;
+
+use crate::tests::fixtures::owner_reference;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
@@ -40,7 +42,7 @@ async fn foreign_objects_stay_untouched() {
     assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
 
     // A Go operator has marked it with an owner reference alone.
-    let owner = json!({"metadata": {"ownerReferences": [stage.primary.owner_reference()]}});
+    let owner = json!({"metadata": {"ownerReferences": [owner_reference(&stage.primary)]}});
     stage.edit(&stage.config_maps(), "theirs", &owner).await;
     let taken = stage.apply_with(object, Claim::Adopted, &policy).await;
     assert!(!taken.unwrap().created);
@@ -135,7 +137,7 @@ async fn an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
     // From now on the autoscaler's changes are no drift.
     stage.scale(&api, "web", "kube-controller-manager", 6).await;
     let live = api.get("web").await.unwrap();
-    assert_eq!(crate::cluster::drift::ours_hash(&live.metadata), left.ours);
+    assert_eq!(kube_objects::drift::ours_hash(&live.metadata), left.ours);
 }
 
 #[tokio::test]
@@ -354,7 +356,7 @@ async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
             .edit(&api, "conf", &json!({"data": {key: "theirs"}}))
             .await;
         let live = api.get("conf").await.unwrap();
-        let ours = crate::cluster::drift::ours_hash(&live.metadata);
+        let ours = kube_objects::drift::ours_hash(&live.metadata);
         assert_ne!(ours, forced.ours, "{key}");
         let repaired = stage.apply_again(second.clone(), &first).await;
         assert_eq!(repaired.ours, forced.ours, "{key}");

@@ -1,9 +1,9 @@
 //! Tests of what is deleted and what is not, on a real API server.
 
-use crate::cluster::apply::Claim;
-use crate::cluster::contents::Held;
-use crate::cluster::delete::{Deletion, Propagation, Verdict, delete, is_gone, release_kept};
 use helm_core::manifest::ObjectKey;
+use kube_objects::apply::Claim;
+use kube_objects::contents::Held;
+use kube_objects::delete::{Deletion, Propagation, Verdict, delete, is_gone, release_kept};
 use serde_json::{Value, json};
 
 use super::support::{Stage, config_map, known, until};

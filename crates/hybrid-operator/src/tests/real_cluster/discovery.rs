@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::cluster::Scope;
-use crate::cluster::read;
 use helm_core::manifest::ObjectKey;
 use kube::core::GroupVersionKind;
+use kube_objects::Scope;
+use kube_objects::read;
 use serde_json::json;
 
 use super::support::{Stage, config_map};
+use crate::helm::capabilities::capabilities;
 
 #[tokio::test]
 async fn kinds_are_resolved() {
@@ -72,7 +73,7 @@ async fn capabilities_are_those_that_helm_sees() {
         .lines()
         .filter_map(|line| line.strip_prefix("# "))
         .collect();
-    let capabilities = stage.cluster.capabilities(Duration::ZERO).await.unwrap();
+    let capabilities = capabilities(&stage.cluster, Duration::ZERO).await.unwrap();
     let kube = format!("kube {}", capabilities.kube_version.version());
     let mut ours: BTreeSet<&str> = capabilities.api_versions.iter().collect();
     ours.insert(&kube);

@@ -1,8 +1,8 @@
 //! Drift on a real API server: what changes the hash of what is ours, and what does not.
 
-use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube_objects::drift::ours_hash;
+use kube_objects::ownership::{CR_LABEL, OPERATOR_LABEL};
 use serde_json::{Value, json};
 
 use super::support::{Stage, config_map, deployment};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use kube_objects::watch::Restarts;
+use kube_objects::{InstanceId, OperatorId};
 use parking_lot::Mutex;
 
-use crate::cluster::{InstanceId, OperatorId};
 use crate::release::{IndexState, ProofKeys, RecordStore, RecordTags, ReleaseIndex};
-use crate::telemetry::metrics::WatchMetrics;
 use helm_core::Digest;
 use helm_core::chart::Metadata;
 use helm_core::manifest::{Hook, HookEvent};
@@ -61,7 +61,7 @@ async fn store(stage: &Stage) -> (RecordStore, tokio::task::JoinHandle<()>) {
 async fn indexed_store(stage: &Stage) -> (ReleaseIndex, RecordStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
-    let (client, metrics) = (stage.client.clone(), WatchMetrics::default());
+    let (client, metrics) = (stage.client.clone(), Restarts::default());
     let feeding = tokio::spawn(index.clone().watch(client, namespace, metrics));
     until("the index is complete", async || {
         index.state() == IndexState::Synced

@@ -3,16 +3,16 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::cluster::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
-use crate::cluster::delete::{Verdict, verify};
-use crate::cluster::ownership::mark;
-use crate::cluster::{Claimant, Cluster, Marks, OperatorId, Primary};
 use helm_core::manifest::ObjectKey;
 use hybrid_operator_test::{ControlPlane, TestNamespace, helm, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use kube_objects::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
+use kube_objects::delete::{Verdict, verify};
+use kube_objects::ownership::mark;
+use kube_objects::{Claimant, Cluster, Marks, OperatorId, Primary};
 use serde_json::{Value, json};
 
 /// A namespace with a custom resource (a `ConfigMap` plays it) to which a release belongs.

@@ -245,8 +245,8 @@ pub async fn verify_in(
     judge_contents(cluster, key, &live, claimant, (recorded, kept, which)).await
 }
 
-/// Decides whether a live object may be deleted, by its metadata and by what it holds. The arguments are
-/// those of [`verify_in`].
+/// Decides whether a live object may be deleted, by its metadata and by what it holds, unless its deletion has
+/// begun. The arguments are those of [`verify_in`].
 pub async fn judge_contents(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -268,6 +268,10 @@ pub async fn judge_contents(
         && !is_created_since(live, since)
     {
         return Ok(Verdict::Older);
+    }
+    if live.deletion_timestamp.is_some() {
+        // What it holds is being deleted with it, whatever is decided here.
+        return Ok(Verdict::Delete { uid });
     }
     Ok(match holds_others(cluster, key, claimant).await? {
         Some(held) => Verdict::Protected { uid, held },

@@ -258,6 +258,13 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     let foreign = script(theirs);
     let verdict = verdict_about(&foreign, &key).await;
     assert_eq!(verdict.unwrap(), protected("Secret app/theirs"));
+
+    // Once its deletion has begun, its contents are not asked for.
+    let ends = with(metadata, "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let ending = Script::default().on("GET /api/v1/namespaces/app", 200, live(&ends));
+    let verdict = verdict_about(&ending, &key).await;
+    assert_eq!(verdict.unwrap(), deletable());
+    ending.finish();
 }
 
 #[tokio::test]

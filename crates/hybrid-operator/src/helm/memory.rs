@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use helm_core::Coalesced;
+use helm_core::manifest::{ObjectKey, parse_objects};
 use helm_core::release::{Release as Record, Revision};
 use jiff::Timestamp;
 use kube_objects::OperatorId;
@@ -161,6 +162,8 @@ pub(super) struct KnownRelease {
     pub(super) repetition: Repetition,
     /// The revision that waits, what for, and since when.
     pub(super) waiting: Option<((Revision, String), Timestamp)>,
+    /// Objects of revisions that were not completed, which may exist when no record names them any more.
+    pub(super) leftovers: BTreeSet<ObjectKey>,
 }
 
 /// Contents of the status and the events of a custom resource, as last reported.
@@ -211,6 +214,13 @@ impl KnownRelease {
             .into_iter()
             .chain(rendered.flat_map(|rendered| rendered.user().values()))
             .collect()
+    }
+
+    /// Adds the objects of a revision that was not completed.
+    pub(super) fn add_leftovers(&mut self, record: &Record) {
+        let objects = parse_objects(&record.manifest).unwrap_or_default();
+        self.leftovers
+            .extend(objects.iter().map(|object| object.key().clone()));
     }
 
     /// Withholds what is secret in a record from the messages about this step.

@@ -23,7 +23,7 @@ pub(super) async fn run(
         return Ok(Report::gone());
     }
     let mut record = record_of(context, rendered);
-    context.abandon_pending().await?;
+    context.abandon_pending(memory).await?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
     context.subject.asked().label(&mut record.labels);

@@ -25,6 +25,9 @@ pub(super) async fn continue_deployment(
     let kind = ActionKind::of(stored.release.info.status);
     let revision = stored.release.revision;
     let (previous, leftovers) = predecessors(context, &stored).await?;
+    for leftover in &leftovers {
+        memory.add_leftovers(&leftover.release);
+    }
     let recreate = context.setup.recreated(kind);
     let action = context.action(kind, &recreate);
     let policy = context.setup.policy(kind);
@@ -65,10 +68,11 @@ pub(super) async fn continue_deployment(
 
 async fn done(
     context: &ActContext<'_>,
-    memory: &KnownRelease,
+    memory: &mut KnownRelease,
     kind: ActionKind,
     stored: &StoredRelease,
 ) -> Result<Report, ActError> {
+    memory.leftovers.clear();
     let revision = stored.release.revision;
     let began = stored.release.info.last_deployed.as_ref();
     let done = context.done(Some(revision), began.map(Time::instant));

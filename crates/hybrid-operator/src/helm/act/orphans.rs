@@ -49,7 +49,8 @@ async fn places_outside(
     memory: &mut KnownRelease,
 ) -> Result<HashSet<(GroupVersionKind, Option<String>)>, ActError> {
     let (setup, access, subject) = (context.setup, context.access, context.subject);
-    let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();
+    let known = memory.live.keys().chain(&memory.leftovers);
+    let mut keys: Vec<ObjectKey> = known.cloned().collect();
     let deployed = parse_objects(subject.status.deployed_manifest());
     let deployed = deployed.unwrap_or_default();
     keys.extend(deployed.iter().map(|object| object.key().clone()));

@@ -5,6 +5,7 @@ use helm_core::release::{Release, Revision, Status, name};
 use super::super::desired_error::DesiredError;
 use super::super::events::{Notice, corrupt_record_event};
 use super::super::kind::ActionKind;
+use super::super::memory::KnownRelease;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::reasons::EventReason;
@@ -165,13 +166,14 @@ impl ActContext<'_> {
     }
 
     /// Marks pending records as failed before the next revision begins.
-    pub(super) async fn abandon_pending(&self) -> Result<(), ActError> {
+    pub(super) async fn abandon_pending(&self, memory: &mut KnownRelease) -> Result<(), ActError> {
         let history = &self.observation.history;
         for meta in history.iter().filter(|meta| meta.status.is_pending()) {
             if let Some(mut stored) = self.load_if_readable(meta).await? {
                 stored
                     .release
                     .set_status(Status::Failed, "abandoned before it completed");
+                memory.add_leftovers(&stored.release);
                 self.save(&mut stored, Some(Failures::NONE)).await?;
             }
         }

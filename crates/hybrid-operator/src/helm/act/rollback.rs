@@ -19,7 +19,7 @@ pub(super) async fn run(
     let Some(good) = context.load_proven(to).await? else {
         return Ok(Report::replan());
     };
-    context.abandon_pending().await?;
+    context.abandon_pending(memory).await?;
     let mut record = good.release;
     record.revision = context.next_revision();
     record.info.last_deployed = Some(Time::utc(context.target.now));

@@ -220,9 +220,12 @@ impl World {
         let media_type = "application/merge-patch+json";
         let answered = self.call(Method::PATCH, &path, media_type, &body).await;
         let (code, answer) = answered?;
-        if code == 200
-            && let Some(autoscaler) = autoscaler
-        {
+        if code != 200 {
+            return Ok(());
+        }
+        // The number of an autoscaler that names the object no longer does not come back.
+        self.scaled.remove(named);
+        if let Some(autoscaler) = autoscaler {
             let mut objects = self.server.objects();
             objects.retain(|object| Named::of(object) == *named);
             let scaled = Scaled {

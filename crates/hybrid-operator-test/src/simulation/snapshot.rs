@@ -288,6 +288,15 @@ fn by_type(conditions: &Value, current: &impl Fn(&mut Value)) -> Value {
         // The generation of the revision that runs, whose values may be the present ones.
         deployed.remove("observedGeneration");
     }
+    let unknown = reduced.get("Irreconcilable");
+    if unknown.is_some_and(|unknown| text(unknown, "/status") == "True")
+        && let Some(tested) = reduced
+            .get_mut("TestSuccess")
+            .and_then(Value::as_object_mut)
+    {
+        // The generation whose tests have run: those of one that cannot be computed do not run.
+        tested.remove("observedGeneration");
+    }
     Value::Object(reduced)
 }
 

@@ -7,7 +7,7 @@
 //!                        delete (uid) <----+      +--compared with--> drift::ours_hash of watches
 //! ```
 //!
-//! * [`any_object`] (pure): decodes objects, however deep they are nested.
+//! * [`AnyObject`] (pure): decodes objects, however deep they are nested.
 //! * [`ownership`] (pure): ownership metadata, and the owner of existing objects.
 //! * [`discovery`]: kinds, scopes and capabilities, cached for the whole process.
 //! * [`apply`]: server-side apply that never takes over objects that are not proven to be the

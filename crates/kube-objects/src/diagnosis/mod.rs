@@ -7,10 +7,10 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`rounds`] | when: at most once a minute for all releases of a namespace, in the background |
-//! | [`examine`] | which requests, and what they tell of which object |
-//! | [`reading`] | the requests |
-//! | [`pod`], [`creation`], [`event`] | judge what was read; pure |
+//! | `rounds` | when: at most once a minute for all releases of a namespace, in the background |
+//! | `examine` | which requests, and what they tell of which object |
+//! | `reading` | the requests |
+//! | `pod`, `creation`, `event` | judge what was read; pure |
 //!
 //! Texts of the kubelet and the scheduler are shortened for people; nothing else depends on them.
 //!

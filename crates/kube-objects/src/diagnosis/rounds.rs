@@ -204,7 +204,7 @@ impl Rounds {
         }
     }
 
-    /// Has these objects of a release examined, of which the first [`MAX_EXAMINED`] count, with the
+    /// Has these objects of a release examined, of which the first three count, with the
     /// rights of `account`, by its `cluster`. `logs` tells whether the logs of crashed
     /// containers may be shown.
     pub fn join(

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - A watch that is interrupted resumes from the last resource version. The state of the follower
-//!   stays valid for [`GRACE`]. A watch that is broken for longer is reported, and then starts with
+//!   stays valid for half a minute. A watch that is broken for longer is reported, and then starts with
 //!   a fresh list, because a quiet watch does not show that it works again.
 //! - A watch that is forbidden restarts: only a list shows that it is permitted again.
 //! - A follower that panics may have lost an event. It is notified of that, and gets every object
@@ -94,7 +94,7 @@ pub trait Follower: Send {
     /// [`WatchState::Missing`].
     fn state(&mut self, state: &WatchState);
 
-    /// Handles that a watch whose objects are known has been broken for [`GRACE`]. They may be out
+    /// Handles that a watch whose objects are known has been broken for half a minute. They may be out
     /// of date until the state is [`WatchState::Synced`] again.
     fn broken(&mut self, state: &WatchState) {
         self.state(state);

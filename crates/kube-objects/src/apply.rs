@@ -29,7 +29,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::conflict::{
-    FORMER_MANAGERS, REPLICAS, is_autoscaled, keep, keep_replicas, leave_out, migration,
+    FORMER_MANAGERS, REPLICAS, injected_fields, is_autoscaled, keep, keep_replicas, leave_out,
+    migration,
 };
 use super::failure::{Conflict, classify, conflict};
 use super::nulls;
@@ -42,7 +43,7 @@ use super::{
     ownership,
 };
 
-pub use super::conflict::{LeaveOut, injected_fields, keep_finalizers};
+pub use super::conflict::{LeaveOut, keep_finalizers};
 pub use super::failure::ApplyError;
 pub use super::generated::{create_generated, is_generated, list_generated};
 pub use super::prepare::{Merged, merged_lists};

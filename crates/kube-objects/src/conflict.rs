@@ -44,7 +44,7 @@ impl LeaveOut {
 }
 
 /// Returns the rules for fields that certificate injectors set.
-pub fn injected_fields() -> Vec<LeaveOut> {
+pub(crate) fn injected_fields() -> Vec<LeaveOut> {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     const BUNDLE: &[&str] = &["/webhooks/*/clientConfig/caBundle"];
     vec![

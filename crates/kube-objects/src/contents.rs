@@ -66,7 +66,7 @@ impl fmt::Display for Held {
 /// # Errors
 /// When a request fails and may succeed later, or the API server does not say completely what it
 /// serves.
-pub async fn holds_others(
+pub(crate) async fn holds_others(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,

@@ -312,7 +312,7 @@ impl Discovery {
     }
 
     /// Waits until somebody subscribes to changes.
-    pub async fn subscribed(&self) {
+    pub(crate) async fn subscribed(&self) {
         if self.epoch.receiver_count() == 0 {
             self.subscribed.notified().await;
         }
@@ -468,7 +468,7 @@ impl Discovery {
     ///
     /// # Errors
     /// When the answer is not complete: a request fails, or the server of a group is not available.
-    pub async fn listable(
+    pub(crate) async fn listable(
         &self,
         left_out: impl Fn(&str) -> bool,
     ) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
@@ -526,7 +526,7 @@ impl Discovery {
     }
 
     /// Requests the version of the API server.
-    pub async fn fetch_version(&self) -> Result<(), DiscoveryError> {
+    pub(crate) async fn fetch_version(&self) -> Result<(), DiscoveryError> {
         let info: VersionInfo = self.get("/version", request::JSON).await?;
         self.write(|known| known.version = Some((info, Instant::now())));
         Ok(())

@@ -131,7 +131,7 @@ impl ApiError {
     }
 
     /// Describes a request that the API server has refused.
-    pub fn of_status(target: Target, status: Status) -> Self {
+    pub(crate) fn of_status(target: Target, status: Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (target, status) = (Box::new(target), Box::new(status));
         match code {
@@ -203,7 +203,7 @@ impl ApiError {
 
     /// Returns whether the server does not know the path at all: it does not serve the kind. An object
     /// that does not exist has a status with a reason.
-    pub fn is_unserved(&self) -> bool {
+    pub(crate) fn is_unserved(&self) -> bool {
         matches!(self, Self::NotFound { status, .. }
             if status.reason != "NotFound" && status.details.is_none())
     }
@@ -216,7 +216,7 @@ impl ApiError {
 
     /// Replaces the messages of the server's status.
     #[must_use]
-    pub fn map_messages(mut self, replace: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn map_messages(mut self, replace: impl Fn(&str) -> String) -> Self {
         if let Self::Forbidden { status, .. }
         | Self::NotFound { status, .. }
         | Self::Conflict { status, .. }

@@ -185,7 +185,7 @@ impl Primary {
 
     /// Returns whether an object of this scope and namespace can have an owner reference to this
     /// custom resource: it is in the same namespace, or the custom resource is cluster-scoped.
-    pub fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
+    pub(crate) fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
         match &self.namespace {
             None => true,
             Some(own) => scope == Scope::Namespaced && namespace == Some(own),

@@ -19,7 +19,7 @@ pub use super::identity::{
 };
 
 /// Label with the name of the chart, as operator-sdk sets it.
-pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
+pub(crate) const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 /// Label with the [`OperatorId`]: the selector of all watches of dependents.
 pub const OPERATOR_LABEL: &str = "helm.sdk.operatorframework.io/operator";
 /// Label with the [`CrIdentity`] of the custom resource that an object belongs to.
@@ -27,19 +27,19 @@ pub const CR_LABEL: &str = "helm.sdk.operatorframework.io/cr";
 /// Label with the run that created an object: hooks, and objects whose name the server generates.
 pub const RUN_LABEL: &str = "helm.sdk.operatorframework.io/run";
 /// Annotation with the `namespace/name` of the owner, if an owner reference to it is impossible.
-pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// Annotation with the `Kind.group` of the owner, if an owner reference to it is impossible.
-pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
+pub(crate) const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
 /// Label by which Helm recognises its objects; the value is [`MANAGED_BY_HELM`].
-pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`] on objects of a release.
-pub const MANAGED_BY_HELM: &str = "Helm";
+pub(crate) const MANAGED_BY_HELM: &str = "Helm";
 /// Annotation of Helm with the name of the release.
-pub const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
+pub(crate) const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
 /// Annotation of Helm with the namespace of the release.
-pub const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
+pub(crate) const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
 /// Annotation that, with the value `keep`, excludes an object from deletion.
-pub const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
+pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 
 /// The input of [`mark`].
 #[derive(Clone, Debug)]
@@ -232,7 +232,7 @@ pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
 }
 
 /// Returns the identity in an object's label.
-pub fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
+pub(crate) fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
     label(metadata, CR_LABEL).map(CrIdentity::from_label)
 }
 
@@ -356,7 +356,7 @@ pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
 
 /// Returns whether the object has Helm's label and both annotations for this release, so that Helm
 /// itself would take it over.
-pub fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
+pub(crate) fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
     label(metadata, MANAGED_BY_LABEL) == Some(MANAGED_BY_HELM)
         && annotation(metadata, RELEASE_NAME_ANNOTATION) == Some(claimant.release_name)
         && annotation(metadata, RELEASE_NAMESPACE_ANNOTATION) == Some(claimant.release_namespace)
@@ -414,7 +414,7 @@ pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectK
 }
 
 /// Returns the owner reference that is marked as controller.
-pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let references = metadata.owner_references.as_deref().unwrap_or_default();
     references
         .iter()

@@ -148,7 +148,7 @@ pub async fn metadata(
 
 /// Lists the metadata of objects page by page, until the last page or until `stop` returns true for
 /// an object.
-pub async fn list_metadata(
+pub(crate) async fn list_metadata(
     cluster: &Cluster,
     kind: &ApiKind,
     namespace: Option<&str>,

@@ -25,7 +25,7 @@ pub const JSON: &str = "application/json";
 /// Media type of server-side apply.
 pub const APPLY: &str = "application/apply-patch+yaml";
 /// Media type of JSON patches.
-pub const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 /// Media type of merge patches.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 

@@ -154,7 +154,7 @@ impl Withheld {
 }
 
 /// The mark of a message that was cut.
-pub const CUT: &str = "…";
+pub(crate) const CUT: &str = "…";
 
 /// Returns a message without the beginnings of texts before a mark where somebody has cut it.
 pub fn without_cut_ends(message: String, texts: &BTreeSet<String>) -> String {

@@ -42,7 +42,7 @@ pub fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
 }
 
 /// Returns the progress of a hook given as a whole object.
-pub fn hook_outcome_of(gvk: &GroupVersionKind, object: &Value) -> HookOutcome {
+pub(crate) fn hook_outcome_of(gvk: &GroupVersionKind, object: &Value) -> HookOutcome {
     hook_outcome(gvk, &View::of(object))
 }
 

@@ -14,7 +14,8 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use job::{HookOutcome, hook_outcome, hook_outcome_of};
+pub(crate) use job::hook_outcome_of;
+pub use job::{HookOutcome, hook_outcome};
 pub use projection::{SpecView, StatusView, object as lenient_object};
 
 /// Readiness of an object.

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 pub use identity::ObjectIdentity;
 
-/// The name that a document gives an object: group, version, kind, namespace and name. Two documents with different keys may describe one object; see
-/// [`ObjectIdentity`].
+/// The name that a document gives an object: group, version, kind, namespace and name. Two documents with
+/// different keys may describe one object; see [`ObjectIdentity`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The API group; empty for the core group.

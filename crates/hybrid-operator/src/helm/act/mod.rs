@@ -105,7 +105,8 @@ pub(super) struct ActContext<'a> {
     pub(super) notices: &'a Notices,
 }
 
-/// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step waits for something, what is annotated to be kept does not wait with it.
+/// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step
+/// waits for something, what is annotated to be kept does not wait with it.
 pub(super) async fn run(
     step: &Step,
     context: &ActContext<'_>,

@@ -33,9 +33,9 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// Scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Its objects have no namespace.
+    /// Objects without a namespace.
     Cluster,
-    /// Its objects are in namespaces.
+    /// Objects in namespaces.
     Namespaced,
 }
 
@@ -179,7 +179,7 @@ impl DiscoveryError {
     }
 }
 
-/// What the API server serves.
+/// Version and kinds of an API server.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Version of the API server.

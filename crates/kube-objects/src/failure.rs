@@ -28,7 +28,7 @@ pub enum ApplyError {
     Foreign {
         /// The object.
         key: Box<ObjectKey>,
-        /// Its owner.
+        /// Owner of the object.
         owner: ForeignOwner,
     },
     /// The object must not exist, and does.

@@ -26,7 +26,7 @@ pub enum ReadError {
     /// The request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// It cannot be proven that a kind is not served.
+    /// Discovery does not say completely which kinds are served.
     #[error("cannot tell which kinds the cluster serves")]
     Unproven(#[source] DiscoveryError),
 }

@@ -10,8 +10,8 @@ use super::Key;
 /// Exponential backoff, individually for each key.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    first: Duration,
-    longest: Duration,
+    /// Backoff of a key that has not failed.
+    new: Retry,
     failing: HashMap<Key, Retry>,
 }
 
@@ -26,34 +26,25 @@ impl Backoff {
     /// Creates a backoff whose delays start at `first` and double up to `longest`.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self {
-            first,
-            longest,
+            new: Retry::new(first, longest),
             failing: HashMap::default(),
         }
     }
 
     /// Records a failure and returns the delay before the next attempt. See [`Retry::failed`].
     pub(crate) fn failed(&mut self, key: &Key, noise: u8) -> Duration {
-        let new = Retry::new(self.first, self.longest);
-        let failing = self.failing.entry(key.clone()).or_insert(new);
+        let failing = self.failing.entry(key.clone()).or_insert(self.new);
         failing.failed(noise)
     }
 
     /// Returns the longest delay that [`failed`](Self::failed) would return now.
     pub(crate) fn next(&self, key: &Key) -> Duration {
-        let new = Retry::new(self.first, self.longest);
-        self.failing.get(key).unwrap_or(&new).next()
+        self.failing.get(key).unwrap_or(&self.new).next()
     }
 
     /// Resets a key that succeeded, was changed by its owner, or is gone.
     pub(crate) fn reset(&mut self, key: &Key) {
         self.failing.remove(key);
-    }
-
-    /// Returns the number of consecutive failures of a key.
-    #[cfg(test)]
-    pub(crate) fn failures(&self, key: &Key) -> u32 {
-        self.failing.get(key).map_or(0, Retry::failures)
     }
 }
 
@@ -80,7 +71,6 @@ mod tests {
         // Each key has its own delay.
         assert_eq!(backoff.failed(&b, 0), Duration::from_secs(1));
         backoff.reset(&a);
-        assert_eq!(backoff.failures(&a), 0);
         assert_eq!(backoff.failed(&a, 0), Duration::from_secs(1));
     }
 

@@ -95,7 +95,7 @@ struct Caches {
     client: Client,
     /// Namespaces to watch; all when empty.
     namespaces: Vec<String>,
-    metrics: Restarts,
+    restarts: Restarts,
     stop: CancellationToken,
     /// An [`ObjectCache`] for each type and label selector.
     open: Mutex<HashMap<CacheKey, Box<dyn Any + Send + Sync>>>,
@@ -108,13 +108,13 @@ impl ObjectCaches {
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
-        metrics: Restarts,
+        restarts: Restarts,
         stop: CancellationToken,
     ) -> Self {
         Self(Arc::new(Caches {
             client,
             namespaces,
-            metrics,
+            restarts,
             stop,
             open: Mutex::default(),
         }))
@@ -179,8 +179,8 @@ impl ObjectCaches {
                 listed: HashSet::default(),
                 first: true,
             };
-            let metrics = self.0.metrics.clone();
-            let task = follow::follow(subject, metrics, Lists::Paged, open, reader);
+            let restarts = self.0.restarts.clone();
+            let task = follow::follow(subject, restarts, Lists::Paged, open, reader);
             let stop = self.0.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         }

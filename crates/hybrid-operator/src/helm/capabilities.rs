@@ -1,4 +1,4 @@
-//! What templates see of a cluster.
+//! Capabilities of a cluster, as templates see them.
 
 use std::time::Duration;
 

@@ -129,7 +129,7 @@ impl ReleaseIndex {
     /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`, or `configmaps`.
-    pub(crate) async fn watch(self, client: Client, namespace: Option<String>, metrics: Restarts) {
+    pub(crate) async fn watch(self, client: Client, namespace: Option<String>, restarts: Restarts) {
         self.expect(namespace.as_deref());
         let resource = self.storage().resource();
         let subject = WatchTarget::new(resource, namespace.as_deref());
@@ -141,7 +141,7 @@ impl ReleaseIndex {
         };
         // A streaming list may be served from a cache without this process's last write; a paged
         // list is consistent.
-        follow::follow(subject, metrics, follow::Lists::Paged, open, reader).await;
+        follow::follow(subject, restarts, follow::Lists::Paged, open, reader).await;
     }
 
     /// Registers a scope, so that the index is not synced before the first list of the scope.

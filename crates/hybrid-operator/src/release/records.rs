@@ -15,7 +15,7 @@ use super::{ProofKeys, RecordStore, ReleaseIndex, Storage};
 pub(crate) struct Records {
     client: Client,
     namespaces: Vec<String>,
-    metrics: Restarts,
+    restarts: Restarts,
     stop: CancellationToken,
     keys: ProofKeys,
     indices: Arc<Mutex<HashMap<Storage, ReleaseIndex>>>,
@@ -27,14 +27,14 @@ impl Records {
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
-        metrics: Restarts,
+        restarts: Restarts,
         stop: CancellationToken,
         keys: ProofKeys,
     ) -> Self {
         let records = Self {
             client,
             namespaces,
-            metrics,
+            restarts,
             stop,
             keys,
             indices: Arc::default(),
@@ -77,7 +77,7 @@ impl Records {
         for scope in scopes {
             let watch = index
                 .clone()
-                .watch(self.client.clone(), scope, self.metrics.clone());
+                .watch(self.client.clone(), scope, self.restarts.clone());
             let stop = self.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(watch).await });
         }

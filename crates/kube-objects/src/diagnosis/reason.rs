@@ -1,8 +1,8 @@
-//! Why objects do not become ready.
+//! Reasons why objects do not become ready.
 
 macro_rules! reasons {
     ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
-        /// Why an object does not become ready. The names are stable: scripts and alerts may compare them.
+        /// Reason why an object does not become ready. The names are stable: scripts and alerts may compare them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Reason {

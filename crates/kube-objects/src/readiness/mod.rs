@@ -31,7 +31,7 @@ pub enum Readiness {
     Failed(String),
     /// Being deleted.
     Terminating,
-    /// Nothing tells.
+    /// Unknown, as of a Pod in a phase that does not exist.
     #[default]
     Unknown,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The backoff of a single operation.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Retry {
     first: Duration,
     longest: Duration,
@@ -32,11 +32,6 @@ impl Retry {
     pub fn next(&self) -> Duration {
         let factor = 2_u32.saturating_pow(self.failures.min(20));
         self.first.saturating_mul(factor).min(self.longest)
-    }
-
-    /// Returns the number of consecutive failures.
-    pub const fn failures(&self) -> u32 {
-        self.failures
     }
 
     /// Resets the backoff after a success.

@@ -199,9 +199,9 @@ async fn of_namespace(
     namespace: &str,
     claimant: &Claimant<'_>,
 ) -> Result<Option<Held>, ReadError> {
-    let listable = cluster.discovery().listable(is_derived_group).await;
-    let listable = listable.map_err(ReadError::Unproven)?;
-    let kinds = listable.into_iter().filter(|kind| !is_derived(kind));
+    let listable = cluster.discovery().listable().await;
+    let mut kinds = listable.map_err(ReadError::Unproven)?;
+    kinds.retain(|kind| kind.scope == Scope::Namespaced);
     let mut lists = futures::stream::iter(kinds)
         .map(|kind| async move {
             match others_of_kind(cluster, &kind, Some(namespace), claimant).await {
@@ -345,20 +345,6 @@ impl Owners<'_> {
         self.known.extend(path.into_iter().map(|uid| (uid, others)));
         Ok(others)
     }
-}
-
-/// Returns whether the cluster derives the objects of a group from others.
-fn is_derived_group(group: &str) -> bool {
-    group == "metrics.k8s.io" || group.ends_with(".metrics.k8s.io")
-}
-
-/// Returns whether the cluster derives the objects of this kind from others.
-fn is_derived(kind: &ApiKind) -> bool {
-    let resource = &kind.resource;
-    matches!(
-        (resource.group.as_str(), resource.kind.as_str()),
-        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event")
-    )
 }
 
 fn is_in_every_namespace(kind: &ApiKind, live: &ObjectMeta) -> bool {

@@ -463,20 +463,17 @@ impl Discovery {
         }
     }
 
-    /// Asks the API server for everything that it serves, and returns the namespaced kinds that can be
-    /// listed, each in one version. Groups that `left_out` accepts are left out.
+    /// Asks the API server for everything that it serves, and returns the kinds that can be listed, each in
+    /// one version. Kinds whose objects the cluster derives from others are left out.
     ///
     /// # Errors
     /// When the answer is not complete: a request fails, or the server of a group is not available.
-    pub(crate) async fn listable(
-        &self,
-        left_out: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
+    pub async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
         self.refresh().await?;
         self.read(|known| {
             let mut chosen: BTreeMap<(String, String), Arc<ApiKind>> = BTreeMap::new();
             for (api_version, versions) in &known.groups {
-                if left_out(&versions.version.group) {
+                if is_derived_group(&versions.version.group) {
                     continue;
                 }
                 if versions.unavailable {
@@ -484,7 +481,7 @@ impl Discovery {
                     return Err(DiscoveryError::GroupUnavailable { api_version });
                 }
                 for kind in &versions.kinds {
-                    if kind.verbs.list && kind.scope == Scope::Namespaced {
+                    if kind.verbs.list && !is_derived(kind) {
                         let name = (versions.version.group.clone(), kind.resource.plural.clone());
                         chosen.entry(name).or_insert_with(|| Arc::clone(kind));
                     }
@@ -682,6 +679,20 @@ fn served_of(
             (name.clone(), (kinds, versions.names.clone()))
         })
         .collect()
+}
+
+/// Returns whether the cluster derives the objects of a group from others.
+fn is_derived_group(group: &str) -> bool {
+    group == "metrics.k8s.io" || group.ends_with(".metrics.k8s.io")
+}
+
+/// Returns whether the cluster derives the objects of this kind from others.
+fn is_derived(kind: &ApiKind) -> bool {
+    let resource = &kind.resource;
+    matches!(
+        (resource.group.as_str(), resource.kind.as_str()),
+        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event")
+    )
 }
 
 fn group_version(gvk: &GroupVersionKind) -> GroupVersion {

@@ -101,15 +101,10 @@ pub async fn list(
     cluster: &Cluster,
     gvk: &GroupVersionKind,
     namespace: Option<&str>,
-    selector: Option<&str>,
 ) -> Result<Value, ReadError> {
     let kind = cluster.resolve(gvk).await?;
     let namespace = namespace_of(&kind, namespace);
-    let mut uri = request::path(&kind, namespace, None).map_err(ApiError::from)?;
-    if let Some(selector) = selector {
-        uri.push_str("?labelSelector=");
-        uri.push_str(&request::query_value(selector));
-    }
+    let uri = request::path(&kind, namespace, None).map_err(ApiError::from)?;
     let target = request::target("list", &kind, namespace, None);
     let call = Call::get(uri, request::JSON);
     match request::call(cluster.client(), target, call).await {
@@ -148,7 +143,7 @@ pub async fn metadata(
 
 /// Lists the metadata of objects page by page, until the last page or until `stop` returns true for
 /// an object.
-pub(crate) async fn list_metadata(
+pub async fn list_metadata(
     cluster: &Cluster,
     kind: &ApiKind,
     namespace: Option<&str>,

@@ -360,7 +360,7 @@ pub(super) async fn read_key(
     let gvk = kind_of(key);
     let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     if key.is_list() {
-        return read::list(cluster, &gvk, namespace, None).await.map(Some);
+        return read::list(cluster, &gvk, namespace).await.map(Some);
     }
     let object = helm_core::manifest::ObjectKey {
         group: gvk.group,

@@ -257,6 +257,13 @@ impl Status {
         ready.is_some_and(|ready| ready.observed_generation == self.generation)
     }
 
+    /// Returns whether the release was ready before this generation, which may be that of the deletion.
+    pub(super) fn was_ready(&self) -> bool {
+        let ready = self.find(ConditionType::Ready, ConditionStatus::True);
+        let observed = ready.and_then(|ready| ready.observed_generation);
+        observed.is_some_and(|observed| self.generation.is_none_or(|now| observed + 1 >= now))
+    }
+
     /// Returns what is missing until the release is ready, or what failed.
     pub(super) fn problem(&self) -> Option<&str> {
         let of = |type_| self.find(type_, ConditionStatus::True);

@@ -331,7 +331,7 @@ async fn a_group_that_is_down_is_not_empty_without_aggregated_discovery() {
     let script = legacy(legacy(Script::default()))
         .on("GET /api/v1", 200, resource_list(&json!([])))
         .on("GET /apis/x.io/v1", 503, unavailable());
-    let kinds = discovery(&script).listable(|_| false).await;
+    let kinds = discovery(&script).listable().await;
     assert_eq!(kinds.unwrap_err().reason(), "GroupUnavailable");
     script.finish();
 }

@@ -74,7 +74,7 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
 async fn has_quota(context: &ActContext<'_>) -> bool {
     let gvk = GroupVersionKind::gvk("", "v1", "ResourceQuota");
     let namespace = Some(context.target.namespace.as_str());
-    let list = read::list(&context.access.cluster, &gvk, namespace, None).await;
+    let list = read::list(&context.access.cluster, &gvk, namespace).await;
     let items = list.ok().and_then(|list| list.get("items").cloned());
     items.is_some_and(|items| items.as_array().is_some_and(|items| !items.is_empty()))
 }

@@ -3,13 +3,14 @@
 //! would never be deleted.
 
 use host::HashSet;
+use kube_objects::ApiKind;
 use kube_objects::locate::locate;
 use kube_objects::ownership::cr_selector;
-use kube_objects::read;
+use kube_objects::read::{self, ReadError};
 
 use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
-use serde_json::Value;
+use serde_json::json;
 
 use super::super::desired::{inputs, objects_of};
 use super::super::kind::ActionKind;
@@ -23,10 +24,28 @@ pub(super) async fn find(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Vec<ManifestObject>, ActError> {
+    let cluster = &context.access.cluster;
     let mut found = Vec::new();
     for (gvk, namespace) in places_outside(context, memory).await? {
-        found.extend(labelled(context, &gvk, namespace.as_deref()).await?);
+        let kind = cluster.resolve(&gvk).await?;
+        found.extend(labelled(context, &kind, namespace.as_deref()).await?);
     }
+    if !context.subject.status.was_ready() {
+        // A revision that was interrupted may have applied objects of other kinds.
+        let kinds = cluster.discovery().listable().await;
+        for kind in kinds.map_err(ReadError::Unproven)? {
+            match labelled(context, &kind, None).await {
+                Ok(objects) => found.extend(objects),
+                // The operator did not make objects that it may not read.
+                Err(ActError::Read(error)) if !error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let inside = Some(context.target.namespace.as_str());
+    found.retain(|object| object.key().namespace.as_deref() != inside);
+    let mut seen = HashSet::default();
+    found.retain(|object| seen.insert(object.key().clone()));
     Ok(found)
 }
 
@@ -79,23 +98,22 @@ async fn places_outside(
 /// Lists the objects of a kind that have the custom resource's label.
 async fn labelled(
     context: &ActContext<'_>,
-    gvk: &GroupVersionKind,
+    kind: &ApiKind,
     namespace: Option<&str>,
 ) -> Result<Vec<ManifestObject>, ActError> {
     let selector = cr_selector(&context.setup.operator, &context.target.primary.identity());
     // As the operator, which watches these objects: the account may be gone.
-    let list = read::list(&context.access.cluster, gvk, namespace, Some(&selector)).await?;
-    let items = list.get("items").and_then(Value::as_array);
+    let cluster = &context.access.cluster;
+    let listed = read::list_metadata(cluster, kind, namespace, Some(&selector), None).await;
+    let listed = listed.map_err(ReadError::from)?;
+    let resource = &kind.resource;
     let mut objects = Vec::new();
-    for item in items.into_iter().flatten() {
-        let mut item = item.clone();
-        if let Some(fields) = item.as_object_mut() {
-            // List items may lack apiVersion and kind.
-            fields.insert("apiVersion".to_owned(), gvk.api_version().into());
-            fields.insert("kind".to_owned(), gvk.kind.clone().into());
-        }
+    for metadata in listed {
+        let object = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata,
+        });
         // JSON is valid YAML.
-        objects.extend(parse_objects(&item.to_string())?);
+        objects.extend(parse_objects(&object.to_string())?);
     }
     Ok(objects)
 }

@@ -101,6 +101,7 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
         "helm-core",
         "kube-objects",
         "object-key",
+        "operator-runtime",
         "hybrid-operator",
         "hybrid-operator-cli",
     ] {

@@ -89,7 +89,7 @@ fn controller(chart: &Chart, seen: &Arc<Seen>) -> NativeController<Widget> {
     let (chart, cleaned, reconciled) = (chart.clone(), Arc::clone(seen), Arc::clone(seen));
     native::controller::<Widget>("widgets")
         .owns::<ConfigMap>()
-        .installs_charts()
+        .with(helm::components())
         .finalizer("test.example.com/cleanup", move |_, _| {
             cleaned.clean.store(true, Ordering::SeqCst);
             std::future::ready(Ok(Action::done()))

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use helm_core::release::Release;
 use hybrid_operator::native::{self, Action};
+use hybrid_operator::options::ChartOptions;
 use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -143,7 +144,10 @@ async fn counted(
                 false
             })
         },
-        move |options| options.reconcile_period = flag,
+        move |options| {
+            let charts = options.extensions.get_or_insert_default::<ChartOptions>();
+            charts.reconcile_period = flag;
+        },
     );
     Some((operator, namespace, count))
 }

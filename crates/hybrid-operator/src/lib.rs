@@ -5,23 +5,18 @@
 //! [`manager`] for running them.
 
 mod action;
-pub mod controller;
-mod duration;
 pub mod helm;
-mod leader;
-pub mod manager;
-mod naming;
-pub mod native;
 pub mod operator;
 pub mod options;
+mod process;
 mod reasons;
 mod release;
 mod release_memory;
 mod render_pool;
-pub mod telemetry;
 mod values;
 pub mod watches;
-pub mod webhook;
+
+pub use operator_runtime::{controller, manager, native, telemetry, webhook};
 
 #[cfg(test)]
 mod tests;

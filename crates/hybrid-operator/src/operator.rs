@@ -11,11 +11,11 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
-use crate::manager::{Controller, ControllerError, Manager};
-use crate::options::{RunArgs, double_dashes, environment};
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::logs;
-use crate::webhook::Webhooks;
+use crate::options::{ChartOptions, RunArgs, double_dashes, environment};
+use operator_runtime::manager::{Controller, ControllerError, Manager};
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::logs;
+use operator_runtime::webhook::Webhooks;
 
 /// Longest time that threads that still run hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ impl Operator {
         self
     }
 
-    /// Adds a controller, or a [`runnable`](crate::manager::runnable).
+    /// Adds a controller, or a [`runnable`](operator_runtime::manager::runnable).
     #[must_use]
     pub fn with(mut self, controller: impl Controller + 'static) -> Self {
         self.controllers.push(Box::new(controller));
@@ -232,9 +232,14 @@ impl Operator {
     pub fn run(self, args: RunArgs) -> Result<(), ControllerError> {
         let options = args.options(environment);
         logs::start(&options.logs);
-        let (watches_file, watch_files) = (options.watches_file.clone(), options.watch_files);
-        let pace = options.reload_pace;
-        let cache = options.chart_cache.clone().map(Cache::at);
+        let ChartOptions {
+            watches_file,
+            watch_files,
+            reload_pace,
+            cache,
+            ..
+        } = options.extensions.get().cloned().unwrap_or_default();
+        let cache = cache.map(Cache::at);
         let reader = ChartReader::new(cache.or_else(Cache::open_default));
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {
@@ -246,7 +251,12 @@ impl Operator {
             manager = manager.readiness_check(READINESS, move || std::future::ready(shown.check()));
             manager = manager.load(move || {
                 let charts = Charts::load_with(&watches_file, extend, reader, missing)?;
-                Ok::<_, ControllerError>(charts.watch_files(watch_files).pace(pace).controllers())
+                Ok::<_, ControllerError>(
+                    charts
+                        .watch_files(watch_files)
+                        .pace(reload_pace)
+                        .controllers(),
+                )
             });
         }
         for controller in self.controllers {

@@ -1,185 +1,41 @@
 //! Flags and environment variables of `run`, with the names and defaults of the Go operators.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use operator_runtime::duration;
+use operator_runtime::manager::ControllerContext;
 
-use crate::controller::WorkerOptions;
-use crate::leader::{LeaseOptions, LockOptions};
-use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
-use crate::telemetry::traces::AVAILABLE;
-use crate::watches::ChartLimits;
+use crate::watches::{ChartLimits, parse_size};
 
-mod forms;
-mod profiling;
-mod traces;
-
-pub use crate::webhook::WebhookOptions;
-pub use kube_objects::client::Deadlines;
-pub use traces::{OtlpEndpoint, OtlpSource};
-
-/// The settings of an operator process.
-#[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub struct Options {
-    /// Path of the watches file.
-    pub watches_file: PathBuf,
-    /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
-    pub reconcile_period: Duration,
-    /// Maximum number of concurrent reconciles per kind.
-    pub max_concurrent_reconciles: usize,
-    /// Limits of one render of a chart, unless its entry says otherwise.
-    pub chart_limits: ChartLimits,
-    /// Address of `/metrics`; `0` disables it.
-    pub metrics_bind_address: String,
-    /// Whether `/metrics` is served over TLS.
-    pub metrics_secure: bool,
-    /// Whether clients of `/metrics` need a token whose user may `get` the path `/metrics`.
-    pub metrics_require_rbac: bool,
-    /// Certificate of `/metrics`; `None` means one that the process makes and signs itself.
-    pub metrics_certificate: Option<CertificateFiles>,
-    /// Whether webhooks and metrics are also served over HTTP/2, if they are served over TLS.
-    pub enable_http2: bool,
-    /// Address of `/healthz` and `/readyz`; `0` disables them.
-    pub health_probe_bind_address: String,
-    /// Address of profiles, which is one of the loopback interface; `0` disables them.
-    pub profiling_bind_address: String,
-    /// Whether leader election is enabled.
-    pub leader_elect: bool,
-    /// Mode of leader election.
-    pub leader_election_mode: LeaderElectionMode,
-    /// Namespace of the leader election lease.
-    pub leader_election_namespace: Option<String>,
-    /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else ~/.kube/config, else the Pod's service account.
-    pub kubeconfig: Option<PathBuf>,
-    /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
-    pub suppress_override_values: bool,
-    /// Whether the status of custom resources contains the manifest of their release.
-    pub status_manifest: bool,
-    /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
-    pub watch_namespaces: Vec<String>,
-    /// Label selector of the namespaces whose custom resources are reconciled.
-    pub namespace_selector: Option<String>,
-    /// Time between two reconciles of an unchanged custom resource of a native controller; `None`
-    /// means never.
-    pub sync_period: Option<Duration>,
-    /// Longest time that reconciles in progress hold up the exit.
-    pub graceful_shutdown_timeout: Duration,
-    /// Namespace of the operator. From `$POD_NAMESPACE`.
-    pub operator_namespace: Option<String>,
-    /// Name of the operator and of its leader election lease.
-    pub operator_name: String,
-    /// Name of this process, unique among its replicas.
-    pub instance: String,
-    /// Name of the Pod, if the process runs in one. From `$POD_NAME`.
-    pub pod: Option<String>,
-    /// UID of the Pod. From `$POD_UID`.
-    pub pod_uid: Option<String>,
-    /// Directory in which fetched charts are kept; `None` means the user's cache directory. From
-    /// `$CHART_CACHE` if the flag is not given.
-    pub chart_cache: Option<PathBuf>,
-    /// Whether a changed watches file or chart is reloaded.
-    pub watch_files: bool,
-    /// Time between two releases of a kind that are reconciled with a changed chart or changed
-    /// options.
-    pub reload_pace: Duration,
-    /// Time limits of requests to the API server.
-    pub deadlines: Deadlines,
-    /// Options of webhooks: where they are served, and how the API server reaches them.
-    pub webhooks: WebhookOptions,
-    /// Level and format of logs.
-    pub logs: LogOptions,
-    /// Endpoint for traces of releases; `None` disables them. From `$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
-    /// `$OTEL_EXPORTER_OTLP_ENDPOINT` if the flag is not given.
-    pub otlp_endpoint: Option<OtlpEndpoint>,
-}
-
-/// Files with a certificate and its key, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// The certificate, with the certificates of its issuers.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
-
-/// Mode of leader election.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum LeaderElectionMode {
-    /// By a lease that the leader renews: another replica takes over within 15 s.
-    #[default]
-    Lease,
-    /// By a `ConfigMap` that the leader's Pod owns: the leader stays until its Pod is gone.
-    ForLife,
-}
-
-/// The options contradict each other or lack something.
-#[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
-    /// Leader election needs a namespace for its lease.
-    #[error(
-        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE (in a Pod, the namespace of its service account is used)"
-    )]
-    NoLeaseNamespace,
-    /// A name or a selector has a wrong form.
-    #[error("{name}: {value:?} is not {wanted}")]
-    Form {
-        /// The flag or environment variable.
-        name: &'static str,
-        /// Value of the flag or variable.
-        value: String,
-        /// The form that it must have.
-        wanted: &'static str,
-    },
-    /// Namespaces are both listed and selected.
-    #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
-    NamespacesTwice,
-    /// A flag needs a feature that the program was built without.
-    #[error(
-        "{flag}: this program was built without the feature {feature}; build it with `--features hybrid-operator/{feature}`, or leave the flag out"
-    )]
-    NotBuilt {
-        /// The flag.
-        flag: &'static str,
-        /// The feature of the crate `hybrid-operator`.
-        feature: &'static str,
-    },
-    /// Tokens would be sent in plain text.
-    #[error(
-        "--metrics-require-rbac needs --metrics-secure, because tokens must not be sent in plain text; set both or neither"
-    )]
-    InsecureAuthorization,
-}
-
-/// File with the namespace of a Pod, which Kubernetes mounts beside the token of its service account.
-const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-
-/// Returns an environment variable of this process. Without `$POD_NAMESPACE`, which the manifests of
-/// the Go operators do not set, the namespace is that of the Pod's service account.
-pub fn environment(name: &str) -> Option<String> {
-    with_pod_namespace(
-        name,
-        std::env::var(name).ok(),
-        Path::new(POD_NAMESPACE_FILE),
-    )
-}
-
-fn with_pod_namespace(name: &str, value: Option<String>, file: &Path) -> Option<String> {
-    let value = value.filter(|value| !value.is_empty());
-    if name != "POD_NAMESPACE" || value.is_some() {
-        return value;
-    }
-    let namespace = std::fs::read_to_string(file).ok()?;
-    Some(namespace.trim().to_owned())
-}
+pub use operator_runtime::options::*;
 
 /// The flags of `run`.
 #[derive(Parser, Debug, Clone)]
-#[command(rename_all = "kebab-case")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RunArgs {
+    /// What an operator with charts needs.
+    #[command(flatten)]
+    pub charts: ChartArgs,
+    /// What every operator needs.
+    #[command(flatten)]
+    pub process: ProcessArgs,
+}
+
+impl RunArgs {
+    /// Combines the flags with the environment variables that `env` returns.
+    pub fn options(self, env: impl Fn(&str) -> Option<String>) -> Options {
+        let charts = self.charts.options(&env);
+        let mut options = self.process.options(env);
+        options.extensions.insert(charts);
+        options
+    }
+}
+
+/// The flags of an operator with charts.
+#[derive(Parser, Debug, Clone)]
+#[command(rename_all = "kebab-case")]
+pub struct ChartArgs {
     /// Path of the watches file, which binds kinds of custom resources to charts.
     #[arg(long, default_value = "./watches.yaml", value_name = "FILE")]
     pub watches_file: PathBuf,
@@ -192,78 +48,19 @@ pub struct RunArgs {
     pub chart_cache: Option<PathBuf>,
     /// Time between two releases of a kind that are upgraded because their chart or the options of
     /// their entry have changed.
-    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = duration::parse)]
     pub reload_pace: Duration,
     /// Reconcile each custom resource at least this often (0 disables it).
-    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = duration::parse)]
     pub reconcile_period: Duration,
-    /// Reconcile each custom resource of a native controller at least this often, unless the
-    /// controller has its own period (0 disables it).
-    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = crate::duration::parse)]
-    pub sync_period: Duration,
-    /// Reconcile only in namespaces that this label selector selects, such as `team=a`; labels may
-    /// change at any time.
-    #[arg(long, value_name = "SELECTOR", value_parser = forms::selector)]
-    pub namespace_selector: Option<String>,
-    /// How long reconciles in progress may hold up the exit.
-    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
-    pub graceful_shutdown_timeout: Duration,
-    /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
-    #[arg(long, value_name = "N", value_parser = forms::positive)]
-    pub max_concurrent_reconciles: Option<usize>,
     /// Memory that the values and the output of one render of a chart may hold, unless
     /// `limits.memory` of its entry says otherwise.
-    #[arg(long, default_value = "256Mi", value_name = "SIZE", value_parser = crate::watches::parse_size)]
+    #[arg(long, default_value = "256Mi", value_name = "SIZE", value_parser = parse_size)]
     pub limit_memory: usize,
     /// Processor time that one render of a chart may take, unless `limits.time` of its entry says
     /// otherwise (0 means no limit).
-    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration::parse)]
     pub limit_time: Duration,
-    /// Address to serve /metrics on (0 disables it).
-    #[arg(
-        long,
-        alias = "metrics-addr",
-        default_value = ":8080",
-        value_name = "ADDRESS"
-    )]
-    pub metrics_bind_address: String,
-    /// Address to serve /healthz and /readyz on (0 disables them).
-    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
-    pub health_probe_bind_address: String,
-    /// Address of the loopback interface to serve profiles of the heap on, under the paths of Go's
-    /// net/http/pprof (0 disables them); needs a program that was built with the feature `profiling`.
-    #[arg(long, default_value = "0", value_name = "ADDRESS", value_parser = profiling::form)]
-    pub profiling_bind_address: String,
-    /// Address to serve webhooks on, if the operator has any.
-    #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
-    pub webhook_bind_address: String,
-    /// Name of the Service through which the API server reaches the webhooks [default: OPERATOR-webhook in a cluster].
-    #[arg(long, value_name = "NAME", value_parser = forms::service, conflicts_with = "webhook_url")]
-    pub webhook_service_name: Option<String>,
-    /// URL under which the API server reaches the webhooks [default: the bind address outside of a cluster].
-    #[arg(long, value_name = "URL", value_parser = forms::https_url)]
-    pub webhook_url: Option<String>,
-    /// Serve webhooks with tls.crt and tls.key in this directory, instead of a certificate of the operator's own.
-    #[arg(long, value_name = "DIR")]
-    pub webhook_cert_dir: Option<PathBuf>,
-    /// Certificate of cert-manager that made the files of --webhook-cert-dir.
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = forms::namespaced_name, requires = "webhook_cert_dir")]
-    pub webhook_inject_ca_from: Option<String>,
-    /// Enable leader election, so that only one of several replicas makes changes.
-    #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
-    pub leader_elect: bool,
-    /// How the leader is elected.
-    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
-    pub leader_election_mode: LeaderElectionMode,
-    /// Name of the leader election lease, and of the operator [default: `$OPERATOR_NAME`].
-    #[arg(long, value_name = "NAME", value_parser = forms::operator_name)]
-    pub leader_election_id: Option<String>,
-    /// Namespace of the leader election lease [default: `$POD_NAMESPACE`].
-    #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
-    pub leader_election_namespace: Option<String>,
-    /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's service account].
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
     /// Omit the values from events about `overrideValues`. With =false the events contain the texts of
     /// watches.yaml, in which environment variables and templates are not expanded.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
@@ -272,218 +69,63 @@ pub struct RunArgs {
     /// not large.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub status_manifest: bool,
-    /// Log level: debug, info, warn, error, panic, or a number (higher logs more) [default: info, with --zap-devel debug].
-    #[arg(long, value_name = "LEVEL")]
-    pub zap_log_level: Option<LogLevel>,
-    /// Log format: json or console [default: json, with --zap-devel console].
-    #[arg(long, value_name = "FORMAT")]
-    pub zap_encoder: Option<Encoder>,
-    /// Format of times in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano [default: rfc3339].
-    #[arg(long, value_name = "FORMAT")]
-    pub zap_time_encoding: Option<TimeEncoding>,
-    /// Level from which log lines tell the place in the code: info, warn, error or panic [default: error, with --zap-devel warn].
-    #[arg(long, value_name = "LEVEL", value_parser = LogLevel::of_stacktraces)]
-    pub zap_stacktrace_level: Option<LogLevel>,
-    /// Development logging: changes the defaults of the other flags about logs.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
-    pub zap_devel: bool,
-    /// Serve webhooks and, with --metrics-secure, metrics over HTTP/2 as well.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
-    pub enable_http2: bool,
-    /// Serve /metrics over TLS.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
-    pub metrics_secure: bool,
-    /// Directory with the certificate and the key of /metrics, which may be replaced at any time [default: a self-signed certificate].
-    #[arg(long, value_name = "DIR")]
-    pub metrics_cert_path: Option<PathBuf>,
-    /// Name of the file with the certificate, in the directory of --metrics-cert-path.
-    #[arg(long, default_value = "tls.crt", value_name = "NAME")]
-    pub metrics_cert_name: String,
-    /// Name of the file with the key, in the directory of --metrics-cert-path.
-    #[arg(long, default_value = "tls.key", value_name = "NAME")]
-    pub metrics_cert_key: String,
-    /// Require a token whose user may get the non-resource URL /metrics; needs --metrics-secure.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
-    pub metrics_require_rbac: bool,
-    /// URL to which traces of releases are sent over OTLP, as HTTP with protobuf; needs a program that was
-    /// built with the feature `otlp` [default: `$OTEL_EXPORTER_OTLP_ENDPOINT`].
-    #[arg(long, value_name = "URL", value_parser = forms::otlp_url)]
-    pub otlp_endpoint: Option<String>,
 }
 
-/// Converts Go's `-flag` to `--flag`.
-pub fn double_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    args.into_iter().map(|arg| match arg.to_str() {
-        Some(text) if text.len() > 2 && text.starts_with('-') && !text.starts_with("--") => {
-            let mut double = OsString::from("-");
-            double.push(&arg);
-            double
-        }
-        _ => arg,
-    })
-}
-
-impl RunArgs {
-    /// Combines the flags with the environment variables that `env` returns.
-    pub fn options(self, env: impl Fn(&str) -> Option<String>) -> Options {
-        let env = |name: &str| env(name).filter(|value| !value.is_empty());
-        let operator_name = self
-            .leader_election_id
-            .filter(|name| !name.is_empty())
-            .or_else(|| env("OPERATOR_NAME"))
-            .unwrap_or_else(|| "hybrid-operator".to_owned());
-        // The Pod's name is stable across restarts of its container; the uid distinguishes Pods
-        // with the same name.
-        let host = || {
-            env("HOSTNAME")
-                .or_else(hostname)
-                .unwrap_or_else(|| "localhost".to_owned())
-        };
-        let instance = match (env("POD_NAME"), env("POD_UID")) {
-            (Some(name), Some(uid)) => format!("{name}_{uid}"),
-            (Some(name), None) => name,
-            (None, Some(uid)) => format!("{}_{uid}", host()),
-            (None, None) => host(),
-        };
-        let namespaces = env("WATCH_NAMESPACE").unwrap_or_default();
-        let operator_namespace = env("POD_NAMESPACE");
-        let logs = if self.zap_devel {
-            LogOptions::development()
-        } else {
-            LogOptions::default()
-        };
-        Options {
+impl ChartArgs {
+    fn options(self, env: impl Fn(&str) -> Option<String>) -> ChartOptions {
+        let is_empty = |directory: &PathBuf| directory.as_os_str().is_empty();
+        let cache = self.chart_cache.filter(|directory| !is_empty(directory));
+        let variable = || env("CHART_CACHE").map(PathBuf::from);
+        ChartOptions {
             watches_file: self.watches_file,
+            watch_files: self.watch_files,
+            cache: cache.or_else(|| variable().filter(|directory| !is_empty(directory))),
+            reload_pace: self.reload_pace,
             reconcile_period: self.reconcile_period,
-            max_concurrent_reconciles: self
-                .max_concurrent_reconciles
-                .unwrap_or_else(|| WorkerOptions::default().concurrency),
-            chart_limits: ChartLimits {
+            limits: ChartLimits {
                 memory: Some(self.limit_memory),
                 time: Some(self.limit_time),
             },
-            metrics_bind_address: self.metrics_bind_address,
-            metrics_secure: self.metrics_secure,
-            metrics_require_rbac: self.metrics_require_rbac,
-            metrics_certificate: self
-                .metrics_cert_path
-                .filter(|directory| !directory.as_os_str().is_empty())
-                .map(|directory| CertificateFiles {
-                    certificate: directory.join(self.metrics_cert_name),
-                    key: directory.join(self.metrics_cert_key),
-                }),
-            enable_http2: self.enable_http2,
-            health_probe_bind_address: self.health_probe_bind_address,
-            profiling_bind_address: self.profiling_bind_address,
-            leader_elect: self.leader_elect,
-            leader_election_mode: self.leader_election_mode,
-            leader_election_namespace: self
-                .leader_election_namespace
-                .filter(|namespace| !namespace.is_empty())
-                .or_else(|| operator_namespace.clone()),
-            kubeconfig: self.kubeconfig,
             suppress_override_values: self.suppress_override_values,
             status_manifest: self.status_manifest,
-            watch_namespaces: namespaces
-                .split(',')
-                .map(|namespace| namespace.trim().to_owned())
-                .filter(|namespace| !namespace.is_empty())
-                .collect(),
-            namespace_selector: self
-                .namespace_selector
-                .filter(|selector| !selector.is_empty()),
-            sync_period: Some(self.sync_period).filter(|period| !period.is_zero()),
-            graceful_shutdown_timeout: self.graceful_shutdown_timeout,
-            operator_namespace,
-            operator_name,
-            instance,
-            pod: env("POD_NAME"),
-            pod_uid: env("POD_UID"),
-            chart_cache: self
-                .chart_cache
-                .filter(|directory| !directory.as_os_str().is_empty())
-                .or_else(|| env("CHART_CACHE").map(PathBuf::from)),
-            watch_files: self.watch_files,
-            reload_pace: self.reload_pace,
-            deadlines: Deadlines::default(),
-            webhooks: WebhookOptions {
-                bind_address: self.webhook_bind_address,
-                service_name: self.webhook_service_name,
-                url: self.webhook_url,
-                certificate_directory: self.webhook_cert_dir,
-                inject_ca_from: self.webhook_inject_ca_from,
-                http2: self.enable_http2,
-                in_cluster: env("KUBERNETES_SERVICE_HOST").is_some(),
-            },
-            logs: LogOptions {
-                level: self.zap_log_level.unwrap_or(logs.level),
-                encoder: self.zap_encoder.unwrap_or(logs.encoder),
-                time: self.zap_time_encoding.unwrap_or(logs.time),
-                stacktrace: self.zap_stacktrace_level.unwrap_or(logs.stacktrace),
-            },
-            otlp_endpoint: OtlpEndpoint::of(self.otlp_endpoint, env),
         }
     }
 }
 
-fn hostname() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_owned())
+/// The settings of an operator with charts, in [`Options::extensions`].
+#[derive(Debug, Clone)]
+pub struct ChartOptions {
+    /// Path of the watches file.
+    pub watches_file: PathBuf,
+    /// Whether a changed watches file or chart is reloaded.
+    pub watch_files: bool,
+    /// Directory in which fetched charts are kept; `None` means the user's cache directory. From
+    /// `$CHART_CACHE` if the flag is not given.
+    pub cache: Option<PathBuf>,
+    /// Time between two releases of a kind that are reconciled with a changed chart or changed
+    /// options.
+    pub reload_pace: Duration,
+    /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
+    pub reconcile_period: Duration,
+    /// Limits of one render of a chart, unless its entry says otherwise.
+    pub limits: ChartLimits,
+    /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
+    pub suppress_override_values: bool,
+    /// Whether the status of custom resources contains the manifest of their release.
+    pub status_manifest: bool,
 }
 
-impl Options {
-    /// Refuses options that contradict each other.
-    pub(crate) fn validate(&self) -> Result<(), OptionsError> {
-        if self.namespace_selector.is_some() && !self.watch_namespaces.is_empty() {
-            return Err(OptionsError::NamespacesTwice);
-        }
-        if self.metrics_require_rbac && !self.metrics_secure {
-            return Err(OptionsError::InsecureAuthorization);
-        }
-        forms::check(self)?;
-        if let Some(endpoint) = &self.otlp_endpoint {
-            endpoint.check(AVAILABLE)?;
-        }
-        self.profiling_address()?;
-        self.lease()?;
-        Ok(())
+/// The settings without flags.
+impl Default for ChartOptions {
+    fn default() -> Self {
+        ChartArgs::parse_from(["run"]).options(|_| None)
     }
+}
 
-    /// Returns the lock of leader-for-life, or `None` if the mode is another one or the process does
-    /// not run in a Pod.
-    pub(crate) fn lock(&self) -> Option<LockOptions> {
-        if !self.leader_elect || self.leader_election_mode != LeaderElectionMode::ForLife {
-            return None;
-        }
-        let (Some(pod), Some(namespace)) = (&self.pod, &self.operator_namespace) else {
-            tracing::info!("leader-for-life is skipped: $POD_NAME and $POD_NAMESPACE name no Pod");
-            return None;
-        };
-        Some(LockOptions {
-            namespace: namespace.clone(),
-            name: self.operator_name.clone(),
-            pod: pod.clone(),
-        })
-    }
-
-    /// Returns the settings of the leader election lease, or `None` if there is none.
-    pub(crate) fn lease(&self) -> Result<Option<LeaseOptions>, OptionsError> {
-        if !self.leader_elect || self.leader_election_mode != LeaderElectionMode::Lease {
-            return Ok(None);
-        }
-        let namespace = self
-            .leader_election_namespace
-            .as_deref()
-            .ok_or(OptionsError::NoLeaseNamespace)?;
-        // Two processes with the same Pod name must not both believe that they hold the lease.
-        let mut noise = [0_u8; 4];
-        let _ = host::fill(&mut noise);
-        let identity = format!("{}_{:08x}", self.instance, u32::from_ne_bytes(noise));
-        Ok(Some(LeaseOptions::new(
-            namespace,
-            &self.operator_name,
-            &identity,
-        )))
+impl ChartOptions {
+    /// Returns the settings of a process.
+    pub(crate) fn of(context: &ControllerContext) -> Self {
+        context.settings().cloned().unwrap_or_default()
     }
 }
 

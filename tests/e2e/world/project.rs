@@ -210,9 +210,8 @@ impl InProcessOperator {
     ) -> Self {
         let env = ["WATCH_NAMESPACE", "OPERATOR_NAME", "POD_NAME"].map(|name| (name, namespace));
         let mut options = options(&[], &env);
-        options.watches_file = project.watches_file();
         change(&mut options);
-        let charts = helm::load(&options.watches_file).unwrap();
+        let charts = helm::load(&project.watches_file()).unwrap();
         let manager = charts
             .into_iter()
             .map(extend)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::Parser as _;
-use hybrid_operator::options::{RunArgs, double_dashes};
+use hybrid_operator::options::{ProcessArgs, double_dashes};
 use serde_json::Value;
 
 use crate::olm::{items, kind, text};
@@ -64,7 +64,7 @@ impl Deployed {
 fn operator_name(args: &[&str], variables: &BTreeMap<&str, &str>) -> Option<String> {
     let parse = |args: &[&str]| {
         let args = std::iter::once(&"run").chain(args).map(OsString::from);
-        RunArgs::try_parse_from(double_dashes(args)).ok()
+        ProcessArgs::try_parse_from(double_dashes(args)).ok()
     };
     let mut run = parse(&[])?;
     // One by one: the program of a project may have flags of its own.

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 /// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;

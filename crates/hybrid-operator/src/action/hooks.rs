@@ -58,7 +58,7 @@ use super::live::Live;
 use super::location::{self, ObjectLocation};
 use super::log::{Details, Done};
 use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 pub(crate) use leftover::Interrupted;
 pub(super) use memory::HookMemory;

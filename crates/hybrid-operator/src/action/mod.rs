@@ -40,8 +40,8 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
-use crate::telemetry::traces::Reason;
 use crate::watches::NEVER_RECREATED;
+use operator_runtime::telemetry::traces::Reason;
 
 /// Inputs that every action needs.
 pub(crate) struct ActionContext<'a> {

@@ -13,7 +13,7 @@ use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 use super::live::Live;
 use super::{ActionContext, ActionError, generated_run, location};
 use crate::reasons::EventReason;
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 /// Deletes the objects that are in `before` but not in `wanted`. Objects that are annotated to be
 /// kept or are not the release's stay.

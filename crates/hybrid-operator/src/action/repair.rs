@@ -9,7 +9,7 @@ use super::deploy::{Before, planned};
 use super::live::Live;
 use super::scaling::Autoscalers;
 use super::{ActionContext, ActionError};
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repaired {

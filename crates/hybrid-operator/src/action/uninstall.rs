@@ -19,7 +19,7 @@ use super::deploy::StoredRelease;
 use super::live::Live;
 use super::prune::Spared;
 use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, prune};
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
 /// objects may still exist.

@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
 use super::interest::Interests;
-use crate::controller::{Key, QueueHandle};
-use crate::manager::ControllerContext;
+use crate::process::Process;
 use crate::release::{RecordStore, ReleaseIndex};
 use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
-use crate::telemetry::traces::Tracer;
+use operator_runtime::controller::{Key, QueueHandle};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::telemetry::traces::Tracer;
 
 /// The account with whose permissions the release of a custom resource is managed.
 #[derive(Clone)]
@@ -131,21 +132,22 @@ impl Access {
         records: ReleaseIndex,
     ) -> Self {
         let connection = &context.connection;
+        let process = Process::of(context);
         let (client, cluster) = (&connection.client, &connection.cluster);
-        let mut other_records = context.caches.records.all();
+        let mut other_records = process.records.all();
         other_records.retain(|other| other.storage() != records.storage());
         Self {
             impersonated: Mutex::default(),
             nobody: OnceLock::new(),
             registry: context.caches.registry.clone(),
-            store: RecordStore::new(client.clone(), records, context.caches.records.keys()),
+            store: RecordStore::new(client.clone(), records, process.records.keys()),
             other_records,
             interests: Arc::new(Interests::new(cluster, queue.clone(), context.stop.clone())),
             queue: queue.clone(),
             stop: context.stop.clone(),
             events: EventSink::new(connection.events.clone()),
-            pool: context.limits.pool.clone(),
-            memory: context.limits.memory.clone(),
+            pool: process.pool,
+            memory: process.memory,
             rounds: context.rounds.clone(),
             tracer: context.tracer.clone(),
             client: client.clone(),
@@ -223,12 +225,11 @@ mod tests {
     use hybrid_operator_test::scripted::Script;
 
     use super::*;
-    use crate::telemetry::metrics::ControllerMetrics;
 
     #[tokio::test]
     async fn an_account_is_dropped_when_no_custom_resource_uses_it() {
         let script = Script::default();
-        let queue = QueueHandle::new(ControllerMetrics::detached("accounts"));
+        let queue = QueueHandle::detached("accounts");
         let mut known = Impersonated::default();
         let use_account = |known: &mut Impersonated, key: &str, name: &str| {
             let connect = || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube_objects::OperatorId;
 
 use crate::watches::nearest;
-use crate::{duration, naming};
+use operator_runtime::{duration, naming};
 
 /// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";

@@ -24,16 +24,17 @@ use super::remote::ChartReader;
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
+use super::source::Source;
 use super::subject::check_scope;
 
-use crate::controller::{
-    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Source, TypedObject, WorkerOptions,
-    Workers,
-};
-use crate::manager::{Controller, ControllerContext, ControllerError};
-use crate::native::Readers;
+use crate::process::Process;
 use crate::release::{IndexState, RecordChange, ReleaseIndex, Storage};
 use crate::watches::{self, ChartSource, Watch, WatchesError};
+use operator_runtime::controller::{
+    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, TypedObject, WorkerOptions, Workers,
+};
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
+use operator_runtime::native::Readers;
 
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
 type OpenSource = Box<dyn FnOnce(&mut SourceContext<'_>) + Send>;
@@ -95,7 +96,8 @@ pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
     let reader = ChartReader::open_default();
     watches::load_with(watches_file, |entry| {
         let chart = reader.load(&entry.watch.chart);
-        let chart = chart.map_err(|error| crate::telemetry::causes::with_causes(&error))?;
+        let chart =
+            chart.map_err(|error| operator_runtime::telemetry::causes::with_causes(&error))?;
         Ok(HelmController::with_chart(entry.watch, chart))
     })
 }
@@ -108,13 +110,16 @@ pub(super) fn load_known(
 ) -> Result<(Vec<HelmController>, Vec<Watch>), WatchesError> {
     let mut missing = Vec::new();
     let entries = watches::load_with(watches_file, |entry| {
-        let chart = match &entry.watch.chart {
-            ChartSource::Local(path) => {
-                let chart = Chart::load(path);
-                Some(chart.map_err(|error| crate::telemetry::causes::with_causes(&error))?)
-            }
-            ChartSource::Remote(chart) => reader.known(chart),
-        };
+        let chart =
+            match &entry.watch.chart {
+                ChartSource::Local(path) => {
+                    let chart = Chart::load(path);
+                    Some(chart.map_err(|error| {
+                        operator_runtime::telemetry::causes::with_causes(&error)
+                    })?)
+                }
+                ChartSource::Remote(chart) => reader.known(chart),
+            };
         Ok((entry.watch, chart))
     })?;
     let mut controllers = Vec::new();
@@ -430,13 +435,14 @@ impl HelmController {
             &queue,
             &context.stop,
         );
-        let records = context.caches.records.stored_in(self.storage);
+        let all_records = Process::of(&context).records;
+        let records = all_records.stored_in(self.storage);
         let readers = open_sources(self.sources, &context, &queue, &source);
         // With an incomplete history an existing release would be installed again, and
         // extensions would take existing objects for missing.
         let known = async {
             tokio::join!(source.synced(), complete(&records));
-            for other in context.caches.records.all() {
+            for other in all_records.all() {
                 complete(&other).await;
             }
             for cache in readers.synced() {

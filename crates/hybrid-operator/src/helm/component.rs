@@ -3,7 +3,9 @@
 //! The engine that reconciles the releases of custom resources reconciles those of components: history, retries,
 //! repairs and crash safety are the same. The state is returned to the caller, and kept in memory.
 
+use futures::future::BoxFuture;
 use host::{HashMap, HashSet};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,13 +19,15 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
+use super::custom_resource::FINALIZER;
 use super::setup::Setup;
-use crate::controller::{Key, Priority, QueueHandle, TypedObject};
-use crate::manager::ControllerContext;
-use crate::native::{self, Context};
+use crate::process::Process;
 use crate::release::{RecordChange, RecordStore, Storage};
 use crate::watches::{ActionPolicy, Watch};
 use known::{ComponentOwner, KnownComponent, Passed};
+use operator_runtime::controller::{Key, Priority, QueueHandle, TypedObject};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::native::{self, Context};
 
 mod known;
 
@@ -114,6 +118,49 @@ pub struct Release {
     pub message: String,
 }
 
+/// Lets the functions of a native controller install charts as components of its custom resources, see [`install`]:
+/// the argument of [`Builder::with`](native::Builder::with).
+///
+/// A finalizer holds a custom resource that is being deleted until its charts are uninstalled.
+///
+/// Needs what a chart in `watches.yaml` needs: all verbs on Secrets, which hold the release
+/// records, and those on the chart's objects.
+pub fn components() -> impl native::Part {
+    Installer
+}
+
+/// Installs charts for a native controller that is not started yet.
+struct Installer;
+
+impl native::Part for Installer {
+    fn finalizer(&self) -> &'static str {
+        FINALIZER
+    }
+
+    fn permissions(&self) -> Vec<PolicyRule> {
+        let text = |text: &str| text.to_owned();
+        let verbs = "create delete deletecollection get list patch update watch";
+        vec![PolicyRule {
+            api_groups: Some(vec![String::new()]),
+            resources: Some(vec![text("secrets")]),
+            verbs: verbs.split(' ').map(text).collect(),
+            ..PolicyRule::default()
+        }]
+    }
+
+    fn start<'a>(
+        &'a self,
+        context: &'a ControllerContext,
+        queue: &'a QueueHandle,
+    ) -> BoxFuture<'a, Arc<dyn native::RunningPart>> {
+        Box::pin(async move {
+            let components: Arc<dyn native::RunningPart> =
+                Arc::new(Components::start(context, queue).await);
+            components
+        })
+    }
+}
+
 /// Makes the release of a component what `component` says: installs, upgrades, repairs or retries it, as an
 /// operator of the chart would.
 ///
@@ -140,7 +187,7 @@ pub struct Release {
 /// # fn main() -> Result<(), helm::BuildError> {
 /// let mysql = Chart::load("charts/mysql")?;
 /// let controller = native::controller::<Shop>("shop")
-///     .installs_charts()
+///     .with(helm::components())
 ///     .reconcile(move |shop, context| reconcile(shop, context, mysql.clone()));
 /// # drop(controller);
 /// # Ok(())
@@ -148,9 +195,7 @@ pub struct Release {
 /// ```
 ///
 /// # Errors
-/// [`native::Error::NoCharts`] if the controller lacks
-/// [`installs_charts`](native::Builder::installs_charts); [`native::Error::Component`] if a request
-/// fails. A chart that cannot be rendered, or an install or upgrade that failed, is no error; see
+/// [`ComponentError`] if the controller lacks [`components`], or a request fails. A chart that cannot be rendered, or an install or upgrade that failed, is no error; see
 /// [`Release::message`]. It is tried again after a pause, and when values or chart change.
 ///
 /// # Caveats
@@ -159,12 +204,11 @@ pub async fn install<K: TypedObject>(
     context: &Context<K>,
     component: Component,
 ) -> Result<Release, native::Error> {
-    let (components, primary) = context.components()?;
     let name = component.name.clone();
-    let (release, retry) = components
-        .install(primary, component, context.until())
+    let (release, retry) = of_controller(context)?
+        .install(context.primary(), component, context.until())
         .await
-        .map_err(|source| native::Error::Component { name, source })?;
+        .map_err(|source| ComponentError::Failed { name, source })?;
     if let Some(delay) = retry {
         context.wake_after(delay);
     }
@@ -182,21 +226,49 @@ pub async fn uninstall<K: TypedObject>(
     context: &Context<K>,
     name: &str,
 ) -> Result<bool, native::Error> {
-    let (components, primary) = context.components()?;
-    let retry = components.uninstall(primary, name, context.until()).await;
-    let retry = retry.map_err(|source| native::Error::Component {
-        name: name.to_owned(),
-        source,
-    })?;
+    let retry = of_controller(context)?
+        .uninstall(context.primary(), name, context.until())
+        .await
+        .map_err(|source| ComponentError::Failed {
+            name: name.to_owned(),
+            source,
+        })?;
     if let Some(delay) = retry {
         context.wake_after(delay);
     }
     Ok(retry.is_none())
 }
 
-/// Error of a component.
+/// Returns the components of a controller.
+fn of_controller<K: TypedObject>(context: &Context<K>) -> Result<&Components, ComponentError> {
+    context.part().ok_or(ComponentError::NoCharts)
+}
+
+/// Error of [`install`] and [`uninstall`].
 #[derive(Debug, thiserror::Error)]
-enum ComponentError {
+pub enum ComponentError {
+    /// The controller does not install charts.
+    #[error("the controller does not install charts; add .with(helm::components())")]
+    NoCharts,
+    /// A component cannot be installed or uninstalled.
+    #[error("component {name}: {source}")]
+    Failed {
+        /// Name of the component.
+        name: String,
+        /// The cause.
+        source: native::BoxError,
+    },
+}
+
+impl From<ComponentError> for native::Error {
+    fn from(error: ComponentError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// Wrong call for a component.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
     #[error(
         "invalid name; use lower case letters, digits and '-', and no more than {} characters",
         CrIdentity::COMPONENT_MAX
@@ -209,7 +281,7 @@ enum ComponentError {
 }
 
 /// The components that a native controller installs, of all its custom resources.
-pub(crate) struct Components {
+struct Components {
     context: ControllerContext,
     store: RecordStore,
     queue: QueueHandle,
@@ -218,11 +290,27 @@ pub(crate) struct Components {
     busy: Mutex<HashSet<(Key, String)>>,
 }
 
+impl native::RunningPart for Components {
+    fn clean_up<'a>(
+        &'a self,
+        primary: &'a Primary,
+        until: Instant,
+    ) -> BoxFuture<'a, Result<Option<Duration>, native::Error>> {
+        Box::pin(self.uninstall_all(primary, until))
+    }
+
+    fn forget(&self, key: &Key) {
+        self.owners.lock().retain(|_, owner| owner != key);
+        self.known.lock().retain(|_, known| known.forget(key));
+    }
+}
+
 impl Components {
     /// Waits until the release records are known, and routes changes to the queue.
-    pub(crate) async fn start(context: &ControllerContext, queue: &QueueHandle) -> Self {
+    async fn start(context: &ControllerContext, queue: &QueueHandle) -> Self {
         // With an incomplete history an existing release would be installed again.
-        let records = context.caches.records.stored_in(Storage::Secrets);
+        let all_records = Process::of(context).records;
+        let records = all_records.stored_in(Storage::Secrets);
         complete(&records).await;
         let owners: Arc<Mutex<HashMap<CrIdentity, Key>>> = Arc::default();
         let router = Arc::new(ComponentRouter {
@@ -240,7 +328,7 @@ impl Components {
             store: RecordStore::new(
                 context.connection.client.clone(),
                 records,
-                context.caches.records.keys(),
+                all_records.keys(),
             ),
             context: context.clone(),
             queue: queue.clone(),
@@ -259,7 +347,7 @@ impl Components {
         until: Instant,
     ) -> Result<(Release, Option<Duration>), native::BoxError> {
         if !component.values.is_object() {
-            return Err(ComponentError::Values.into());
+            return Err(CallError::Values.into());
         }
         let _busy = self.begin(custom, &component.name)?;
         let known = self.component(&component.name);
@@ -341,9 +429,7 @@ impl Components {
         Ok(None)
     }
 
-    /// Uninstalls all components of a custom resource; returns when to look again, or `None` if all are
-    /// gone.
-    pub(crate) async fn uninstall_all(
+    async fn uninstall_all(
         &self,
         custom: &Primary,
         until: Instant,
@@ -359,16 +445,10 @@ impl Components {
         let mut retry = None;
         for name in names {
             let left = self.uninstall(custom, &name, until).await;
-            let left = left.map_err(|source| native::Error::Component { name, source })?;
+            let left = left.map_err(|source| ComponentError::Failed { name, source })?;
             retry = left.into_iter().chain(retry).min();
         }
         Ok(retry)
-    }
-
-    /// Forgets a custom resource that is gone.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.owners.lock().retain(|_, owner| owner != key);
-        self.known.lock().retain(|_, known| known.forget(key));
     }
 
     fn forget_component(
@@ -388,7 +468,8 @@ impl Components {
     fn component(&self, name: &str) -> Arc<KnownComponent> {
         let mut known = self.known.lock();
         let component = known.entry(name.to_owned()).or_insert_with(|| {
-            let records = self.context.caches.records.stored_in(Storage::Secrets);
+            let all_records = Process::of(&self.context).records;
+            let records = all_records.stored_in(Storage::Secrets);
             Arc::new(KnownComponent::new(Access::new(
                 &self.context,
                 &self.queue,
@@ -406,7 +487,7 @@ impl Components {
         }
     }
 
-    fn begin(&self, custom: &Primary, name: &str) -> Result<BusyComponent<'_>, ComponentError> {
+    fn begin(&self, custom: &Primary, name: &str) -> Result<BusyComponent<'_>, CallError> {
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let ends = name.starts_with('-') || name.ends_with('-');
         if name.is_empty()
@@ -414,11 +495,11 @@ impl Components {
             || ends
             || !name.chars().all(valid)
         {
-            return Err(ComponentError::Name);
+            return Err(CallError::Name);
         }
         let id = (Key::from(custom), name.to_owned());
         if !self.busy.lock().insert(id.clone()) {
-            return Err(ComponentError::Busy);
+            return Err(CallError::Busy);
         }
         Ok(BusyComponent {
             busy: &self.busy,

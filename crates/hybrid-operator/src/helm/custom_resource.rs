@@ -27,9 +27,9 @@ use super::setup::Setup;
 use super::status::Status;
 use super::subject::{Place, Subject, SubjectError, wanted};
 use super::target::Target;
-use crate::controller::Key;
-use crate::native::Readers;
 use crate::values::{self, Environment};
+use operator_runtime::controller::Key;
+use operator_runtime::native::Readers;
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
 pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";

@@ -1,5 +1,7 @@
 //! Finds the release of a chart's custom resource, for native controllers of the same operator.
 
+use std::sync::Arc;
+
 use host::HashMap;
 use kube_objects::CrIdentity;
 use parking_lot::Mutex;
@@ -11,11 +13,12 @@ use kube::Resource;
 use serde_json::Value;
 
 use super::builder::complete;
-use crate::controller::{ObjectScope, TypedObject};
-use crate::manager::ControllerContext;
-use crate::native::{self, Context};
+use crate::process::Process;
 use crate::release::{RecordStore, Records, Storage};
-use crate::telemetry::causes::with_causes;
+use operator_runtime::controller::{ObjectScope, TypedObject};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::native::{self, Context};
+use operator_runtime::telemetry::causes::with_causes;
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,42 +132,56 @@ where
     K: TypedObject,
     R: Resource<DynamicType = ()>,
 {
-    let meta = resource.meta();
-    let name = meta.name.as_deref().unwrap_or_default();
-    let identity = CrIdentity::of(
-        &R::group(&()),
-        &R::kind(&()),
-        meta.namespace.as_deref(),
-        name,
-    );
-    context.releases().find(&identity).await
+    match context.shared(DeployedReleases::of) {
+        Some(releases) => releases.find(&identity_of(resource)).await,
+        None => Ok(None),
+    }
 }
 
-/// Place where a native controller finds releases.
-pub(crate) enum Releases {
-    /// Releases in the records.
+fn identity_of<R: Resource<DynamicType = ()>>(resource: &R) -> CrIdentity {
+    let meta = resource.meta();
+    let name = meta.name.as_deref().unwrap_or_default();
+    let namespace = meta.namespace.as_deref();
+    CrIdentity::of(&R::group(&()), &R::kind(&()), namespace, name)
+}
+
+/// The releases that [`deployed`] finds. A test gives those that it needs to its
+/// [`Fixture`](native::Fixture::sharing).
+#[derive(Clone)]
+pub struct DeployedReleases(Arc<Place>);
+
+enum Place {
+    /// The release records.
     Stored {
         records: Records,
         /// Stores keep the content of the records that were read last.
         stores: Mutex<HashMap<Storage, RecordStore>>,
     },
-    /// Releases of a test.
+    /// A test.
     Fixed(HashMap<CrIdentity, DeployedRelease>),
 }
 
-impl Releases {
-    /// Finds the releases of the operator that a controller belongs to.
-    pub(crate) fn of(context: &ControllerContext) -> Self {
-        Self::Stored {
-            records: context.caches.records.clone(),
+impl DeployedReleases {
+    fn of(context: &ControllerContext) -> Self {
+        Self(Arc::new(Place::Stored {
+            records: Process::of(context).records,
             stores: Mutex::default(),
-        }
+        }))
+    }
+
+    /// Gives one custom resource a release, for tests.
+    pub fn fixed<R>(resource: &R, release: DeployedRelease) -> Self
+    where
+        R: Resource<DynamicType = ()>,
+    {
+        let releases = [(identity_of(resource), release)].into_iter();
+        Self(Arc::new(Place::Fixed(releases.collect())))
     }
 
     async fn find(&self, owner: &CrIdentity) -> Result<Option<DeployedRelease>, native::Error> {
-        let (records, stores) = match self {
-            Self::Stored { records, stores } => (records, stores),
-            Self::Fixed(releases) => return Ok(releases.get(owner).cloned()),
+        let (records, stores) = match &*self.0 {
+            Place::Stored { records, stores } => (records, stores),
+            Place::Fixed(releases) => return Ok(releases.get(owner).cloned()),
         };
         for index in records.all() {
             complete(&index).await;
@@ -184,5 +201,34 @@ impl Releases {
             return Ok(Some(DeployedRelease::of(&record)?));
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hybrid_operator_test::scripted::ScriptedApi;
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+    use operator_runtime::native::Fixture;
+    use serde_json::json;
+
+    use super::{DeployedRelease, DeployedReleases, deployed};
+
+    #[tokio::test]
+    async fn a_test_gives_a_custom_resource_its_release() {
+        let api = ScriptedApi::new();
+        let named = |name: &str| json!({"metadata": {"name": name, "namespace": "a"}});
+        let [one, other]: [Pod; 2] =
+            ["one", "other"].map(|name| serde_json::from_value(named(name)).unwrap());
+        let object: ConfigMap = serde_json::from_value(named("object")).unwrap();
+        let manifest = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n";
+        let release = DeployedRelease::new("one", "a", manifest).unwrap();
+        let context = Fixture::new(object, api.client("a"))
+            .sharing(DeployedReleases::fixed(&one, release.clone()))
+            .build();
+        let found = deployed(&context, &one).await.unwrap().unwrap();
+        assert_eq!(found, release);
+        let services: Vec<Service> = found.objects().unwrap();
+        assert_eq!(services[0].metadata.namespace.as_deref(), Some("a"));
+        assert_eq!(deployed(&context, &other).await.unwrap(), None);
     }
 }

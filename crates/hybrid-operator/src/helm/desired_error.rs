@@ -14,10 +14,10 @@ use crate::reasons::Reason;
 use crate::release::StoreError;
 use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
 use crate::render_pool::RenderPoolError;
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::traces;
 use crate::values::ValuesError;
 use crate::watches::way_to_raise;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]

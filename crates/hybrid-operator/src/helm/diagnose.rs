@@ -8,7 +8,7 @@ use super::access::{Access, Who};
 use super::status::Status;
 use super::target::Target;
 use crate::action::live::Live;
-use crate::controller::Priority;
+use operator_runtime::controller::Priority;
 
 /// The examination of a release.
 #[derive(Clone, Default)]

@@ -10,10 +10,10 @@ use kube_objects::Primary;
 use kube_objects::events::{EventRecorder, EventSender};
 use parking_lot::Mutex;
 
-use crate::manager::ControllerContext;
 use crate::reasons::EventReason;
 use crate::release::StoreError;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;

@@ -34,8 +34,8 @@ use kube_objects::Primary;
 use tracing::Span;
 
 use super::annotations::ReleaseOptions;
-use crate::controller::TypedObject;
-use crate::native::{self, MetadataReader, Reader, Readers};
+use operator_runtime::controller::TypedObject;
+use operator_runtime::native::{self, MetadataReader, Reader, Readers};
 
 /// Error of an extension. It is reported in the condition `Irreconcilable`, and the custom resource
 /// is retried with backoff.

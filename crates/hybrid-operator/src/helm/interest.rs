@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::controller::served::ServedKinds;
-use crate::controller::{Key, Priority, QueueHandle};
+use super::served::ServedKinds;
+use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 /// Reference to an object, or to all objects of a kind in a namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -474,7 +474,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::telemetry::metrics::ControllerMetrics;
 
     fn secret(name: &str, version: &str) -> (ObjectMeta, bool) {
         let metadata = json!({"name": name, "namespace": "a", "resourceVersion": version});
@@ -489,7 +488,7 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
-            let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
+            let queue = QueueHandle::detached("interests");
             let cluster = Cluster::new(Script::default().client());
             Self {
                 interests: Interests::new(&cluster, queue, CancellationToken::new()),

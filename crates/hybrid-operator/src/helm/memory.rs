@@ -26,9 +26,9 @@ use super::repairs::RepairBudget;
 use super::repetition::Repetition;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
-use crate::controller::Key;
 use crate::release::InputsDigest;
-use crate::telemetry::traces::History;
+use operator_runtime::controller::Key;
+use operator_runtime::telemetry::traces::History;
 
 /// Obstacles that blocked an attempt.
 #[derive(Clone, Default)]

@@ -18,10 +18,10 @@ use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
 use super::subject::Subject;
-use crate::controller::{self, ReconcileError};
 use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::controller::{self, ReconcileError};
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Maximum number of revisions in the status.
 const MAX_HISTORY: usize = 5;
@@ -197,7 +197,7 @@ fn conclude(
             for outcome in report.former.iter().chain([&report.outcome]) {
                 apply(outcome, objects, status);
             }
-            if !setup.reporting.manifest {
+            if !setup.shows_manifest {
                 status.leave_out_manifest();
             }
             if let Some(revision) = report.handled {

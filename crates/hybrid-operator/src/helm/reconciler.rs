@@ -18,9 +18,9 @@ use super::reload::progress::Verdict;
 use super::resources::Resources;
 use super::retried;
 use super::setup::Setup;
-use crate::controller::{Outcome, Reconcile, ReconcileError, Request};
-use crate::native::Readers;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
+use operator_runtime::native::Readers;
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 pub(super) struct HelmReconciler {

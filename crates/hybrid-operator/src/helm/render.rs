@@ -33,9 +33,9 @@ use super::setup::Setup;
 use super::subject::Subject;
 use super::target::Target;
 use crate::release_memory::RenderMemory;
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::traces;
 use crate::watches::Watch;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 
 /// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);

@@ -7,7 +7,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube_objects::{AnyObject, ApiError, Primary, Target};
 use serde_json::{Value, json};
 
-use crate::controller::{Key, Source};
+use super::source::Source;
+use operator_runtime::controller::Key;
 
 /// The custom resources of one controller.
 #[derive(Clone)]

@@ -10,8 +10,9 @@ use kube_objects::{InstanceId, OperatorId};
 use super::chart::Chart;
 use super::extend::Extensions;
 use super::kind::ActionKind;
-use crate::manager::{ControllerContext, Reporting};
+use crate::options::ChartOptions;
 use crate::watches::{ActionPolicy, Watch};
+use operator_runtime::manager::ControllerContext;
 
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
 pub(super) struct Setup {
@@ -27,8 +28,10 @@ pub(super) struct Setup {
     /// Whether leader election ensures that no other replica writes.
     pub(super) elected: bool,
     pub(super) operator_namespace: Option<String>,
-    /// Optional content of events and of the status.
-    pub(super) reporting: Reporting,
+    /// Whether an event about `overrideValues` contains the texts of `watches.yaml`.
+    pub(super) shows_overrides: bool,
+    /// Whether the status contains the manifest of the release.
+    pub(super) shows_manifest: bool,
     /// Watched namespaces; all if empty.
     pub(super) namespaces: Vec<String>,
 }
@@ -36,18 +39,19 @@ pub(super) struct Setup {
 impl Setup {
     /// Returns the configuration of an entry without extensions.
     pub(super) fn of(watch: Watch, chart: &Chart, context: &ControllerContext) -> Self {
-        let (identity, limits) = (&context.identity, &context.limits);
+        let (identity, options) = (&context.identity, ChartOptions::of(context));
         Self {
             version: 0,
             chart: chart.used_by(&watch),
             extensions: Extensions::default(),
-            period: watch.reconcile_period.unwrap_or(limits.reconcile_period),
-            watch: watch.with_limits(limits.charts),
+            period: watch.reconcile_period.unwrap_or(options.reconcile_period),
+            watch: watch.with_limits(options.limits),
             operator: identity.operator.clone(),
             instance: identity.instance.clone(),
             elected: identity.elected,
             operator_namespace: identity.namespace.clone(),
-            reporting: context.reporting,
+            shows_overrides: !options.suppress_override_values,
+            shows_manifest: options.status_manifest,
             namespaces: context.namespaces.clone(),
         }
     }

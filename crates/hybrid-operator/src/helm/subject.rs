@@ -20,9 +20,9 @@ use super::setup::Setup;
 use super::status::Status;
 use super::target::{ReleaseLocation, Target};
 use crate::release::{Asked, RecordMeta, Storage};
-use crate::telemetry::causes::with_causes;
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Error determining the release of a custom resource.
 #[derive(Debug, thiserror::Error)]

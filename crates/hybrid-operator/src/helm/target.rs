@@ -8,9 +8,9 @@ use kube_objects::{Cluster, Primary};
 
 use super::access::{Access, Account, Who};
 use super::interest::Interests;
-use crate::controller::Key;
 use crate::release::RecordMeta;
 use crate::release_memory::Share;
+use operator_runtime::controller::Key;
 
 /// Name and namespace of a release.
 #[derive(Debug, Clone)]

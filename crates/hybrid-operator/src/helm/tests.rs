@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::reconciler::ATTEMPT_WITHIN;
 use super::{Chart, Charts, Component, HelmController, install};
-use crate::manager::{Manager, ManagerError};
-use crate::native;
 use crate::options::RunArgs;
+use operator_runtime::manager::{Manager, ManagerError};
+use operator_runtime::native;
 
 /// A host whose clock is that of the runtime.
 struct Clock(Instant);
@@ -294,7 +294,7 @@ async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cance
     slow_writes(&server);
     let (told, mut messages) = mpsc::unbounded_channel();
     let controller = native::controller::<ServiceAccount>("shop")
-        .installs_charts()
+        .with(super::components())
         .deadline(Duration::from_secs(30))
         .reconcile(move |_, context| {
             let (chart, told) = (chart.clone(), told.clone());
@@ -330,7 +330,7 @@ async fn deletion_whose_release_is_in_no_watched_namespace_says_so_and_when_it_i
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     let web = json!({"apiVersion": "demo.example.com/v1", "kind": "Web",
-        "metadata": {"name": "a", "finalizers": [super::UNINSTALL]}});
+        "metadata": {"name": "a", "finalizers": [super::custom_resource::FINALIZER]}});
     create(&people, "/apis/demo.example.com/v1/webs", &web).await;
     let path = "/apis/demo.example.com/v1/webs/a";
     delete(&people, path).await;
@@ -402,7 +402,8 @@ fn requests(server: &ApiServer, verb: &str, resource: &str) -> usize {
 async fn release_is_not_installed_again_from_a_cache_that_is_older_than_its_uninstall() {
     let _simulated = host::simulate(Clock(Instant::now()));
     let paused = "helm.sdk.operatorframework.io/paused";
-    let metadata = json!({"finalizers": [super::UNINSTALL], "annotations": {paused: "true"}});
+    let metadata =
+        json!({"finalizers": [super::custom_resource::FINALIZER], "annotations": {paused: "true"}});
     let (server, people, _directory, _stop) = behind(&metadata).await;
     // The operator sees the first change when all of them are over, as if another process had uninstalled.
     change(

@@ -6,7 +6,7 @@ use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
 use super::target::Target;
 use crate::release::RecordMeta;
-use crate::telemetry::traces::{self, End, Reason as _};
+use operator_runtime::telemetry::traces::{self, End, Reason as _};
 
 /// Adds the names of the release to the present attempt.
 pub(super) fn release(setup: &Setup, target: &Target) {

@@ -10,7 +10,7 @@ use go_yaml::tree::Node;
 use super::fields::{Fields, name};
 use super::lock::LockedChart;
 use super::verify::{self, Verify};
-use crate::naming;
+use operator_runtime::naming;
 
 /// Location of the chart of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

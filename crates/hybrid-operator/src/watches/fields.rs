@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Problem;
 use super::suggest::nearest;
-use crate::{duration, naming};
+use operator_runtime::{duration, naming};
 
 /// The fields of a map in the file, and the list of mistakes.
 pub(super) struct Fields<'a> {

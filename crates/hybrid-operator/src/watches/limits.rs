@@ -62,7 +62,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 /// # Errors
 /// If the text is not such a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    crate::duration::parse(text).map_err(|error| error.to_string())
+    operator_runtime::duration::parse(text).map_err(|error| error.to_string())
 }
 
 /// Returns how an exceeded limit is raised, if an option does that.

@@ -18,7 +18,7 @@ use super::{
     Entry, OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation,
     RemediationStrategy, Target, ValuesFrom, Watch, chart, template,
 };
-use crate::naming;
+use operator_runtime::naming;
 
 /// Kinds that hold user data or other objects: never deleted and created again.
 pub(crate) const NEVER_RECREATED: &[&str] = &[

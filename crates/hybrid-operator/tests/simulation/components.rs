@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hybrid_operator::helm::{Chart, Component, install};
+use hybrid_operator::helm::{self, Chart, Component, install};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::native::{self, Action, Condition};
 use hybrid_operator_test::simulation::{Process, Project, Simulation};
@@ -38,7 +38,7 @@ pub(crate) struct ShopStatus {
 async fn operator(process: Process) -> Result<(), BoxError> {
     let chart = Chart::load(process.directory.join("web"))?;
     let controller = native::controller::<Shop>("shop")
-        .installs_charts()
+        .with(helm::components())
         .reconcile(move |shop, context| {
             let values = Value::from(shop.spec.values.clone());
             let component = Component::new("web", &chart)

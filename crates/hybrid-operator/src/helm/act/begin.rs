@@ -50,7 +50,7 @@ pub(super) async fn run(
 fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
     let texts = &context.setup.watch.override_values;
     let shown = paths.iter().map(|path| match texts.get(path) {
-        Some(text) if context.setup.reporting.override_values => format!("{path} with {text:?}"),
+        Some(text) if context.setup.shows_overrides => format!("{path} with {text:?}"),
         _ => path.clone(),
     });
     let shown: Vec<String> = shown.collect();

@@ -29,8 +29,8 @@ use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::timeout;
 use super::{ActContext, ActError, unplanned};
-use crate::telemetry::traces;
 use crate::watches::CrdPolicy;
+use operator_runtime::telemetry::traces;
 
 /// Shortest and longest time between two checks of a CRD.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));

@@ -13,7 +13,7 @@ use crate::action::deploy::{Deployment, StoredRelease, deploy};
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::Failures;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Deploys a pending record, or continues its deployment. The custom resource must have the
 /// finalizer.

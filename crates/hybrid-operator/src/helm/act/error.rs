@@ -12,8 +12,8 @@ use super::super::extend::ExtensionError;
 use super::super::message::Message;
 use crate::action::ActionError;
 use crate::release::StoreError;
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::traces;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 
 /// Error executing a step. The release is unchanged, or is resumed from its record.
 #[derive(Debug, thiserror::Error)]

@@ -55,8 +55,8 @@ use super::target::Target;
 use crate::action::ActionContext;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
-use crate::telemetry::causes::with_causes;
-use crate::telemetry::traces;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 
 use error::ActError;
 

@@ -18,7 +18,7 @@ use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -22,7 +22,7 @@ use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
-use crate::telemetry::causes::with_causes;
+use operator_runtime::telemetry::causes::with_causes;
 
 /// The account as which a release is deleted.
 pub(super) enum Deleter {

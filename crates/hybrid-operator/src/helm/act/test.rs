@@ -9,7 +9,7 @@ use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
 use super::{ActContext, ActError, POLL_INTERVAL, settle};
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
-use crate::telemetry::causes::with_causes;
+use operator_runtime::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

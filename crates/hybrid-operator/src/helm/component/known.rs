@@ -29,7 +29,7 @@ use super::super::setup::Setup;
 use super::super::status::Status;
 use super::super::subject::{Place, Subject, SubjectError, wanted};
 use super::super::target::Target;
-use crate::controller::{Backoff, Key, Outcome, ReconcileError};
+use operator_runtime::controller::{Backoff, Key, Outcome, ReconcileError};
 
 /// Number of steps that one call takes before it lets others run.
 const MAX_STEPS: usize = 16;

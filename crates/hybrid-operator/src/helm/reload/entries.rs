@@ -15,8 +15,8 @@ use super::fetch::MissingCharts;
 use super::files::{EntryVersion, Mailbox};
 use super::rollout::Rollout;
 use super::waiting::Waiting;
-use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::watches::Watch;
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
 
 /// Identifies an entry: group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

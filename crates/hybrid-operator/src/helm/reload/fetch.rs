@@ -10,9 +10,9 @@ use tracing::{info, warn};
 
 use super::super::credentials;
 use super::super::remote::ChartReader;
-use crate::manager::{ControllerContext, ControllerError};
-use crate::telemetry::causes::with_causes;
 use crate::watches::{RemoteChart, Watch};
+use operator_runtime::manager::{ControllerContext, ControllerError};
+use operator_runtime::telemetry::causes::with_causes;
 
 /// Time before the second attempt, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

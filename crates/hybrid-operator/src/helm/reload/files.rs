@@ -17,10 +17,10 @@ use super::super::events::{Notice, OperatorEvents};
 use super::super::remote::ChartReader;
 use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
-use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::reasons::EventReason;
-use crate::telemetry::reloads::ReloadMetrics;
 use crate::watches::{self, ChartSource, Lock, RemoteChart, Watch, WatchesError};
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
+use operator_runtime::telemetry::reloads::ReloadMetrics;
 
 /// Adds code to the controller of a chart.
 pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + Sync>;
@@ -280,7 +280,7 @@ impl FileWatcher {
         let controllers = match loaded.controllers {
             Ok(controllers) => controllers,
             Err(refused) => {
-                let why = crate::telemetry::causes::with_causes(&refused);
+                let why = operator_runtime::telemetry::causes::with_causes(&refused);
                 self.refuse(&why, metrics, events).await;
                 return;
             }

@@ -30,11 +30,11 @@ use std::time::Duration;
 
 use super::builder::HelmController;
 use super::remote::ChartReader;
-use crate::manager::{Controller, Manager};
 use crate::watches::WatchesError;
 use entries::{Entries, EntryKey};
 pub(crate) use fetch::MissingCharts;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
+use operator_runtime::manager::{Controller, Manager};
 
 /// Time between two releases that are reconciled with a changed chart or changed options.
 const PACE: Duration = Duration::from_secs(2);

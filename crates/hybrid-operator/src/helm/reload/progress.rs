@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::controller::Key;
+use operator_runtime::controller::Key;
 
 /// Number of releases whose upgrade may be in progress, and of upgrades that fail in a row before
 /// the roll-out halts: a bad chart changes no more releases than that.
@@ -146,7 +146,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Edition, LIMIT, Progress, Verdict};
-    use crate::controller::Key;
+    use operator_runtime::controller::Key;
 
     const UNEDITED: Edition = Edition(0);
 

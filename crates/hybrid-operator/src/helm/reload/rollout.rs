@@ -17,12 +17,13 @@ use super::super::reconciler::HelmReconciler;
 use super::super::resources::Resources;
 use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};
-use crate::controller::{
-    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, Source,
-};
-use crate::native::Readers;
+use crate::helm::source::Source;
 use crate::reasons::EventReason;
-use crate::telemetry::reloads::ReloadMetrics;
+use operator_runtime::controller::{
+    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request,
+};
+use operator_runtime::native::Readers;
+use operator_runtime::telemetry::reloads::ReloadMetrics;
 
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);

@@ -25,12 +25,12 @@ use super::super::resources::{Change, Resources};
 use super::super::status::{Status, WrittenStatus};
 use super::EntryKey;
 use super::fetch::Missing;
-use crate::controller::{
-    Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, Source, WorkerOptions,
-    Workers,
-};
-use crate::manager::ControllerContext;
+use crate::helm::source::Source;
 use crate::watches::Watch;
+use operator_runtime::controller::{
+    Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, WorkerOptions, Workers,
+};
+use operator_runtime::manager::ControllerContext;
 
 /// The entries whose custom resources wait for a chart.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use clap::{CommandFactory, Parser};
 
-use crate::options::{Options, RunArgs, double_dashes};
+use crate::options::{ChartOptions, Options, RunArgs, double_dashes};
 use crate::tests::reference;
 
 /// Result of a wrong value.
@@ -370,6 +370,12 @@ fn the_table_the_code_and_the_documentation_have_the_same_flags_and_variables() 
     }));
 }
 
+/// Returns all settings as a text.
+fn shown(options: &Options) -> String {
+    let charts = options.extensions.get::<ChartOptions>().unwrap();
+    format!("{options:?} {charts:?}")
+}
+
 #[test]
 fn each_flag_changes_the_options_and_its_wrong_value_is_refused_with_the_form_that_is_wanted() {
     for row in FLAGS {
@@ -382,8 +388,8 @@ fn each_flag_changes_the_options_and_its_wrong_value_is_refused_with_the_form_th
         let flag = format!("{}={}", row.name, row.right);
         let mut args = vec![flag.as_str()];
         args.extend(needed(row.name));
-        let changed = format!("{:?}", options(&args, &[]));
-        let unchanged = format!("{:?}", options(needed(row.name), &[]));
+        let changed = shown(&options(&args, &[]));
+        let unchanged = shown(&options(needed(row.name), &[]));
         assert!(changed != unchanged, "{} has no effect", row.name);
         if let Wrong::Usage(value, wanted) = row.wrong {
             let refused = set(value).unwrap_err();
@@ -400,8 +406,8 @@ fn each_flag_changes_the_options_and_its_wrong_value_is_refused_with_the_form_th
 fn each_variable_changes_the_options_and_its_wrong_value_is_refused_with_its_name() {
     for row in VARIABLES {
         let env = [(row.name, row.right)];
-        let changed = format!("{:?}", options(&[], &env));
-        assert_ne!(changed, format!("{:?}", options(&[], &[])), "{}", row.name);
+        let changed = shown(&options(&[], &env));
+        assert_ne!(changed, shown(&options(&[], &[])), "{}", row.name);
         options(&[], &env).validate().unwrap();
         if let Wrong::Options(value, wanted) = row.wrong {
             let env = [(row.name, value), ("POD_NAME", "pod")];

@@ -15,7 +15,7 @@ use crate::release::StoreError;
 use crate::release::index::OwnWrite;
 use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::{PART_OF_LABEL, PartMeta};
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 impl RecordStore {
     /// Deletes a record and its parts. A missing record is not an error.

@@ -21,7 +21,7 @@ use crate::release::proof::ProofSubject;
 use crate::release::side::{
     self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
-use crate::telemetry::traces;
+use operator_runtime::telemetry::traces;
 
 impl RecordStore {
     /// Creates a revision, which must not exist.

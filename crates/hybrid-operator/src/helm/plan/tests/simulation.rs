@@ -12,7 +12,7 @@ use super::{
     DesiredFacts, Drift, MAX_FAILED_REVISIONS, ObservedFacts, RecordFacts, Refusal, Step, Until,
     next_step,
 };
-use crate::controller::{Backoff, Key, Priority, Queue};
+use operator_runtime::controller::{Backoff, Key, Priority, Queue};
 
 const RESOURCES: usize = 20;
 /// Number of resources that may be deleted.

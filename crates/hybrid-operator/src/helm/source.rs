@@ -1,0 +1,531 @@
+//! Watches and caches the custom resources of a controller.
+//!
+//! A controller is triggered only by a new generation, changed labels, annotations or finalizers,
+//! the deletion, or another object of the same name. Its own status writes do not trigger it.
+
+use host::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use host::watch;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher;
+use kube_objects::watch::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
+use kube_objects::{ApiKind, Cluster, CrIdentity, Scope};
+use parking_lot::RwLock;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::warn;
+
+use operator_runtime::controller::{Key, Priority, QueueHandle};
+use operator_runtime::telemetry::resources::ResourceLabels;
+
+/// The cached custom resources of one kind.
+#[derive(Clone)]
+pub(crate) struct Source(Arc<SourceInner>);
+
+/// A source that may have been dropped.
+pub(crate) struct WeakSource(Weak<SourceInner>);
+
+impl WeakSource {
+    pub(crate) fn upgrade(&self) -> Option<Source> {
+        self.0.upgrade().map(Source)
+    }
+}
+
+struct SourceInner {
+    resource: ApiResource,
+    objects: RwLock<Objects>,
+    /// Number of scopes that have been listed.
+    synced: watch::Sender<usize>,
+    scopes: usize,
+}
+
+/// The cached objects, found by key and by identity.
+#[derive(Default)]
+struct Objects {
+    known: HashMap<Key, CachedObject>,
+    identities: HashMap<CrIdentity, Key>,
+}
+
+struct CachedObject {
+    object: Arc<DynamicObject>,
+    /// State that the watch has reported; `None` if that is uncertain.
+    reported: Option<TriggerState>,
+}
+
+/// The parts of a custom resource whose change triggers the controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TriggerState {
+    /// Hash of the uid.
+    object: u64,
+    generation: Option<i64>,
+    fingerprint: u64,
+}
+
+impl Source {
+    /// Starts watching a kind until `stop` is cancelled: in `namespaces` (all if empty) if it is
+    /// namespaced. Changed keys are added to `queue`. If the kind comes back with another scope, its
+    /// objects are watched in that one.
+    pub(crate) fn start(
+        cluster: &Cluster,
+        kind: &ApiKind,
+        namespaces: &[String],
+        selector: Option<&str>,
+        queue: &QueueHandle,
+        stop: &CancellationToken,
+    ) -> Self {
+        let scopes = scopes_of(kind.scope, namespaces);
+        let source = Self(Arc::new(SourceInner {
+            resource: kind.resource.clone(),
+            objects: RwLock::default(),
+            synced: watch::Sender::new(0),
+            scopes: scopes.len(),
+        }));
+        let cached = source.downgrade();
+        let created = move || cached.upgrade().map(|source| source.0.created());
+        queue.resource_ages().watch(created);
+        let watches = SourceWatches {
+            inner: Arc::clone(&source.0),
+            cluster: cluster.clone(),
+            selector: selector.map(ToOwned::to_owned),
+            queue: queue.clone(),
+            missing: watch::Sender::new(false),
+        };
+        let running = watches.open(scopes, stop);
+        let (scope, namespaces) = (kind.scope, namespaces.to_vec());
+        let (stop, stopped) = (stop.clone(), stop.clone());
+        let follow = async move {
+            watches
+                .follow_scope(scope, &namespaces, running, &stop)
+                .await;
+        };
+        tokio::spawn(async move { stopped.run_until_cancelled(follow).await });
+        source
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakSource {
+        WeakSource(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+        let objects = self.0.objects.read();
+        let entry = objects.known.get(key)?;
+        Some(Arc::clone(&entry.object))
+    }
+
+    /// Returns the key of the custom resource with this identity, in constant time.
+    pub(crate) fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
+        self.0.objects.read().identities.get(identity).cloned()
+    }
+
+    /// Stores an object that a request returned, so that the next reconcile sees it at once. An
+    /// object that is older than the cached one is ignored. If it contains changes of others, which
+    /// the reconcile in progress has not seen, the watch still triggers the controller.
+    pub(crate) fn put(&self, object: DynamicObject) {
+        let key = Key::of(&object);
+        let mut objects = self.0.objects.write();
+        if let Some(entry) = objects.known.get_mut(&key)
+            && entry.object.uid() == object.uid()
+            && !is_older(&object, &entry.object)
+        {
+            entry.object = stripped(object);
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.0.objects.read().known.keys().cloned().collect()
+    }
+
+    /// Waits until all custom resources have been listed.
+    pub(crate) async fn synced(&self) {
+        let scopes = self.0.scopes;
+        let mut synced = self.0.synced.subscribe();
+        // The sender lives as long as `self`.
+        let _ = synced.wait_for(|done| *done >= scopes).await;
+    }
+
+    pub(crate) fn resource(&self) -> &ApiResource {
+        &self.0.resource
+    }
+}
+
+impl SourceInner {
+    /// Returns when each custom resource was created, in seconds since 1970.
+    fn created(&self) -> Vec<(ResourceLabels, i64)> {
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = &self.resource;
+        let objects = self.objects.read();
+        let created = objects.known.iter().filter_map(|(key, entry)| {
+            let created = entry.object.metadata.creation_timestamp.as_ref()?;
+            let labels = ResourceLabels {
+                group: group.clone(),
+                kind: kind.clone(),
+                name: key.name.to_string(),
+                namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+                version: version.clone(),
+            };
+            Some((labels, created.0.as_second()))
+        });
+        created.collect()
+    }
+
+    /// Stores an object that the watch shows, unless a request has returned a newer state of it, and returns
+    /// what has changed.
+    fn store(&self, object: DynamicObject) -> Change {
+        let key = Key::of(&object);
+        let reported = TriggerState::of(&object);
+        let mut objects = self.objects.write();
+        let known = objects.known.get(&key).map(|entry| &entry.object);
+        let newer = known.filter(|known| is_older(&object, known)).cloned();
+        let entry = CachedObject {
+            object: newer.unwrap_or_else(|| stripped(object)),
+            reported: Some(reported),
+        };
+        let before = objects.known.insert(key.clone(), entry);
+        if before.is_none() {
+            objects.identities.insert(self.identity(&key), key);
+        }
+        match before.and_then(|entry| entry.reported) {
+            Some(before) if before == reported => Change::None,
+            Some(before)
+                if before.object == reported.object && before.generation == reported.generation =>
+            {
+                Change::Metadata
+            }
+            _ => Change::Generation,
+        }
+    }
+
+    fn remove(&self, key: &Key) {
+        let mut objects = self.objects.write();
+        objects.known.remove(key);
+        objects.identities.remove(&self.identity(key));
+    }
+
+    /// Removes all objects, and queues their keys.
+    fn clear(&self, queue: &QueueHandle) {
+        let objects = std::mem::take(&mut *self.objects.write());
+        for key in objects.known.into_keys() {
+            queue.reset_backoff(&key);
+            queue.add(key, Priority::Event);
+        }
+    }
+
+    fn identity(&self, key: &Key) -> CrIdentity {
+        let ApiResource { group, kind, .. } = &self.resource;
+        CrIdentity::of(group, kind, key.namespace.as_deref(), &key.name)
+    }
+}
+
+/// Returns whether an object is a former state of another one.
+fn is_older(object: &DynamicObject, known: &DynamicObject) -> bool {
+    let version = |object: &DynamicObject| object.resource_version()?.parse::<u64>().ok();
+    let versions = version(object).zip(version(known));
+    object.uid() == known.uid() && versions.is_some_and(|(version, known)| version < known)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    Metadata,
+    /// A new generation, or another object of the same name: earlier failures do not count.
+    Generation,
+}
+
+impl TriggerState {
+    fn of(object: &DynamicObject) -> Self {
+        let meta = &object.metadata;
+        let mut hasher = DefaultHasher::new();
+        meta.uid.hash(&mut hasher);
+        let object = hasher.finish();
+        meta.labels.hash(&mut hasher);
+        meta.annotations.hash(&mut hasher);
+        meta.finalizers.hash(&mut hasher);
+        meta.deletion_timestamp.is_some().hash(&mut hasher);
+        Self {
+            object,
+            generation: meta.generation,
+            fingerprint: hasher.finish(),
+        }
+    }
+}
+
+/// Removes the managed fields, which are not used.
+fn stripped(mut object: DynamicObject) -> Arc<DynamicObject> {
+    object.metadata.managed_fields = None;
+    Arc::new(object)
+}
+
+/// Returns where the objects of a kind are watched: in each namespace, or everywhere.
+fn scopes_of(scope: Scope, namespaces: &[String]) -> Vec<Option<String>> {
+    // Cluster-scoped objects are in no namespace.
+    if scope == Scope::Cluster || namespaces.is_empty() {
+        return vec![None];
+    }
+    namespaces.iter().cloned().map(Some).collect()
+}
+
+/// Time between two looks at the scope of a kind that is not found where it is watched.
+const SCOPE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Opens the watches of a source.
+struct SourceWatches {
+    inner: Arc<SourceInner>,
+    cluster: Cluster,
+    selector: Option<String>,
+    queue: QueueHandle,
+    /// Whether the API server does not serve the kind where it is watched.
+    missing: watch::Sender<bool>,
+}
+
+impl SourceWatches {
+    /// Opens a watch for each scope, until the guard is dropped.
+    fn open(&self, scopes: Vec<Option<String>>, stop: &CancellationToken) -> DropGuard {
+        let stop = stop.child_token();
+        for scope in scopes {
+            let target = WatchTarget::new(self.inner.resource.clone(), scope.as_deref());
+            let (client, selector) = (self.cluster.client().clone(), self.selector.clone());
+            let of = target.clone();
+            let open = move |lists| whole(&client, &of, lists, selector.as_deref());
+            let follower = SourceFollower {
+                inner: Arc::clone(&self.inner),
+                scope,
+                queue: self.queue.clone(),
+                listed: HashSet::default(),
+                first: true,
+                missing: self.missing.clone(),
+            };
+            let metrics = self.queue.watch_restarts();
+            let task = follow(target, metrics, Lists::Paged, open, follower);
+            let stop = stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        }
+        stop.drop_guard()
+    }
+
+    /// Drops the cached objects of a kind that is gone, and its objects with it.
+    async fn forget_gone(&self, gvk: &GroupVersionKind) {
+        let is_empty = self.inner.objects.read().known.is_empty();
+        if !is_empty && matches!(self.cluster.discovery().find(gvk).await, Ok(None)) {
+            self.inner.clear(&self.queue);
+        }
+    }
+
+    /// Opens other watches whenever the kind comes back with another scope.
+    async fn follow_scope(
+        self,
+        mut scope: Scope,
+        namespaces: &[String],
+        mut running: DropGuard,
+        stop: &CancellationToken,
+    ) {
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = &self.inner.resource;
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let mut missing = self.missing.subscribe();
+        // The sender lives as long as `self`.
+        while missing.wait_for(|missing| *missing).await.is_ok() {
+            // Once more when it is found again: where all namespaces are watched, the path is the same.
+            let mut gone = true;
+            while gone {
+                tokio::time::sleep(SCOPE_INTERVAL).await;
+                gone = *missing.borrow_and_update();
+                self.cluster.group_changed(group);
+                let Ok(found) = self.cluster.resolve(&gvk).await else {
+                    self.forget_gone(&gvk).await;
+                    continue;
+                };
+                if found.scope != scope {
+                    warn!(%kind, was = ?scope, is = ?found.scope, "the kind was defined again with another scope; watching its custom resources there. Those that cannot have a release get the condition Irreconcilable");
+                    scope = found.scope;
+                    drop(running);
+                    self.missing.send_replace(false);
+                    self.inner.clear(&self.queue);
+                    running = self.open(scopes_of(scope, namespaces), stop);
+                }
+            }
+        }
+    }
+}
+
+struct SourceFollower {
+    inner: Arc<SourceInner>,
+    /// The namespace; `None` for all.
+    scope: Option<String>,
+    queue: QueueHandle,
+    /// Keys in the list in progress.
+    listed: HashSet<Key>,
+    /// Whether no list is complete yet.
+    first: bool,
+    missing: watch::Sender<bool>,
+}
+
+impl SourceFollower {
+    fn in_scope(&self, key: &Key) -> bool {
+        self.scope.is_none() || key.namespace.as_deref() == self.scope.as_deref()
+    }
+
+    /// Completes a list: removes objects that it does not contain.
+    fn listed(&mut self) {
+        let listed = std::mem::take(&mut self.listed);
+        let gone: Vec<Key> = self
+            .inner
+            .objects
+            .read()
+            .known
+            .keys()
+            .filter(|key| self.in_scope(key) && !listed.contains(key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.remove(key);
+        }
+        if std::mem::take(&mut self.first) {
+            self.inner.synced.send_modify(|done| *done += 1);
+        }
+    }
+
+    /// Stores an object, and queues its key if what has changed triggers the controller.
+    fn store(&self, object: DynamicObject, priority: Priority) -> Key {
+        let key = Key::of(&object);
+        let change = self.inner.store(object);
+        if change == Change::Generation {
+            self.queue.reset_backoff(&key);
+        }
+        if change != Change::None {
+            self.queue.add(key.clone(), priority);
+        }
+        key
+    }
+
+    fn remove(&self, key: Key) {
+        self.inner.remove(&key);
+        self.queue.reset_backoff(&key);
+        self.queue.add(key, Priority::Event);
+    }
+}
+
+impl Follower for SourceFollower {
+    type Object = DynamicObject;
+
+    fn event(&mut self, event: watcher::Event<DynamicObject>) {
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(object) => {
+                let key = self.store(object, Priority::Background);
+                self.listed.insert(key);
+            }
+            watcher::Event::InitDone => self.listed(),
+            watcher::Event::Apply(object) => drop(self.store(object, Priority::Event)),
+            watcher::Event::Delete(object) => self.remove(Key::of(&object)),
+        }
+    }
+
+    /// Cached objects stay until a list no longer contains them, or the kind is gone.
+    fn state(&mut self, state: &WatchState) {
+        self.missing.send_replace(*state == WatchState::Missing);
+    }
+
+    fn invalidate(&mut self) {
+        let mut objects = self.inner.objects.write();
+        for (_, entry) in objects
+            .known
+            .iter_mut()
+            .filter(|(key, _)| self.in_scope(key))
+        {
+            entry.reported = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use host::watch;
+    use kube::api::DynamicObject;
+    use kube::core::{ApiResource, GroupVersionKind};
+    use parking_lot::RwLock;
+    use serde_json::{Value, json};
+
+    use super::{Change, Source, SourceInner};
+    use operator_runtime::controller::Key;
+
+    fn source() -> Source {
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+        Source(Arc::new(SourceInner {
+            resource: ApiResource::from_gvk(&kind),
+            objects: RwLock::default(),
+            synced: watch::Sender::new(0),
+            scopes: 1,
+        }))
+    }
+
+    fn widget(version: u64, generation: u64, metadata: &Value) -> DynamicObject {
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": {"name": "one", "uid": "u", "resourceVersion": version.to_string(), "generation": generation},
+        });
+        json_patch::merge(&mut object, &json!({"metadata": metadata}));
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_as_new_and_found_by_its_identity_while_it_exists() {
+        let source = source();
+        let first = widget(1, 1, &json!({}));
+        let key = Key::of(&first);
+        let identity = source.0.identity(&key);
+        assert_eq!(source.key_of(&identity), None);
+        assert_eq!(source.0.store(first), Change::Generation);
+        let second = widget(2, 1, &json!({"uid": "another"}));
+        assert_eq!(source.0.store(second), Change::Generation);
+        assert_eq!(source.key_of(&identity), Some(key.clone()));
+        let other = source.0.identity(&Key::new(None, "other"));
+        assert_eq!(source.key_of(&other), None);
+        source.0.remove(&key);
+        assert_eq!(source.key_of(&identity), None);
+    }
+
+    #[test]
+    fn a_change_first_seen_in_the_response_to_a_write_still_triggers() {
+        let changes = [
+            (2, json!({}), Change::Generation),
+            (1, json!({"annotations": {"a": "b"}}), Change::Metadata),
+            (
+                1,
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                Change::Metadata,
+            ),
+            (1, json!({}), Change::None),
+        ];
+        for (generation, metadata, expected) in changes {
+            let source = source();
+            assert_eq!(source.0.store(widget(1, 1, &json!({}))), Change::Generation);
+            let answer = widget(3, generation, &metadata);
+            let key = Key::of(&answer);
+            source.put(answer.clone());
+            let is_newest = || {
+                let known = source.get(&key).unwrap();
+                known.metadata.resource_version.as_deref() == Some("3")
+            };
+            assert!(is_newest());
+            // The watch reports the change and then the write.
+            let reported = widget(2, generation, &metadata);
+            assert_eq!(source.0.store(reported), expected, "{metadata}");
+            assert!(is_newest(), "{metadata}");
+            assert_eq!(source.0.store(answer), Change::None);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! State that all controllers with charts share in a process.
+
+use operator_runtime::manager::ControllerContext;
+
+use crate::release::{ProofKeys, Records};
+use crate::release_memory::ReleaseMemory;
+use crate::render_pool::RenderPool;
+
+/// State that all controllers with charts share. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Process {
+    /// The history of all releases.
+    pub(crate) records: Records,
+    /// Renders the charts.
+    pub(crate) pool: RenderPool,
+    /// The memory that releases may take.
+    pub(crate) memory: ReleaseMemory,
+}
+
+impl Process {
+    /// Returns the state, which the first controller opens.
+    pub(crate) fn of(context: &ControllerContext) -> Self {
+        context.shared(|context| Self {
+            records: Records::new(
+                context.client().clone(),
+                context.namespaces.clone(),
+                context.metrics.restarts(),
+                context.stop.clone(),
+                proof_keys(context),
+            ),
+            pool: RenderPool::default(),
+            memory: ReleaseMemory::of_container(),
+        })
+    }
+}
+
+/// Returns the source of the key that proves release records. It is kept in the operator's namespace,
+/// never in one of its custom resources', whose users may read it.
+fn proof_keys(context: &ControllerContext) -> ProofKeys {
+    let identity = &context.identity;
+    ProofKeys::in_secret(context.client().clone(), &identity.home, &identity.operator)
+}

@@ -1,0 +1,101 @@
+//! The controller runtime of charts and native controllers: a queue of keys, workers that reconcile
+//! them, and the watches that add keys to the queue.
+//!
+//! ```text
+//! source (CRs) ─┐
+//! registry ─────┼─> queue ─> workers ─> Reconcile
+//! resync, retry ┘
+//! ```
+
+mod backoff;
+pub(crate) mod namespaces;
+mod objects;
+mod queue;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+pub use backoff::Backoff;
+use kube_objects::Primary;
+pub use kube_objects::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
+pub use objects::TypedObject;
+pub use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
+pub use queue::{Priority, Queue};
+pub use worker::{QueueHandle, WorkerOptions, Workers};
+
+/// Identifies an object of a controller.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace; `None` for cluster-scoped objects.
+    pub namespace: Option<Arc<str>>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// Creates the key of an object from its namespace and name.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            namespace: namespace.map(Into::into),
+            name: name.into(),
+        }
+    }
+}
+
+impl From<&Primary> for Key {
+    fn from(primary: &Primary) -> Self {
+        Self::new(primary.namespace.as_deref(), &primary.name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// A reconcile that is due.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The object.
+    pub key: Key,
+    /// Longest time until the next attempt if this one fails.
+    pub pause: Duration,
+}
+
+/// Next step after a successful reconcile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Wait for the next event.
+    Done,
+    /// Reconcile again after this time, unless an event comes earlier.
+    After(Duration),
+}
+
+/// The error of a failed reconcile. The key is reconciled again after its backoff.
+pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error that a retry cannot cure: the key is reconciled again only after another event.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Terminal(ReconcileError);
+
+impl Terminal {
+    /// Wraps an error.
+    pub fn new(error: impl Into<ReconcileError>) -> Self {
+        Self(error.into())
+    }
+}
+
+/// Reconciles objects with their desired state.
+pub trait Reconcile: Send + Sync + 'static {
+    /// Reconciles one key. The same key is never reconciled concurrently.
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
+}

@@ -1,0 +1,3 @@
+//! Values and functions that tests of several modules use.
+
+pub(crate) mod pages;

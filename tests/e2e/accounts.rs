@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::security::grant;
 use crate::world::{
-    LIMIT, Project, World, api_in, apply, cluster_api, eventually_by, is_true, merge, says,
+    LIMIT, Project, World, api_in, apply, cluster_api, eventually, is_true, merge, says,
 };
 
 const ACCOUNT: &str = "serviceAccountName: '{{ .Object.spec.account }}'";
@@ -166,7 +166,7 @@ rules: []
                 && event.data["message"].to_string().contains(&left)
         })
     };
-    eventually_by(&world.operator, "the event", named).await;
+    eventually("the event", named).await;
     for name in [&left, &granted] {
         drop(cluster_roles.delete(name, &DeleteParams::default()).await);
     }

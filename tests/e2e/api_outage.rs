@@ -12,9 +12,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::world::{
-    api, apply, delete, eventually, is_true, new_namespace, operator, until, until_by,
-};
+use crate::world::{api, apply, delete, eventually, is_true, new_namespace, operator, until};
 
 /// A TCP proxy to the API server that can be switched off and on.
 pub(crate) struct SwitchableProxy {
@@ -131,7 +129,7 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
         is_true(cr, "Ready") && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
     };
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    until_by(&running, &memcacheds, "cache", "Ready", ready).await;
+    until(&memcacheds, "cache", "Ready", ready).await;
 
     // While the API server is unreachable, a spec and an object change.
     proxy.set(false);
@@ -139,6 +137,6 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
     let services = api(&namespace, "Service");
     delete(&services, "cache-memcached").await;
     proxy.set(true);
-    until_by(&running, &memcacheds, "cache", "Ready again", ready).await;
+    until(&memcacheds, "cache", "Ready again", ready).await;
     until(&services, "cache-memcached", "recreated", |_| true).await;
 }

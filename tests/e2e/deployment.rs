@@ -19,7 +19,7 @@ use crate::operations::scrape;
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{has_kubectl, is_current, programs};
 use crate::world::{
-    ANYTHING, define, definition_of, eventually, holds, output, program, resource, root, until_by,
+    ANYTHING, define, definition_of, eventually, holds, output, program, resource, root, until,
 };
 
 const IMAGE: &str = "registry.example.com:5000/team/operator@sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -86,12 +86,12 @@ pub(crate) async fn start(plane: &ControlPlane, pod: &OperatorPod, dir: &Path) -
 }
 
 /// Waits until the objects of `config/samples` are ready in the namespace `default`.
-pub(crate) async fn samples_are_ready(client: &Client, operator: &RunningOperator) {
+pub(crate) async fn samples_are_ready(client: &Client) {
     for kind in ["Memcached", "MemcachedBackup"] {
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), "default", &resource(kind));
         let name = format!("{}-sample", kind.to_lowercase());
-        until_by(operator, &api, &name, "Ready", holds("Ready")).await;
+        until(&api, &name, "Ready", holds("Ready")).await;
     }
 }
 
@@ -150,7 +150,7 @@ async fn make_deploys_an_operator_that_needs_only_its_account_and_removes_it_aga
     let directory = tempfile::tempdir().unwrap();
     let operator = start(&plane, &pod, directory.path()).await;
     run(config, "kubectl", "apply -k config/samples");
-    samples_are_ready(&client, &operator).await;
+    samples_are_ready(&client).await;
     metrics_need("memcached-operator-metrics-reader", &client, &operator).await;
     nothing_was_forbidden(&operator);
 

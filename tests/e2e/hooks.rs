@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::helm_cli::helm;
 use crate::world::{
     InProcessOperator, Project, World, api, api_in, apply, cluster_api, condition, delete, events,
-    eventually, gone, gone_by, holds, merge, new_namespace, ready_at, says, until,
+    eventually, gone, holds, merge, new_namespace, ready_at, says, until,
 };
 
 /// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
@@ -162,7 +162,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
     } else {
         world.api(kind)
     };
-    gone_by(&world.operator, &api, name).await;
+    gone(&api, name).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     ANYTHING, MAP, Project, World, api_in, api_of, apply, cluster_api, create_empty, define,
-    define_kind, definition_of, delete, gone_by, is_true, merge, says, undefine,
+    define_kind, definition_of, delete, gone, is_true, merge, says, undefine,
 };
 
 /// A group of custom resources that no other test has.
@@ -74,8 +74,8 @@ async fn an_object_is_not_pruned_because_its_meaningless_namespace_changes() {
         .await;
     assert_eq!(uids().await, before);
     world.remove("Widget", "one").await;
-    gone_by(&world.operator, &roles, &name).await;
-    gone_by(&world.operator, &namespaces, &name).await;
+    gone(&roles, &name).await;
+    gone(&namespaces, &name).await;
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_definition_in_the_templates_outlives_its_release_with_objects_of_othe
     world.deploy("one", json!({"own": true})).await;
     assert!(things.get_opt("own").await.unwrap().is_some());
     world.remove("Widget", "one").await;
-    gone_by(&world.operator, &definitions, &name).await;
+    gone(&definitions, &name).await;
 }
 
 const NAMESPACE: &str = "\
@@ -144,7 +144,7 @@ async fn a_definition_that_goes_does_not_block_the_deletion_of_a_namespace() {
     world.remove("Widget", "one").await;
     let made = format!("{}-made", world.namespace.name());
     let namespaces = cluster_api(&world.namespace, "Namespace");
-    gone_by(&world.operator, &namespaces, &made).await;
+    gone(&namespaces, &made).await;
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
     world.revision("one", 1).await;
     define(world.plane, &two_versions(&group, false)).await;
     world.widget("one", json!({"thing": false})).await;
-    gone_by(&world.operator, &things, "thing").await;
+    gone(&things, "thing").await;
     world.revision("one", 2).await;
 
     // The same at the uninstall.
@@ -207,7 +207,7 @@ async fn an_object_whose_version_is_no_longer_served_is_pruned_and_uninstalled()
     assert!(things.get_opt("thing").await.unwrap().is_some());
     define(world.plane, &two_versions(&group, false)).await;
     world.remove("Widget", "one").await;
-    gone_by(&world.operator, &things, "thing").await;
+    gone(&things, "thing").await;
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let name = format!("things.{group}");
     delete(&definitions, &name).await;
@@ -304,7 +304,7 @@ async fn an_object_to_be_kept_outlives_its_release_also_if_that_is_deleted_in_th
     let foreground = DeleteParams::foreground();
     let deleted = world.api("Widget").delete("one", &foreground).await;
     drop(deleted.unwrap());
-    gone_by(&world.operator, &world.api("Widget"), "one").await;
+    gone(&world.api("Widget"), "one").await;
     let all = maps.list(&ListParams::default()).await.unwrap();
     let left = all
         .iter()
@@ -376,7 +376,7 @@ async fn what_a_user_annotates_is_kept_also_with_a_generated_name_and_without_re
         let foreground = DeleteParams::foreground();
         let deleted = world.api("Widget").delete("one", &foreground).await;
         drop(deleted.unwrap());
-        gone_by(&world.operator, &world.api("Widget"), "one").await;
+        gone(&world.api("Widget"), "one").await;
         world.gone("ConfigMap", "not-annotated").await;
         for (name, value) in [
             (
@@ -432,9 +432,9 @@ async fn an_uninstall_removes_what_hooks_of_all_revisions_have_made() {
     }
     assert!(outside.get_opt(&elsewhere).await.unwrap().is_some());
     world.remove("Widget", "one").await;
-    gone_by(&world.operator, &outside, &elsewhere).await;
+    gone(&outside, &elsewhere).await;
     for name in ["first", "second"] {
-        gone_by(&world.operator, &maps, name).await;
+        gone(&maps, name).await;
     }
 }
 

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::security::decode;
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
-    control_plane, events, eventually, eventually_by, holds, merge, new_namespace, options,
-    program, remove, root, says, until, until_by,
+    control_plane, events, eventually, holds, merge, new_namespace, options, program, remove, root,
+    says, until,
 };
 
 /// A hook that leaves a `ConfigMap` with the number of its revision.
@@ -44,7 +44,7 @@ async fn told(world: &World, reason: &str) -> String {
         let found = events.iter().find(|event| event.data["reason"] == reason);
         found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, told).await
+    eventually(reason, told).await
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
         .operator(plane, name)
         .env("POD_NAMESPACE", "default");
     let running = elsewhere.start().await.unwrap();
-    let refused = until_by(&running, &caches, name, "refused", holds("Irreconcilable")).await;
+    let refused = until(&caches, name, "refused", holds("Irreconcilable")).await;
     let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
     assert_contains!(message, "namespace default", "$WATCH_NAMESPACE");
     assert_contains!(message, "releaseNamespace");
@@ -301,8 +301,8 @@ async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
     running.stop(LIMIT).await.unwrap();
 
     let running = project.operator(plane, name).env("POD_NAMESPACE", name);
-    let running = running.start().await.unwrap();
-    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
+    let _running = running.start().await.unwrap();
+    until(&caches, name, "Ready", holds("Ready")).await;
     let map = api(&namespace, "ConfigMap")
         .get(&format!("{name}-map"))
         .await;

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, delete, is_true, merge, until_by};
+use crate::world::{LIMIT, delete, is_true, merge, until};
 pub(crate) use lifecycle_manager::bundle;
 use lifecycle_manager::{Olm, api_of, create, csv_name, namespace};
 
@@ -17,12 +17,12 @@ use lifecycle_manager::{Olm, api_of, create, csv_name, namespace};
 const OPERATORS: &str = "operators";
 
 /// Waits until an object is ready at its current generation.
-async fn ready(api: &Api<DynamicObject>, name: &str, operator: &RunningOperator) {
+async fn ready(api: &Api<DynamicObject>, name: &str) {
     let ready = |object: &Value| {
         is_true(object, "Ready")
             && object["status"]["observedGeneration"] == object["metadata"]["generation"]
     };
-    until_by(operator, api, name, "Ready", ready).await;
+    until(api, name, "Ready", ready).await;
 }
 
 /// Fails if the operator was refused anything.
@@ -62,7 +62,7 @@ async fn olm_installs_upgrades_and_removes_the_operator_of_a_bundle() {
     }
     for example in [memcached, backup] {
         let name = example["metadata"]["name"].as_str().unwrap();
-        ready(&api_of(&olm.client, example, "default"), name, &first).await;
+        ready(&api_of(&olm.client, example, "default"), name).await;
     }
     let record = |revision: u32, status: &str| {
         let name = format!("sh.helm.release.v1.memcached-sample.v{revision}");
@@ -82,7 +82,7 @@ async fn olm_installs_upgrades_and_removes_the_operator_of_a_bundle() {
     let memcacheds = api_of(&olm.client, memcached, "default");
     let patch = json!({"spec": {"replicaCount": 3}});
     merge(&memcacheds, "memcached-sample", &patch).await;
-    ready(&memcacheds, "memcached-sample", &second).await;
+    ready(&memcacheds, "memcached-sample").await;
     let after = [record(1, "superseded"), record(2, "deployed")];
     assert_eq!(records(&olm).await, after);
     was_allowed_everything(&second);
@@ -151,7 +151,7 @@ async fn an_operator_watches_the_namespaces_of_its_operator_group() {
         for target in *targets {
             create(&olm.client, target, memcached.clone()).await;
             let api = api_of(&olm.client, &memcached, target);
-            ready(&api, "cache", operator).await;
+            ready(&api, "cache").await;
         }
         was_allowed_everything(operator);
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::pod;
 use crate::world::{
     LIMIT, Project, World, api, apply, cluster_api, condition, control_plane, create, delete,
-    events, eventually, eventually_by, grant, holds, new_namespace, operator, subject, until_by,
+    events, eventually, grant, holds, new_namespace, operator, subject, until,
 };
 
 const HOOKED: &str = "\
@@ -66,7 +66,7 @@ async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
             found.iter().any(|line| line["revision"] == revision)
         };
         let what = format!("{message} {revision}");
-        eventually_by(&world, &what, is_told).await;
+        eventually(&what, is_told).await;
     };
     let widgets = api(&namespace, "Widget");
     let spec = |value: &str| json!({"spec": {"value": value}});
@@ -256,7 +256,7 @@ async fn a_missing_definition_is_named_with_the_way_to_install_it() {
         let hint = "install their CustomResourceDefinition";
         lines.filter(|line| line.contains(hint)).count() == 1
     };
-    eventually_by(&running, "the warning", told).await;
+    eventually("the warning", told).await;
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
         .unwrap();
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "a"}})).await;
-    until_by(&running, &widgets, "one", "Deployed", holds("Deployed")).await;
+    until(&widgets, "one", "Deployed", holds("Deployed")).await;
     let sent = async || {
         events(&namespace).await.iter().any(|event| {
             event.data["reason"] == "InstallSuccessful"
@@ -286,7 +286,7 @@ async fn core_events_are_sent_where_the_role_allows_only_those() {
                 && event.data["involvedObject"]["name"] == "one"
         })
     };
-    eventually_by(&running, "an event", sent).await;
+    eventually("an event", sent).await;
     let log = running.log();
     let told = log.matches("sending core events instead").count();
     assert_eq!(told, 1, "{log}");
@@ -331,7 +331,7 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_a
             let notes = notes(reason).await.into_iter();
             notes.filter(|note| note.contains(text)).collect::<Vec<_>>()
         };
-        eventually_by(&world.operator, reason, async || !about().await.is_empty()).await;
+        eventually(reason, async || !about().await.is_empty()).await;
         let all = about().await;
         assert_eq!(all.len(), 1, "{all:#?}");
     };

@@ -16,7 +16,7 @@ use crate::deployment::{
 use crate::pod::OperatorPod;
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    ANYTHING, LIMIT, apply, define, definition_of, holds, output, program, resource, root, until_by,
+    ANYTHING, LIMIT, apply, define, definition_of, holds, output, program, resource, root, until,
 };
 
 /// Writes the chart of the repository's operator, and returns its directory.
@@ -55,7 +55,7 @@ async fn helm_installs_an_operator_that_needs_only_its_account() {
     assert_eq!(pod.image, "example.com/memcached-operator:v0.1.0");
     let operator = start(&plane, &pod, directory.path()).await;
     run(config, "kubectl", "apply -k config/samples");
-    samples_are_ready(&client, &operator).await;
+    samples_are_ready(&client).await;
     metrics_need(
         "cache-memcached-operator-metrics-reader",
         &client,
@@ -73,7 +73,7 @@ async fn helm_installs_an_operator_that_needs_only_its_account() {
     let pod = OperatorPod::of(&client, "ops").await;
     let operator = start(&plane, &pod, directory.path()).await;
     run(config, "kubectl", "apply -k config/samples");
-    samples_are_ready(&client, &operator).await;
+    samples_are_ready(&client).await;
     nothing_was_forbidden(&operator);
 }
 
@@ -89,7 +89,7 @@ async fn an_operator_of_this_project_installs_the_chart() {
     fs::write(directory.path().join("watches.yaml"), watches).unwrap();
     let definition = definition_of("test.example.com", "Widget", "Namespaced", ANYTHING);
     define(&plane, &definition).await;
-    let operator = Operator::new(program())
+    let _operator = Operator::new(program())
         .args([
             "run",
             "--health-probe-bind-address",
@@ -107,7 +107,7 @@ async fn an_operator_of_this_project_installs_the_chart() {
     let widgets: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), "default", &resource("Widget"));
     apply(&widgets, "cache", &json!({"spec": {"replicas": 2}})).await;
-    until_by(&operator, &widgets, "cache", "Ready", holds("Ready")).await;
+    until(&widgets, "cache", "Ready", holds("Ready")).await;
     let deployments: Api<Deployment> = Api::namespaced(client, "default");
     let name = "cache-memcached-operator-controller-manager";
     let deployment = deployments.get(name).await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::accounts::allow_maps;
 use crate::world::{
     LIMIT, MAP, Project, World, apply, cluster_api, condition, define, definition_of, delete,
-    entry, merge, new_namespace, set_ready, until_by,
+    entry, merge, new_namespace, set_ready, until,
 };
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn crds_are_applied_before_their_objects_and_upgraded() {
         definition.pointer("/spec/versions/0/schema/openAPIV3Schema/description")
             == Some(&json!("newer"))
     };
-    until_by(&world.operator, &definitions, &name, "upgraded", described).await;
+    until(&definitions, &name, "upgraded", described).await;
     world.ready("Widget", "one").await;
     world.remove("Widget", "one").await;
     assert!(

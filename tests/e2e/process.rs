@@ -3,7 +3,6 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use hybrid_operator_test::process::RunningOperator;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -12,7 +11,7 @@ use tokio::time::timeout;
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
     LIMIT, Project, World, api, apply, eventually, has_event, history, is_true, new_namespace,
-    operator, program, ready_at, revision_of, until, until_by,
+    operator, program, ready_at, revision_of, until,
 };
 
 #[tokio::test]
@@ -32,7 +31,7 @@ async fn second_replica_takes_over_when_the_leader_exits() {
     let memcacheds = api(&namespace, "Memcached");
     apply(&memcacheds, "one", &json!({"spec": {"replicaCount": 1}})).await;
     let ready = |cr: &Value| is_true(cr, "Ready");
-    until_by(&first, &memcacheds, "one", "Ready", ready).await;
+    until(&memcacheds, "one", "Ready", ready).await;
 
     let second = replica("second").await.unwrap();
     assert!(
@@ -40,7 +39,7 @@ async fn second_replica_takes_over_when_the_leader_exits() {
         "an orderly end is a success"
     );
     apply(&memcacheds, "two", &json!({"spec": {"replicaCount": 1}})).await;
-    until_by(&second, &memcacheds, "two", "Ready", ready).await;
+    until(&memcacheds, "two", "Ready", ready).await;
     // The release stays as the first replica left it. Whether its Pods stay ready is up to the
     // simulated node.
     let one = memcacheds.get("one").await.unwrap();
@@ -72,22 +71,22 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
     let project = Project::new("", &[("all.yaml", CHART)]);
     let replica = |pod: &str| project.replica(plane, &namespace, pod).start();
     let widgets = api(&namespace, "Widget");
-    let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
+    let deployed = async |value: &str, revision: u32| {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        until_by(operator, &widgets, "one", "Ready", ready_at(revision)).await;
+        until(&widgets, "one", "Ready", ready_at(revision)).await;
     };
     let first = replica("first").await.unwrap();
-    deployed(&first, "1", 1).await;
+    deployed("1", 1).await;
 
     apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
     let secrets = api(&namespace, "Secret");
     until(&secrets, "sh.helm.release.v1.one.v2", "a record", |_| true).await;
     first.freeze().unwrap();
-    let second = replica("second").await.unwrap();
+    let _second = replica("second").await.unwrap();
     let done = |record: &Value| record["metadata"]["labels"]["status"] == "deployed";
     let record = "sh.helm.release.v1.one.v2";
-    until_by(&second, &secrets, record, "deployed", done).await;
-    deployed(&second, "3", 3).await;
+    until(&secrets, record, "deployed", done).await;
+    deployed("3", 3).await;
 
     first.wake().unwrap();
     let end = first.exited(LIMIT).await.unwrap();
@@ -126,11 +125,11 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
     let first = replica("first").kubeconfig(&kubeconfig).start();
     let first = first.await.unwrap();
     let widgets = api(&namespace, "Widget");
-    let deployed = async |operator: &RunningOperator, value: &str, revision: u32| {
+    let deployed = async |value: &str, revision: u32| {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
-        until_by(operator, &widgets, "one", "Ready", ready_at(revision)).await
+        until(&widgets, "one", "Ready", ready_at(revision)).await
     };
-    deployed(&first, "1", 1).await;
+    deployed("1", 1).await;
 
     // The event is the last request of the install: nothing else is under way when it is there.
     let told = async || has_event(&namespace, "InstallSuccessful").await;
@@ -149,7 +148,7 @@ async fn status_written_late_by_a_former_leader_is_rejected() {
     first.freeze().unwrap();
 
     let second = replica("second").start().await.unwrap();
-    let now = deployed(&second, "2", 2).await;
+    let now = deployed("2", 2).await;
     let client = plane.client().await.unwrap();
     let before = conflicts(&client).await;
     proxy.hold(false);

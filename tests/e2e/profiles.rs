@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use hybrid_operator_test::process::{Operator, RunningOperator};
 use prost::Message as _;
 
-use crate::world::{LIMIT, eventually_by, program};
+use crate::world::{LIMIT, eventually, program};
 
 /// Fields of a profile that the tests read, with the numbers of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -149,7 +149,7 @@ async fn start(program: PathBuf, env: &[(&str, &str)]) -> RunningOperator {
     }
     let operator = operator.spawn().unwrap();
     let waits = async || operator.log().contains("cannot reach the API server");
-    eventually_by(&operator, "the start", waits).await;
+    eventually("the start", waits).await;
     operator
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::api_outage::SwitchableProxy;
 use crate::world::{
-    MAP, Project, World, api, apply, condition, delete, eventually, gone_by, is_true, merge,
-    new_namespace, operator, resource, root, subject, until_by,
+    MAP, Project, World, api, apply, condition, delete, eventually, gone, is_true, merge,
+    new_namespace, operator, resource, root, subject, until,
 };
 
 /// Returns the rules of a file in `config/rbac`.
@@ -42,7 +42,7 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
     let is = async |resources: &Api<DynamicObject>, type_: &str| {
         let holds = |cr: &Value| is_true(cr, type_);
-        until_by(&running, resources, "cache", type_, holds).await
+        until(resources, "cache", type_, holds).await
     };
     let failed = is(&memcacheds, "ReleaseFailed").await;
     let message = condition(&failed, "ReleaseFailed").unwrap()["message"].to_string();
@@ -55,7 +55,7 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     apply(&backups, "cache", &json!({"spec": {"size": 1}})).await;
     is(&backups, "Ready").await;
     delete(&memcacheds, "cache").await;
-    gone_by(&running, &memcacheds, "cache").await;
+    gone(&memcacheds, "cache").await;
     // Only the permissions removed above were denied.
     let refused: Vec<String> = running
         .log()

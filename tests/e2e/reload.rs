@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{
     ANYTHING, LIMIT, Project, World, api, apply, definition_of, delete, entry, events, eventually,
-    eventually_by, merge, new_namespace, operator, options, says, set_ready, sum_of, until,
+    merge, new_namespace, operator, options, says, set_ready, sum_of, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -58,7 +58,7 @@ async fn metric(operator: &RunningOperator, name: &str) -> u64 {
 
 async fn reaches(world: &World, name: &str, wanted: u64) {
     let there = async || metric(&world.operator, name).await == wanted;
-    eventually_by(&world.operator, name, there).await;
+    eventually(name, there).await;
 }
 
 const SUCCESS: &str = "hybrid_operator_reload_total{result=\"success\"}";
@@ -74,7 +74,7 @@ async fn told(world: &World, reason: &str) -> String {
         });
         found.map(|event| event.data["message"].to_string())
     };
-    eventually_by(&world.operator, reason, told).await
+    eventually(reason, told).await
 }
 
 async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
@@ -131,7 +131,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
     };
     // Twelve resyncs without a request, after the last events of the roll-out.
     let (mut requests, mut since) = (patches().await, resyncs().await);
-    eventually_by(&world.operator, "resyncs without a request", async || {
+    eventually("resyncs without a request", async || {
         let (now, resyncs) = (patches().await, resyncs().await);
         if now != requests {
             (requests, since) = (now, resyncs);
@@ -427,7 +427,7 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     is("v3").await;
     let statuses = ["superseded", "superseded", "deployed"];
     let there = async || crate::world::history(&namespace, "one").await == statuses;
-    eventually_by(&second, "the history", there).await;
+    eventually("the history", there).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

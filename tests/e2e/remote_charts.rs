@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::transcript::{is_current, programs};
 use crate::world::{
-    LIMIT, Project, World, api, apply, condition, control_plane, eventually_by, new_namespace,
-    output, says, until, until_by,
+    LIMIT, Project, World, api, apply, condition, control_plane, eventually, new_namespace, output,
+    says, until,
 };
 
 /// A `ConfigMap` with the version of the chart and a value.
@@ -91,7 +91,7 @@ async fn answers(world: &World, path: &str, status: u16, text: &str) {
         let answer = world.operator.probe(path).await;
         answer.is_ok_and(|(found, body)| found == status && body.contains(text))
     };
-    eventually_by(&world.operator, text, there).await;
+    eventually(text, there).await;
 }
 
 /// Waits until a metric has a value: `line` is a line of `/metrics`.
@@ -100,7 +100,7 @@ async fn counts(world: &World, line: &str) {
         let metrics = world.operator.metrics().await.unwrap();
         metrics.lines().any(|found| found == line)
     };
-    eventually_by(&world.operator, line, there).await;
+    eventually(line, there).await;
 }
 
 fn hybrid_operator(folder: &Path, arguments: &[&str]) -> String {
@@ -183,7 +183,7 @@ async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart
             && says(cr, "Ready", &url)
             && says(cr, "Ready", "the next attempt is within")
     };
-    until_by(&world.operator, &gadgets, "g", "the missing chart", waits).await;
+    until(&gadgets, "g", "the missing chart", waits).await;
 
     up.store(true, Ordering::SeqCst);
     deployed(&world, "g", "1.0.0", "1").await;

@@ -10,8 +10,8 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_in, api_of, apply, cluster_api,
-    condition, control_plane, create_empty, define, definition_of, delete, eventually, gone_by,
-    has_condition, holds, is_true, merge, new_namespace, records, remove, says, until, until_by,
+    condition, control_plane, create_empty, define, definition_of, delete, eventually, gone,
+    has_condition, holds, is_true, merge, new_namespace, records, remove, says, until,
 };
 
 const MAP: &str = "\
@@ -268,19 +268,19 @@ async fn recreated_crd_is_watched_again() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     project.watch(&group, "Brittle", "");
     // The operator starts first and waits for the kind.
-    let operator = project.run(plane, &namespace).await;
+    let _operator = project.run(plane, &namespace).await;
     let brittles = api_of(&namespace, &group, "Brittle");
     let definitions = cluster_api(&namespace, "CustomResourceDefinition");
     let maps = api(&namespace, "ConfigMap");
     for _ in 0..2 {
         define(plane, &definition).await;
         create_empty(&brittles, &group, "Brittle", "one").await;
-        until_by(&operator, &brittles, "one", "Ready", holds("Ready")).await;
+        until(&brittles, "one", "Ready", holds("Ready")).await;
         assert!(maps.get_opt("map").await.unwrap().is_some());
         let name = format!("brittles.{group}");
         delete(&definitions, &name).await;
         // Deleting it deletes its custom resources and their releases.
-        gone_by(&operator, &definitions, &name).await;
+        gone(&definitions, &name).await;
         assert!(maps.get_opt("map").await.unwrap().is_none());
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::world::{
     api, apply, cluster_api, control_plane, gone, holds, new_namespace, operator, remove, root,
-    until_by,
+    until,
 };
 
 #[tokio::test]
@@ -16,7 +16,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
         namespaces.push(TestNamespace::create(plane, prefix).await.unwrap());
     }
     let watched = format!("{},{}", namespaces[0].name(), namespaces[1].name());
-    let running = operator(plane, &watched, &[]).start().await.unwrap();
+    let _running = operator(plane, &watched, &[]).start().await.unwrap();
     // The unwatched namespace comes first, so that it has the most time.
     for namespace in namespaces.iter().rev() {
         let memcacheds = api(namespace, "Memcached");
@@ -24,7 +24,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     }
     for namespace in &namespaces[..2] {
         let memcacheds = api(namespace, "Memcached");
-        until_by(&running, &memcacheds, "cache", "Ready", holds("Ready")).await;
+        until(&memcacheds, "cache", "Ready", holds("Ready")).await;
     }
     let other = api(&namespaces[2], "Memcached").get("cache").await.unwrap();
     assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
@@ -43,7 +43,7 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
     let file = dir.path().join("watches.yaml");
     std::fs::write(&file, watches).unwrap();
     let file = file.display().to_string();
-    let running = operator(plane, "", &["--watches-file", &file])
+    let _running = operator(plane, "", &["--watches-file", &file])
         .env("OPERATOR_NAME", namespace.name())
         .start()
         .await
@@ -52,7 +52,7 @@ async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
     let caches = cluster_api(&namespace, "GlobalCache");
     let name = namespace.name();
     apply(&caches, name, &json!({"spec": {"replicaCount": 1}})).await;
-    until_by(&running, &caches, name, "Ready", holds("Ready")).await;
+    until(&caches, name, "Ready", holds("Ready")).await;
     let deployments = api(&namespace, "Deployment");
     let object = format!("{name}-memcached");
     let deployment = deployments.get(&object).await.unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::{
     LIMIT, MAP, Project, World, api, api_in, apply, cluster_api, delete, events, eventually,
     exists, has_event, merge, new_namespace, remove, resource, revision_of, says, set_ready,
-    subject, until_by,
+    subject, until,
 };
 
 /// A value, a generated password, and an object that the API server rejects on request.
@@ -490,13 +490,13 @@ async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
         let parts = ["allowOperatorAccounts", "\"operator\""];
         parts.iter().all(|part| says(cr, "Irreconcilable", part))
     };
-    until_by(&operator, &caches, name, "the refusal", refused).await;
+    until(&caches, name, "the refusal", refused).await;
     drop(operator);
     // Allowed, the account is used, which may do nothing.
     watches(", allowOperatorAccounts: true");
     let operator = start().await;
     let used = |cr: &Value| says(cr, "Irreconcilable", ":operator");
-    until_by(&operator, &caches, name, "the account's refusal", used).await;
+    until(&caches, name, "the account's refusal", used).await;
     // The account may not uninstall anything.
     drop(operator);
     let patch = json!({"metadata": {"finalizers": null}});

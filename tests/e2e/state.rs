@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_of, apply, autoscale, cluster_api,
     condition, control_plane, create_empty, define, definition_of, delete, deploy, eventually,
-    exists, is_ready, merge, new_namespace, says, undefine, until, until_by,
+    exists, is_ready, merge, new_namespace, says, undefine, until,
 };
 
 /// A value, and an object that the API server rejects on request.
@@ -457,7 +457,7 @@ async fn kind_that_comes_back_with_another_scope_is_watched_there() {
     let everywhere: Api<DynamicObject> = Api::all_with(world.namespace.client(), &resource);
     create_empty(&everywhere, group, "Sprocket", "one").await;
     let refused = |cr: &Value| condition(cr, "Irreconcilable").is_some();
-    let cr = until_by(&world.operator, &everywhere, "one", "refused", refused).await;
+    let cr = until(&everywhere, "one", "refused", refused).await;
     let message = condition(&cr, "Irreconcilable").unwrap()["message"].as_str();
     assert!(message.unwrap().contains("releaseNamespace"), "{cr:#}");
     let log = world.operator.log();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     LIMIT, Project, World, api_of, condition, create_empty, define, definition_of, eventually,
-    history, holds, merge, new_namespace, set_ready, until_by,
+    history, holds, merge, new_namespace, set_ready, until,
 };
 
 const GROUP: &str = "pruned.example.com";
@@ -70,7 +70,7 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     // It clears failures that are older than it, not those of later revisions.
     change(&resources, annotate("reset-at", "now")).await;
     change(&resources, json!({"spec": {"label": "not a label!"}})).await;
-    until_by(&operator, &resources, "one", "Stalled", holds("Stalled")).await;
+    until(&resources, "one", "Stalled", holds("Stalled")).await;
     let newest = history(&namespace, "one").await;
     assert_eq!(newest.len(), 5, "{newest:?}");
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, api_of, apply, cluster_api, condition,
-    create_empty, define, definition_of, delete, deploy, events, eventually, gone_by,
-    has_condition, is_ready, is_true, merge, new_namespace, remove, says, until,
+    create_empty, define, definition_of, delete, deploy, events, eventually, gone, has_condition,
+    is_ready, is_true, merge, new_namespace, remove, says, until,
 };
 
 #[tokio::test]
@@ -313,5 +313,5 @@ async fn terminating_namespace_removes_its_releases() {
     hybrid_operator_test::wait::gone(&namespaces, world.namespace.name(), LIMIT * 4)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
-    gone_by(&world.operator, &roles, &role).await;
+    gone(&roles, &role).await;
 }

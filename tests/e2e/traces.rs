@@ -15,8 +15,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, eventually_by,
-    new_namespace, sum_of,
+    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, new_namespace, sum_of,
 };
 
 /// A hook that takes a moment, and a value that can make the render fail.
@@ -103,7 +102,6 @@ fn reason(span: &Span) -> Option<String> {
 /// Waits until the present generation has spans with all of these names, and returns all of them.
 async fn until_traced(
     collector: &HttpServer,
-    operator: &RunningOperator,
     widgets: &Api<DynamicObject>,
     wanted: &[&str],
 ) -> Vec<Span> {
@@ -117,7 +115,7 @@ async fn until_traced(
             Err(format!("{names:?}"))
         }
     };
-    eventually_by(operator, format!("{wanted:?}"), complete).await
+    eventually(format!("{wanted:?}"), complete).await
 }
 
 async fn start(project: &Project, namespace: &TestNamespace, endpoint: &str) -> RunningOperator {
@@ -145,7 +143,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 
     apply(&widgets, "one", &spec("hush-first")).await;
     let wanted = ["reconcile", "render", "install", "hook", "wait", "apply"];
-    let installed = until_traced(&collector, &operator, &widgets, &wanted).await;
+    let installed = until_traced(&collector, &widgets, &wanted).await;
     let root = named(&installed, "reconcile")[0];
     let release = [
         ("k8s.object.kind", "Widget"),
@@ -174,14 +172,14 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
     assert!(installed.iter().all(|span| reason(span).is_none()));
 
     apply(&widgets, "one", &spec("hush-second")).await;
-    let upgraded = until_traced(&collector, &operator, &widgets, &["reconcile", "apply"]).await;
+    let upgraded = until_traced(&collector, &widgets, &["reconcile", "apply"]).await;
     assert_ne!(upgraded[0].trace_id, installed[0].trace_id);
     let upgrade = named(&upgraded, "reconcile")[0];
     assert_eq!(number(upgrade, "helm.release.revision"), Some(2));
     assert_eq!(named(&upgraded, "wait").len(), 0, "an upgrade has no hook");
 
     apply(&widgets, "one", &spec("hush-broken")).await;
-    let broken = until_traced(&collector, &operator, &widgets, &["reconcile", "render"]).await;
+    let broken = until_traced(&collector, &widgets, &["reconcile", "render"]).await;
     let attempt = named(&broken, "reconcile")[0];
     assert_eq!(reason(attempt).as_deref(), Some("ReconcileError"));
     let render = named(&broken, "render")[0];
@@ -189,7 +187,7 @@ async fn each_generation_is_a_trace_with_its_render_its_objects_and_its_wait() {
 
     delete(&widgets, "one").await;
     let uninstalled = async || !named(&spans(&collector), "uninstall").is_empty();
-    eventually_by(&operator, "an uninstall", uninstalled).await;
+    eventually("an uninstall", uninstalled).await;
     for request in collector.received() {
         let body = String::from_utf8_lossy(&request.body);
         assert!(!body.contains("hush"), "values are in the traces");
@@ -205,7 +203,7 @@ async fn a_reconcile_that_changes_nothing_has_no_span_and_what_is_queued_is_sent
     let operator = start(&project, &namespace, &collector.url("")).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
-    until_traced(&collector, &operator, &widgets, &["reconcile", "apply"]).await;
+    until_traced(&collector, &widgets, &["reconcile", "apply"]).await;
     // Ten reconciles later.
     let reconciles = async || {
         let metrics = operator.metrics().await.unwrap();
@@ -245,7 +243,7 @@ async fn an_endpoint_that_is_down_is_logged_once_and_its_spans_are_counted() {
     for name in ["one", "two", "three"] {
         apply(&widgets, name, &json!({"spec": {}})).await;
         let more = async || failed().await > seen;
-        eventually_by(&operator, "failed spans", more).await;
+        eventually("failed spans", more).await;
         seen = failed().await;
     }
     let log = operator.log();
@@ -282,7 +280,7 @@ async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
         let widgets = api(&namespace, "Widget");
         apply(&widgets, "one", &json!({"spec": {}})).await;
         let is_told = async || operator.log().contains("cannot send traces");
-        eventually_by(&operator, "a warning", is_told).await;
+        eventually("a warning", is_told).await;
         assert_contains!(operator.log(), told);
     }
 }

@@ -15,8 +15,8 @@ use tokio::sync::OnceCell;
 
 pub(crate) use self::project::{InProcessOperator, Project, entry, free_address, options};
 pub(crate) use self::waits::{
-    condition, delete, eventually, eventually_by, gone, gone_by, has_condition, holds, injected,
-    is_false, is_ready, is_true, ready_at, remove, says, try_until, until, until_by,
+    condition, delete, eventually, gone, has_condition, holds, injected, is_false, is_ready,
+    is_true, ready_at, remove, says, try_until, until,
 };
 
 mod project;
@@ -180,7 +180,7 @@ impl World {
     /// record says that they are deployed.
     pub(crate) async fn has_history(&self, release: &str, statuses: &[&str]) {
         let there = async || self.history(release).await == statuses;
-        eventually_by(&self.operator, "the history", there).await;
+        eventually("the history", there).await;
     }
 
     /// Waits until a condition holds for an object.
@@ -191,7 +191,7 @@ impl World {
         what: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
-        until_by(&self.operator, &self.api(kind), name, what, wanted).await
+        until(&self.api(kind), name, what, wanted).await
     }
 
     /// Waits until an object exists.
@@ -207,7 +207,7 @@ impl World {
 
     /// Waits until an object is gone.
     pub(crate) async fn gone(&self, kind: &str, name: &str) {
-        gone_by(&self.operator, &self.api(kind), name).await;
+        gone(&self.api(kind), name).await;
     }
 }
 

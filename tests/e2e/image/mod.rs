@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::olm::bundle;
 use crate::pod;
 use crate::transcript::{is_current, programs};
-use crate::world::{LIMIT, api, apply, create, holds, new_namespace, output, root, until_by};
+use crate::world::{LIMIT, api, apply, create, holds, new_namespace, output, root, until};
 use build::{Image, build};
 use buildah::Buildah;
 
@@ -157,7 +157,7 @@ fn is_confined(operator: &RunningOperator, user: &str) {
 async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
     let memcacheds = api(namespace, "Memcached");
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
-    until_by(operator, &memcacheds, "cache", "Ready", holds("Ready")).await;
+    until(&memcacheds, "cache", "Ready", holds("Ready")).await;
     let stopped = operator.stop(LIMIT).await.unwrap();
     assert!(stopped.success(), "{}", operator.log());
 }

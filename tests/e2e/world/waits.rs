@@ -1,11 +1,10 @@
-//! Waits of the tests. A wait that ends without success fails the test and names its place; those
-//! named `_by` show the log of an operator as well.
+//! Waits of the tests. A wait that ends without success fails the test and names its place; operators of a test
+//! that fails show their log.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
 
 use hybrid_operator_test::fault::Faults;
-use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Check, WaitError};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, DynamicObject};
@@ -35,21 +34,15 @@ pub(crate) async fn try_until(
     .await
 }
 
-/// Returns what a wait finds, or fails the test at the place of the caller, with the log of an
-/// operator.
+/// Returns what a wait finds, or fails the test at the place of the caller.
 #[track_caller]
-fn found<T>(
-    operator: Option<&RunningOperator>,
-    wait: impl Future<Output = Result<T, WaitError>>,
-) -> impl Future<Output = T> {
+fn found<T>(wait: impl Future<Output = Result<T, WaitError>>) -> impl Future<Output = T> {
     let place = Location::caller();
     // A future has room for what it captures and once more for what it awaits.
     let wait = Box::pin(wait);
     async move {
-        wait.await.unwrap_or_else(|error| {
-            let log = operator.map_or_else(String::new, RunningOperator::log);
-            panic!("{place}: {error}\n{log}")
-        })
+        wait.await
+            .unwrap_or_else(|error| panic!("{place}: {error}"))
     }
 }
 
@@ -61,19 +54,7 @@ pub(crate) fn until(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> impl Future<Output = Value> {
-    found(None, try_until(api, name, what, wanted))
-}
-
-/// Waits until an object exists and a condition holds for it, and returns it.
-#[track_caller]
-pub(crate) fn until_by(
-    operator: &RunningOperator,
-    api: &Api<DynamicObject>,
-    name: &str,
-    what: &str,
-    wanted: impl Fn(&Value) -> bool,
-) -> impl Future<Output = Value> {
-    found(Some(operator), try_until(api, name, what, wanted))
+    found(try_until(api, name, what, wanted))
 }
 
 /// Polls until a check succeeds and returns what it found.
@@ -82,17 +63,7 @@ pub(crate) fn eventually<T, L: Into<Check<T>>>(
     what: impl Display,
     check: impl AsyncFnMut() -> L,
 ) -> impl Future<Output = T> {
-    found(None, wait::until(LIMIT, what, check))
-}
-
-/// Polls until a check succeeds and returns what it found.
-#[track_caller]
-pub(crate) fn eventually_by<T, L: Into<Check<T>>>(
-    operator: &RunningOperator,
-    what: impl Display,
-    check: impl AsyncFnMut() -> L,
-) -> impl Future<Output = T> {
-    found(Some(operator), wait::until(LIMIT, what, check))
+    found(wait::until(LIMIT, what, check))
 }
 
 /// Deletes an object.
@@ -114,20 +85,7 @@ pub(crate) fn gone<K>(api: &Api<K>, name: &str) -> impl Future<Output = ()>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    found(None, wait::gone(api, name, LIMIT))
-}
-
-/// Waits until an object is gone.
-#[track_caller]
-pub(crate) fn gone_by<K>(
-    operator: &RunningOperator,
-    api: &Api<K>,
-    name: &str,
-) -> impl Future<Output = ()>
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    found(Some(operator), wait::gone(api, name, LIMIT))
+    found(wait::gone(api, name, LIMIT))
 }
 
 /// Deletes an object and waits until it is gone.

@@ -236,10 +236,10 @@ impl Operator {
             watches_file,
             watch_files,
             reload_pace,
-            cache,
+            chart_cache,
             ..
         } = options.extensions.get().cloned().unwrap_or_default();
-        let cache = cache.map(Cache::at);
+        let cache = chart_cache.map(Cache::at);
         let reader = ChartReader::new(cache.or_else(Cache::open_default));
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {

@@ -16,7 +16,7 @@ pub use operator_runtime::options::*;
 pub struct RunArgs {
     /// What an operator with charts needs.
     #[command(flatten)]
-    pub charts: ChartArgs,
+    pub charts: ChartOptions,
     /// What every operator needs.
     #[command(flatten)]
     pub process: ProcessArgs,
@@ -25,17 +25,22 @@ pub struct RunArgs {
 impl RunArgs {
     /// Combines the flags with the environment variables that `env` returns.
     pub fn options(self, env: impl Fn(&str) -> Option<String>) -> Options {
-        let charts = self.charts.options(&env);
+        let mut charts = self.charts;
+        let given = charts
+            .chart_cache
+            .take()
+            .or_else(|| env("CHART_CACHE").map(PathBuf::from));
+        charts.chart_cache = given.filter(|directory| !directory.as_os_str().is_empty());
         let mut options = self.process.options(env);
         options.extensions.insert(charts);
         options
     }
 }
 
-/// The flags of an operator with charts.
+/// The flags of an operator with charts, which are its settings in [`Options::extensions`].
 #[derive(Parser, Debug, Clone)]
 #[command(rename_all = "kebab-case")]
-pub struct ChartArgs {
+pub struct ChartOptions {
     /// Path of the watches file, which binds kinds of custom resources to charts.
     #[arg(long, default_value = "./watches.yaml", value_name = "FILE")]
     pub watches_file: PathBuf,
@@ -71,58 +76,22 @@ pub struct ChartArgs {
     pub status_manifest: bool,
 }
 
-impl ChartArgs {
-    fn options(self, env: impl Fn(&str) -> Option<String>) -> ChartOptions {
-        let is_empty = |directory: &PathBuf| directory.as_os_str().is_empty();
-        let cache = self.chart_cache.filter(|directory| !is_empty(directory));
-        let variable = || env("CHART_CACHE").map(PathBuf::from);
-        ChartOptions {
-            watches_file: self.watches_file,
-            watch_files: self.watch_files,
-            cache: cache.or_else(|| variable().filter(|directory| !is_empty(directory))),
-            reload_pace: self.reload_pace,
-            reconcile_period: self.reconcile_period,
-            limits: ChartLimits {
-                memory: Some(self.limit_memory),
-                time: Some(self.limit_time),
-            },
-            suppress_override_values: self.suppress_override_values,
-            status_manifest: self.status_manifest,
-        }
-    }
-}
-
-/// The settings of an operator with charts, in [`Options::extensions`].
-#[derive(Debug, Clone)]
-pub struct ChartOptions {
-    /// Path of the watches file.
-    pub watches_file: PathBuf,
-    /// Whether a changed watches file or chart is reloaded.
-    pub watch_files: bool,
-    /// Directory in which fetched charts are kept; `None` means the user's cache directory. From
-    /// `$CHART_CACHE` if the flag is not given.
-    pub cache: Option<PathBuf>,
-    /// Time between two releases of a kind that are reconciled with a changed chart or changed
-    /// options.
-    pub reload_pace: Duration,
-    /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
-    pub reconcile_period: Duration,
-    /// Limits of one render of a chart, unless its entry says otherwise.
-    pub limits: ChartLimits,
-    /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
-    pub suppress_override_values: bool,
-    /// Whether the status of custom resources contains the manifest of their release.
-    pub status_manifest: bool,
-}
-
 /// The settings without flags.
 impl Default for ChartOptions {
     fn default() -> Self {
-        ChartArgs::parse_from(["run"]).options(|_| None)
+        Self::parse_from(["run"])
     }
 }
 
 impl ChartOptions {
+    /// Returns the limits of one render of a chart, unless its entry says otherwise.
+    pub(crate) fn limits(&self) -> ChartLimits {
+        ChartLimits {
+            memory: Some(self.limit_memory),
+            time: Some(self.limit_time),
+        }
+    }
+
     /// Returns the settings of a process.
     pub(crate) fn of(context: &ControllerContext) -> Self {
         context.settings().cloned().unwrap_or_default()

@@ -118,106 +118,42 @@ type Read = fn(&str, &mut Annotations) -> Result<(), &'static str>;
 /// The form of a boolean.
 const BOOLEAN: &str = "a boolean: true or false";
 
+/// Makes the table of annotations of lines: name, reader, and the consequence of an invalid value.
+macro_rules! annotations {
+    ($($name:literal: $read:expr, $otherwise:literal;)*) => {
+        &[$(Annotation { name: $name, read: $read, otherwise: $otherwise }),*]
+    };
+}
+
 /// All annotations. Another one with the prefix is reported as unknown.
-const ANNOTATIONS: &[Annotation] = &[
-    Annotation {
-        name: "install-disable-hooks",
-        read: |text, all| set_bool(text, &mut all.options.install_disable_hooks),
-        otherwise: "install.disableHooks of watches.yaml holds",
-    },
-    Annotation {
-        name: "install-description",
-        read: |text, all| set_description(text, &mut all.options.install_description),
-        otherwise: "the description is Helm's",
-    },
-    Annotation {
-        name: "upgrade-disable-hooks",
-        read: |text, all| set_bool(text, &mut all.options.upgrade_disable_hooks),
-        otherwise: "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold",
-    },
-    Annotation {
-        name: "upgrade-description",
-        read: |text, all| set_description(text, &mut all.options.upgrade_description),
-        otherwise: "the description is Helm's",
-    },
-    Annotation {
-        name: "upgrade-force",
-        read: |text, all| set_bool(text, &mut all.options.upgrade_force),
-        otherwise: "upgrades apply objects and do not replace them",
-    },
-    Annotation {
-        name: "uninstall-disable-hooks",
-        read: |text, all| set_bool(text, &mut all.options.uninstall_disable_hooks),
-        otherwise: "uninstall.disableHooks of watches.yaml holds",
-    },
-    Annotation {
-        name: "uninstall-description",
-        read: |text, all| set_description(text, &mut all.options.uninstall_description),
-        otherwise: "the description is Helm's",
-    },
-    Annotation {
-        name: "uninstall-wait",
-        read: |text, all| set_bool(text, &mut all.options.uninstall_wait),
-        otherwise: "uninstall.wait of watches.yaml holds",
-    },
-    Annotation {
-        name: "rollback-force",
-        read: |text, all| set_bool(text, &mut all.options.rollback_force),
-        otherwise: "rollbacks replace objects, which is the default",
-    },
-    Annotation {
-        name: "reconcile-period",
-        read: |text, all| {
-            let period = duration::parse(text);
-            let period = period.map_err(|_| "a duration such as 30s or 1m30s, or 0 for never")?;
-            all.options.reconcile_period = Some(period);
-            Ok(())
-        },
-        otherwise: "reconcilePeriod of watches.yaml or --reconcile-period holds",
-    },
-    Annotation {
-        name: "paused",
-        read: |text, all| set_bool(text, &mut all.paused),
-        otherwise: "the custom resource is not paused",
-    },
-    Annotation {
-        name: "adopt-release",
-        read: |text, all| {
-            all.adopt_release = match parse_bool(text) {
-                Some(true) => AdoptionPolicy::Allowed,
-                Some(false) => AdoptionPolicy::Denied,
-                None if naming::is_subdomain(text) => {
-                    AdoptionPolicy::AllowedFor(OperatorId::new(text))
-                }
-                None => return Err("true, false, or the name of an operator"),
-            };
-            Ok(())
-        },
-        otherwise: "no release is adopted",
-    },
-    Annotation {
-        name: "reconcile-at",
-        // The watch of custom resources reports each change of an annotation.
-        read: |_, _| Ok(()),
-        otherwise: "",
-    },
-    Annotation {
-        name: "force-at",
-        read: |text, all| {
-            all.force_at = Some(text.to_owned());
-            Ok(())
-        },
-        otherwise: "",
-    },
-    Annotation {
-        name: "reset-at",
-        read: |text, all| {
-            all.reset_at = Some(text.to_owned());
-            Ok(())
-        },
-        otherwise: "",
-    },
-];
+const ANNOTATIONS: &[Annotation] = annotations! {
+    "install-disable-hooks": |text, all| set_bool(text, &mut all.options.install_disable_hooks),
+        "install.disableHooks of watches.yaml holds";
+    "install-description": |text, all| set_description(text, &mut all.options.install_description),
+        "the description is Helm's";
+    "upgrade-disable-hooks": |text, all| set_bool(text, &mut all.options.upgrade_disable_hooks),
+        "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold";
+    "upgrade-description": |text, all| set_description(text, &mut all.options.upgrade_description),
+        "the description is Helm's";
+    "upgrade-force": |text, all| set_bool(text, &mut all.options.upgrade_force),
+        "upgrades apply objects and do not replace them";
+    "uninstall-disable-hooks": |text, all| set_bool(text, &mut all.options.uninstall_disable_hooks),
+        "uninstall.disableHooks of watches.yaml holds";
+    "uninstall-description": |text, all| set_description(text, &mut all.options.uninstall_description),
+        "the description is Helm's";
+    "uninstall-wait": |text, all| set_bool(text, &mut all.options.uninstall_wait),
+        "uninstall.wait of watches.yaml holds";
+    "rollback-force": |text, all| set_bool(text, &mut all.options.rollback_force),
+        "rollbacks replace objects, which is the default";
+    "reconcile-period": |text, all| set_period(text, &mut all.options.reconcile_period),
+        "reconcilePeriod of watches.yaml or --reconcile-period holds";
+    "paused": |text, all| set_bool(text, &mut all.paused), "the custom resource is not paused";
+    "adopt-release": |text, all| set_adoption(text, &mut all.adopt_release), "no release is adopted";
+    // The watch of custom resources reports each change of an annotation.
+    "reconcile-at": |_, _| Ok(()), "";
+    "force-at": |text, all| set_any(text, &mut all.force_at), "";
+    "reset-at": |text, all| set_any(text, &mut all.reset_at), "";
+};
 
 /// Annotation with which a native controller marks a custom resource that it has applied.
 const APPLIED: &str = "applied";
@@ -280,9 +216,31 @@ fn set_bool(text: &str, target: &mut bool) -> Result<(), &'static str> {
 }
 
 /// An empty description means Helm's, as in Helm.
-#[expect(clippy::unnecessary_wraps, reason = "the readers have one type")]
 fn set_description(text: &str, target: &mut Option<String>) -> Result<(), &'static str> {
-    *target = Some(text.to_owned()).filter(|text| !text.is_empty());
+    set_any(text, target)?;
+    target.take_if(|text| text.is_empty());
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the readers have one type")]
+fn set_any(text: &str, target: &mut Option<String>) -> Result<(), &'static str> {
+    *target = Some(text.to_owned());
+    Ok(())
+}
+
+fn set_period(text: &str, target: &mut Option<Duration>) -> Result<(), &'static str> {
+    let period = duration::parse(text);
+    *target = Some(period.map_err(|_| "a duration such as 30s or 1m30s, or 0 for never")?);
+    Ok(())
+}
+
+fn set_adoption(text: &str, target: &mut AdoptionPolicy) -> Result<(), &'static str> {
+    *target = match parse_bool(text) {
+        Some(true) => AdoptionPolicy::Allowed,
+        Some(false) => AdoptionPolicy::Denied,
+        None if naming::is_subdomain(text) => AdoptionPolicy::AllowedFor(OperatorId::new(text)),
+        None => return Err("true, false, or the name of an operator"),
+    };
     Ok(())
 }
 

@@ -12,13 +12,13 @@ use crate::watches::Watch;
 
 /// Error loading a chart.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum BuildError {
     /// The chart cannot be fetched.
     #[error("cannot fetch the chart {chart}")]
     Fetch {
         /// The chart, as its entry names it.
         chart: String,
-        /// The underlying error.
         #[source]
         source: Box<PullError>,
     },
@@ -27,7 +27,6 @@ pub enum BuildError {
     Load {
         /// Path of the chart, or its name if it was not read from a file.
         path: PathBuf,
-        /// The underlying error.
         #[source]
         source: Box<LoadError>,
     },
@@ -36,7 +35,6 @@ pub enum BuildError {
     Parse {
         /// Path of the chart, or its name if it was not read from a file.
         path: PathBuf,
-        /// The underlying error.
         #[source]
         source: Box<RenderError>,
     },

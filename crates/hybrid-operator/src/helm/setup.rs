@@ -45,7 +45,7 @@ impl Setup {
             chart: chart.used_by(&watch),
             extensions: Extensions::default(),
             period: watch.reconcile_period.unwrap_or(options.reconcile_period),
-            watch: watch.with_limits(options.limits),
+            watch: watch.with_limits(options.limits()),
             operator: identity.operator.clone(),
             instance: identity.instance.clone(),
             elected: identity.elected,

@@ -254,15 +254,17 @@ fn every_state_of_the_records_has_its_step() {
     }
 }
 
+/// Returns the step for changed wishes.
+fn step(state: &ObservedFacts, change: impl FnOnce(&mut DesiredFacts)) -> Step {
+    let mut desired = desired();
+    change(&mut desired);
+    next_step(state, Some(&desired))
+}
+
 #[test]
 fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     let mut state = observed(history("1 deployed old"));
     (state.awaits_dependency, state.awaits_crds) = (true, true);
-    let step = |state: &ObservedFacts, change: fn(&mut DesiredFacts)| {
-        let mut desired = desired();
-        change(&mut desired);
-        next_step(state, Some(&desired))
-    };
     let empty = step(&state, |d| d.content = Some(Content::Empty));
     assert_eq!(empty, Step::Refuse(Refusal::Empty));
     let revision = Revision(1);
@@ -307,12 +309,8 @@ fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
         (Drift::Exhausted, false, Step::Settle),
     ] {
         state.drift = drift;
-        let wanted = DesiredFacts {
-            repair,
-            ..desired()
-        };
         assert_eq!(
-            next_step(&state, Some(&wanted)),
+            step(&state, |d| d.repair = repair),
             expected,
             "{drift:?} {repair}"
         );
@@ -332,23 +330,16 @@ fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
         (Drift::Exhausted, false, Step::Unbind),
     ] {
         state.drift = drift;
-        let wanted = DesiredFacts {
-            repair,
-            ..desired()
-        };
         assert_eq!(
-            next_step(&state, Some(&wanted)),
+            step(&state, |d| d.repair = repair),
             expected,
             "{drift:?} {repair}"
         );
     }
     state.drift = Drift::None;
     for (digest, expected) in [(None, Step::Unbind), (Some("other"), Step::Upgrade)] {
-        let wanted = DesiredFacts {
-            digest: digest.map(ToOwned::to_owned),
-            ..desired()
-        };
-        assert_eq!(next_step(&state, Some(&wanted)), expected, "{digest:?}");
+        let planned = step(&state, |d| d.digest = digest.map(ToOwned::to_owned));
+        assert_eq!(planned, expected, "{digest:?}");
     }
     state.paused = true;
     assert_eq!(next_step(&state, Some(&desired())), Step::Unbind);

@@ -86,6 +86,7 @@ impl Default for Limits {
 
 /// A limit that a render exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum BudgetError {
     /// Templates are nested too deeply, usually by endless recursion.
     #[error("exceeded maximum template depth ({limit})")]
@@ -95,10 +96,7 @@ pub enum BudgetError {
     },
     /// The templates do too much work.
     #[error("the templates take more than {limit} steps (limit `steps`)")]
-    Steps {
-        /// The limit.
-        limit: u64,
-    },
+    Steps { limit: u64 },
     /// The output is too long.
     #[error("the templates write more than {limit} bytes (limit `output`)")]
     Output {
@@ -113,12 +111,7 @@ pub enum BudgetError {
     },
     /// A loop or list is too long.
     #[error("{length} elements exceed the limit of {limit} (limit `range`)")]
-    Range {
-        /// The requested length.
-        length: usize,
-        /// The limit.
-        limit: usize,
-    },
+    Range { length: usize, limit: usize },
     /// A regular expression takes too much memory.
     #[error("the regular expression takes more than {limit} bytes of memory (limit `regex`)")]
     Regex {
@@ -127,10 +120,7 @@ pub enum BudgetError {
     },
     /// The templates generate too many keys.
     #[error("the templates generate more than {limit} private keys (limit `keys`)")]
-    Keys {
-        /// The limit.
-        limit: usize,
-    },
+    Keys { limit: usize },
     /// A value is nested too deeply, usually because it contains itself.
     #[error(
         "the value is nested more than {limit} levels deep (limit `nesting`); does it contain itself?"
@@ -147,10 +137,7 @@ pub enum BudgetError {
     },
     /// The render takes too long.
     #[error("the templates take longer than {limit:?} (limit `time`)")]
-    Time {
-        /// The limit.
-        limit: Duration,
-    },
+    Time { limit: Duration },
     /// The render was cancelled by its caller.
     #[error("the render was cancelled")]
     Cancelled,

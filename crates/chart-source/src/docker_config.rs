@@ -25,42 +25,27 @@ pub(crate) enum Login {
 
 /// Credentials cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum DockerConfigError {
     /// The file cannot be read.
     #[error("cannot read the credentials in {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file is malformed. Its content is not shown.
     #[error("{} is not a config.json of Docker, line {line}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The line.
-        line: usize,
-    },
+    Malformed { path: PathBuf, line: usize },
     /// The entry of a host is malformed.
     #[error("the entry {host:?} of {} is not the Base64 encoding of USER:PASSWORD; log in again", path.display())]
-    Entry {
-        /// The file.
-        path: PathBuf,
-        /// The host.
-        host: String,
-    },
+    Entry { path: PathBuf, host: String },
     /// A credential helper cannot be run.
     #[error("cannot run {program}, which {} names for {host}; install it, or log in without it", path.display())]
     Helper {
-        /// The file.
         path: PathBuf,
-        /// The helper.
         program: String,
-        /// The host.
         host: String,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },

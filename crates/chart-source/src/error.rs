@@ -25,6 +25,7 @@ fn size(bytes: usize) -> String {
 /// A chart could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum PullError {
     /// The reference of the chart, or a URL that a server gave, is wrong.
     #[error(transparent)]
@@ -35,7 +36,6 @@ pub enum PullError {
     /// A file with certificates or a key cannot be used.
     #[error("cannot use {} for TLS: {why}", path.display())]
     Certificate {
-        /// The file.
         path: PathBuf,
         /// Problem with the file.
         why: String,
@@ -59,25 +59,20 @@ pub enum PullError {
         "the certificate of {url} is not trusted; if it is that of your own authority, give its certificate with --ca-file (caFile)"
     )]
     Untrusted {
-        /// The URL.
         url: String,
-        /// The cause.
         #[source]
         source: Cause,
     },
     /// A server cannot be reached.
     #[error("cannot reach {url}; check the address, the network, and HTTPS_PROXY and NO_PROXY")]
     Unreachable {
-        /// The URL.
         url: String,
-        /// The cause.
         #[source]
         source: Cause,
     },
     /// A server does not answer in time.
     #[error("{url} did not answer within {} s; try again later, or check HTTPS_PROXY and NO_PROXY", after.as_secs_f32())]
     Timeout {
-        /// The URL.
         url: String,
         /// The limit that was exceeded.
         after: Duration,
@@ -85,9 +80,7 @@ pub enum PullError {
     /// The connection broke.
     #[error("the answer of {url} is incomplete")]
     Incomplete {
-        /// The URL.
         url: String,
-        /// The cause.
         #[source]
         source: Cause,
     },
@@ -96,7 +89,6 @@ pub enum PullError {
         "{url} needs credentials (status {status}); give --username and --password, log in with 'helm registry login {host}', or name a Secret"
     )]
     NeedsCredentials {
-        /// The URL.
         url: String,
         /// Host of the URL.
         host: String,
@@ -108,7 +100,6 @@ pub enum PullError {
         "{url} rejects the credentials {source_of_credentials} (status {status}); check the user, the password and what this user may read"
     )]
     Denied {
-        /// The URL.
         url: String,
         /// Source of the credentials.
         source_of_credentials: String,
@@ -118,7 +109,6 @@ pub enum PullError {
     /// There is nothing at a URL.
     #[error("{url} does not exist (status 404); check {}{}", match *.what { "index" => "the URL of the repository", "document" => "the URL", _ => "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
     NotFound {
-        /// The URL.
         url: String,
         /// The requested resource, such as "index".
         what: &'static str,
@@ -128,9 +118,7 @@ pub enum PullError {
     /// Another status than success.
     #[error("{url} answers with status {status}{}", if *.attempts > 1 { format!(", after {} attempts; try again later", .attempts) } else { String::new() })]
     Status {
-        /// The URL.
         url: String,
-        /// The status.
         status: u16,
         /// Number of attempts.
         attempts: u32,
@@ -140,7 +128,6 @@ pub enum PullError {
     Redirects {
         /// The URL that was asked for.
         url: String,
-        /// The limit.
         limit: usize,
     },
     /// A redirect that is not followed.
@@ -156,7 +143,6 @@ pub enum PullError {
     /// An answer is larger than the limit.
     #[error("the {what} at {url} is larger than the limit of {}{}", size(*limit), if *.what == "index" { "; name the chart by its URL or in an OCI registry" } else { "" })]
     TooLarge {
-        /// The URL.
         url: String,
         /// The requested resource, such as "index".
         what: &'static str,
@@ -168,7 +154,6 @@ pub enum PullError {
         "{url} has the digest {actual}, but {by} says {expected}; the chart was changed or damaged and is not used"
     )]
     Digest {
-        /// The URL.
         url: String,
         /// Source of the expected digest, such as "the index".
         by: &'static str,
@@ -182,11 +167,9 @@ pub enum PullError {
         "{url} has {actual} bytes, but the manifest says {expected}; the registry contradicts itself, and the chart is not used"
     )]
     Length {
-        /// The URL.
         url: String,
         /// The length in the manifest.
         expected: u64,
-        /// The length.
         actual: u64,
     },
     /// The policy that says who must have signed the chart cannot be used.
@@ -195,7 +178,6 @@ pub enum PullError {
     /// The chart is not signed as it must be.
     #[error("{url} cannot be verified and is not used")]
     Unproven {
-        /// The chart.
         url: String,
         /// Error of the verification.
         #[source]
@@ -208,7 +190,6 @@ pub enum PullError {
         path.display()
     )]
     Kept {
-        /// The chart.
         chart: String,
         /// The file in the cache.
         path: PathBuf,
@@ -220,14 +201,10 @@ pub enum PullError {
     },
     /// The fetched file is not a packaged chart.
     #[error("{url} is not a packaged chart (.tgz); check the URL")]
-    NotAnArchive {
-        /// The URL.
-        url: String,
-    },
+    NotAnArchive { url: String },
     /// The index of a repository cannot be used.
     #[error("the index at {url} cannot be used: {why}")]
     Index {
-        /// The URL.
         url: String,
         /// Problem with the index.
         why: String,
@@ -237,7 +214,6 @@ pub enum PullError {
     NoChart {
         /// URL of the index.
         url: String,
-        /// The name.
         name: String,
         /// A similar name that there is.
         nearest: Option<String>,
@@ -245,7 +221,6 @@ pub enum PullError {
     /// No version is in the range.
     #[error("{chart} has no version {wanted:?}{}", match newest { Some(newest) => format!("; the newest is {newest}"), None => "; it has no version at all".to_owned() })]
     NoVersion {
-        /// The chart.
         chart: String,
         /// The version or range.
         wanted: String,
@@ -255,9 +230,7 @@ pub enum PullError {
     /// A range that cannot be parsed.
     #[error("{wanted:?} is neither a version nor a range such as \">=1.2, <2\"")]
     Range {
-        /// The text.
         wanted: String,
-        /// The cause.
         #[source]
         source: Cause,
     },
@@ -272,7 +245,6 @@ pub enum PullError {
     /// A registry asks for credentials in a way that is not answered.
     #[error("{url} asks for credentials in a way that is refused: {why}")]
     Challenge {
-        /// The URL.
         url: String,
         /// Reason for the refusal.
         why: String,

@@ -55,21 +55,14 @@ pub struct OciName {
 
 /// A text does not name a chart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ReferenceError {
     /// A URL that cannot be parsed, or has no host.
     #[error("{url:?} is not a URL of a chart or repository, such as https://example.com/charts")]
-    Url {
-        /// The text.
-        url: String,
-    },
+    Url { url: String },
     /// A scheme that is not supported.
     #[error("{url:?} has the scheme {scheme:?}; charts are fetched by https, http or oci")]
-    Scheme {
-        /// The text.
-        url: String,
-        /// The scheme.
-        scheme: String,
-    },
+    Scheme { url: String, scheme: String },
     /// A URL of a document with a user.
     #[error("the URL of {url:?} has a user; documents are fetched without credentials")]
     User {
@@ -79,7 +72,6 @@ pub enum ReferenceError {
     /// An OCI name that is malformed.
     #[error("{name:?} does not name a chart in a registry: {why}; write oci://HOST/PATH[:VERSION]")]
     Oci {
-        /// The text.
         name: String,
         /// Problem with the name.
         why: String,
@@ -87,16 +79,13 @@ pub enum ReferenceError {
     /// The digest of an OCI name is malformed.
     #[error("{name:?} has no valid digest")]
     Digest {
-        /// The text.
         name: String,
-        /// The cause.
         #[source]
         source: DigestError,
     },
     /// A tag and a version that differ.
     #[error("{name} names the version {tag}, not {version}; leave out one of the two")]
     VersionMismatch {
-        /// The reference.
         name: String,
         /// The tag in the reference.
         tag: String,

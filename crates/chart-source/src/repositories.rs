@@ -36,22 +36,18 @@ pub struct Repository {
 
 /// The file of `helm repo add` cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RepositoriesError {
     /// The file cannot be read.
     #[error("cannot read the repositories in {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file is malformed. Its content, which can have passwords, is not shown.
     #[error("{} is not a file that 'helm repo add' has written", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
+    Malformed { path: PathBuf },
     /// No repository has this name.
     #[error(
         "{} has no repository {name:?}{}; add it with 'helm repo add {name} URL', or give the URL of the repository",
@@ -59,21 +55,14 @@ pub enum RepositoriesError {
         others(known)
     )]
     Unknown {
-        /// The file.
         path: PathBuf,
-        /// The name.
         name: String,
         /// The names that it has.
         known: Vec<String>,
     },
     /// The repository has no URL.
     #[error("the repository {name:?} in {} has no URL; add it again with 'helm repo add'", path.display())]
-    NoUrl {
-        /// The file.
-        path: PathBuf,
-        /// The name.
-        name: String,
-    },
+    NoUrl { path: PathBuf, name: String },
 }
 
 fn others(known: &[String]) -> String {

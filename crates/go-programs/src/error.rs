@@ -7,11 +7,11 @@ use crate::GO_NEEDED;
 
 /// An error while finding or building a program.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum BuildError {
     /// The environment variable names something that is not a file.
     #[error("no such file: {} (from the environment variable {variable})", path.display())]
     NotFound {
-        /// The variable.
         variable: &'static str,
         /// Value of the variable.
         path: PathBuf,
@@ -22,7 +22,6 @@ pub enum BuildError {
          or set {variable} to a ready binary", GO_NEEDED.0, GO_NEEDED.1
     )]
     GoMissing {
-        /// The program.
         program: &'static str,
         /// The variable that would name a ready binary.
         variable: &'static str,
@@ -36,7 +35,6 @@ pub enum BuildError {
          (https://go.dev/dl/), or set {variable} to a ready binary", GO_NEEDED.0, GO_NEEDED.1
     )]
     GoTooOld {
-        /// The program.
         program: &'static str,
         /// The variable that would name a ready binary.
         variable: &'static str,
@@ -49,7 +47,6 @@ pub enum BuildError {
          or point CONTROL_PLANE_DIR, GOCACHE and GOMODCACHE to another disk", dir.display()
     )]
     Disk {
-        /// The program.
         program: &'static str,
         /// The directory that is short of space.
         dir: PathBuf,
@@ -61,7 +58,6 @@ pub enum BuildError {
     /// `go build` failed.
     #[error("building {program} failed ({status}); the full output is in {}. Its last lines:\n{tail}", log.display())]
     Compile {
-        /// The program.
         program: &'static str,
         /// The exit status of `go build`.
         status: String,

@@ -42,6 +42,7 @@ impl Default for Capabilities {
 
 /// An error in the text of a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum VersionError {
     /// No number at the start.
     #[error("could not parse {0:?} as version")]
@@ -51,20 +52,10 @@ pub enum VersionError {
     TooShort(String),
     /// The first number begins with a zero.
     #[error("illegal zero-prefixed version component {component:?} in {text:?}")]
-    ZeroPrefixed {
-        /// The number.
-        component: String,
-        /// The whole text.
-        text: String,
-    },
+    ZeroPrefixed { component: String, text: String },
     /// A number that does not fit.
     #[error("illegal non-numeric version component {component:?} in {text:?}")]
-    TooLarge {
-        /// The number.
-        component: String,
-        /// The whole text.
-        text: String,
-    },
+    TooLarge { component: String, text: String },
 }
 
 /// A version of Kubernetes.

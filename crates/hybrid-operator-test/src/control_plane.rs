@@ -110,22 +110,19 @@ impl StartError {
 
 /// An error while creating a client.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ClientError {
     /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig {}", path.display())]
     Kubeconfig {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: Box<KubeconfigError>,
     },
     /// No client can be created from it.
     #[error("cannot create a client for the kubeconfig {}", path.display())]
     Client {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },

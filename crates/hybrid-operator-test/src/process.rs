@@ -23,11 +23,11 @@ const TAIL_LINES: usize = 30;
 
 /// Failure of an operator to start, stop or respond.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ProcessError {
     /// The program cannot be started.
     #[error("cannot start {}", program.display())]
     Spawn {
-        /// The program.
         program: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -36,7 +36,6 @@ pub enum ProcessError {
     /// The operator did not become ready in time, or exited before.
     #[error("{} did not become ready; the end of its log:\n{log}", program.display())]
     NotReady {
-        /// The program.
         program: PathBuf,
         /// The last lines that it wrote.
         log: String,
@@ -47,7 +46,6 @@ pub enum ProcessError {
     /// The operator did not exit in time.
     #[error("{} did not exit; the end of its log:\n{log}", program.display())]
     StillRunning {
-        /// The program.
         program: PathBuf,
         /// The last lines that it wrote.
         log: String,
@@ -58,7 +56,6 @@ pub enum ProcessError {
     /// A signal cannot be sent.
     #[error("cannot send a signal to {}", program.display())]
     Signal {
-        /// The program.
         program: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -69,9 +66,7 @@ pub enum ProcessError {
     Http {
         /// The port on loopback.
         port: u16,
-        /// The requested path.
         path: String,
-        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -54,6 +54,7 @@ impl fmt::Display for Target {
 
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ApiError {
     /// The server forbids it (403): a permission is missing, or admission denies it.
     #[error("cannot {target}: {}", status.message)]
@@ -66,7 +67,6 @@ pub enum ApiError {
     /// The object does not exist, or the server does not know the resource (404).
     #[error("{target}: not found")]
     NotFound {
-        /// The request.
         target: Box<Target>,
         /// The server's status. Without details, the resource itself is unknown.
         status: Box<Status>,
@@ -74,7 +74,6 @@ pub enum ApiError {
     /// The object has changed meanwhile, already exists, or has another uid (409).
     #[error("{target}: {}", status.message)]
     Conflict {
-        /// The request.
         target: Box<Target>,
         /// The server's status.
         status: Box<Status>,
@@ -82,7 +81,6 @@ pub enum ApiError {
     /// The server rejects it permanently (400 with a reason, and other 4xx that depend on the request alone).
     #[error("{target}: {}", status.message)]
     Rejected {
-        /// The request.
         target: Box<Target>,
         /// The server's status.
         status: Box<Status>,
@@ -90,7 +88,6 @@ pub enum ApiError {
     /// The server, or a proxy before it, cannot serve it now (429, 5xx, and everything else).
     #[error("{target}: {}", status.message)]
     Unavailable {
-        /// The request.
         target: Box<Target>,
         /// The server's status.
         status: Box<Status>,
@@ -98,18 +95,14 @@ pub enum ApiError {
     /// No response was received.
     #[error("{target}: no response from the API server")]
     Transport {
-        /// The request.
         target: Box<Target>,
-        /// The failure.
         #[source]
         source: Box<kube::Error>,
     },
     /// The response does not have the expected format.
     #[error("{target}: cannot decode the response")]
     Decode {
-        /// The request.
         target: Box<Target>,
-        /// The failure.
         #[source]
         source: serde_json::Error,
     },

@@ -14,41 +14,32 @@ const MESSAGE_MAX: usize = 600;
 
 /// Error of applying an object.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ApplyError {
     /// The document lacks apiVersion or kind, or has no valid name.
     #[error("{document} lacks {missing}")]
     Incomplete {
         /// Kind, name or position of the document.
         document: String,
-        /// The missing fields.
         missing: &'static str,
     },
     /// The object exists and does not belong to this release.
     #[error("{key} exists and cannot be taken over: {owner}")]
     Foreign {
-        /// The object.
         key: Box<ObjectKey>,
         /// Owner of the object.
         owner: ForeignOwner,
     },
     /// The object must not exist, and does.
     #[error("{key} already exists")]
-    Exists {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    Exists { key: Box<ObjectKey> },
     /// The object is being deleted. It can be created again once it is gone.
     #[error("{key} is being deleted")]
-    Terminating {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    Terminating { key: Box<ObjectKey> },
     /// Fields that cannot be changed differ.
     #[error("{key}: {} cannot be changed: {message}", fields.join(", "))]
     Immutable {
-        /// The object.
         key: Box<ObjectKey>,
-        /// The fields.
         fields: Vec<String>,
         /// Message of the API server.
         message: String,
@@ -59,15 +50,12 @@ pub enum ApplyError {
         fields.join(", ")
     )]
     Kept {
-        /// The object.
         key: Box<ObjectKey>,
-        /// The fields.
         fields: Vec<String>,
     },
     /// The API server does not accept the object.
     #[error("{key}: {message}")]
     Invalid {
-        /// The object.
         key: Box<ObjectKey>,
         /// The invalid fields, as far as the server names them.
         fields: Vec<String>,
@@ -78,29 +66,19 @@ pub enum ApplyError {
     /// [`ApiError::is_unexplained`].
     #[error("{key}: {message}")]
     Unexplained {
-        /// The object.
         key: Box<ObjectKey>,
         /// Message of the API server.
         message: String,
     },
     /// The namespace of the object is being deleted.
     #[error("{key}: the namespace is being deleted")]
-    NamespaceTerminating {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    NamespaceTerminating { key: Box<ObjectKey> },
     /// The namespace of the object does not exist.
     #[error("{key}: the namespace does not exist")]
-    NamespaceMissing {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    NamespaceMissing { key: Box<ObjectKey> },
     /// Other clients change the object again and again.
     #[error("{key} keeps changing while it is applied")]
-    Contended {
-        /// The object.
-        key: Box<ObjectKey>,
-    },
+    Contended { key: Box<ObjectKey> },
     /// The kind of the object cannot be found out.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),

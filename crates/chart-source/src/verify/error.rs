@@ -8,20 +8,18 @@ use crate::digest::Digest;
 /// A chart is not proven to be signed as it must be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum VerifyError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A file does not have the key that it must have.
     #[error("{} is not a public key of cosign: {why}", path.display())]
     Key {
-        /// The file.
         path: PathBuf,
         /// Problem with the file.
         why: String,
@@ -33,7 +31,6 @@ pub enum VerifyError {
         path.display()
     )]
     TrustedRoot {
-        /// The file.
         path: PathBuf,
         /// Problem with the file.
         why: String,
@@ -45,7 +42,6 @@ pub enum VerifyError {
     Pattern {
         /// The compared field: `issuer` or `subject`.
         what: &'static str,
-        /// The pattern.
         pattern: String,
         /// Problem with the pattern.
         why: String,
@@ -53,7 +49,6 @@ pub enum VerifyError {
     /// A file is not a keyring.
     #[error("{} is not a keyring of OpenPGP: {why}", path.display())]
     Keyring {
-        /// The file.
         path: PathBuf,
         /// Problem with the file.
         why: String,
@@ -66,7 +61,6 @@ pub enum VerifyError {
     UnknownSigner {
         /// Fingerprint or number of the key.
         key: String,
-        /// The keyring.
         keyring: PathBuf,
     },
     /// The key of a signature must not be used.

@@ -19,20 +19,19 @@ use crate::values::{self, ValuesError};
 
 /// An error while loading a chart.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum LoadError {
     /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// The error.
         #[source]
         error: io::Error,
     },
     /// A file is not a gzipped archive.
     #[error("{} does not appear to be a gzipped archive{}", path.display(), hint)]
     NotAnArchive {
-        /// The file.
         path: PathBuf,
         /// A hint at what it may be instead.
         hint: &'static str,
@@ -42,10 +41,7 @@ pub enum LoadError {
     Irregular(PathBuf),
     /// More files than the limit.
     #[error("the chart has more than {limit} files and directories")]
-    TooManyFiles {
-        /// The limit.
-        limit: usize,
-    },
+    TooManyFiles { limit: usize },
     /// More bytes than the limit.
     #[error("the chart has more than {limit} bytes")]
     TooLarge {
@@ -54,10 +50,7 @@ pub enum LoadError {
     },
     /// Charts are nested deeper than the limit.
     #[error("charts are nested more than {limit} deep")]
-    TooDeep {
-        /// The limit.
-        limit: usize,
-    },
+    TooDeep { limit: usize },
     /// `.helmignore` has an invalid rule.
     #[error("cannot read .helmignore")]
     Ignore(#[source] IgnoreError),
@@ -70,9 +63,7 @@ pub enum LoadError {
     /// A file that describes the chart cannot be parsed.
     #[error("cannot load {file}")]
     Metadata {
-        /// The file.
         file: &'static str,
-        /// The error.
         #[source]
         error: ChartYamlError,
     },
@@ -87,7 +78,6 @@ pub enum LoadError {
     InvalidField {
         /// Place of the error.
         place: Box<Place>,
-        /// The error.
         message: String,
     },
     /// `values.yaml` cannot be parsed.
@@ -100,7 +90,6 @@ pub enum LoadError {
         name: String,
         /// The chart that contains it.
         chart: String,
-        /// The error.
         #[source]
         error: Box<LoadError>,
     },

@@ -22,13 +22,13 @@ pub enum OpenError {
 
 /// An error while rendering a chart.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RenderError {
     /// A file is not a valid template.
     #[error("parse error at ({location}): {message}")]
     Parse {
         /// Template name and line.
         location: String,
-        /// The error.
         message: String,
         /// The line with a caret.
         excerpt: String,
@@ -64,9 +64,7 @@ pub enum RenderError {
     /// Sorting the documents of a template exceeded a limit.
     #[error("cannot sort the documents that {template} renders: {limit}")]
     Limit {
-        /// The template.
         template: String,
-        /// The limit.
         limit: BudgetError,
     },
     /// The chart does not support this version of Kubernetes.
@@ -90,7 +88,6 @@ pub enum RenderError {
         "YAML parse error on {template}: {message} (line {line}, column {column} of what the template renders, in its document {document})"
     )]
     Yaml {
-        /// The template.
         template: String,
         /// The number of the document in the output of the template, from 1.
         document: usize,
@@ -98,7 +95,6 @@ pub enum RenderError {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// The error.
         message: String,
         /// The rendered line with a caret.
         excerpt: Box<str>,

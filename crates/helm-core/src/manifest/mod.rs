@@ -41,6 +41,7 @@ use crate::yaml::{self, YamlError};
 
 /// An error in a manifest.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ManifestError {
     /// A document is not YAML.
     #[error("document {document} ({}) is not valid YAML", source_or_unknown(.template.as_deref()))]
@@ -49,7 +50,6 @@ pub enum ManifestError {
         document: usize,
         /// The template that it comes from.
         template: Option<String>,
-        /// The error.
         #[source]
         error: YamlError,
     },
@@ -71,7 +71,6 @@ pub enum ManifestError {
     List {
         /// The number of the document, from 1.
         document: usize,
-        /// The problem.
         problem: ListProblem,
     },
     /// A rendered document is not a Kubernetes object that can be created.
@@ -81,7 +80,6 @@ pub enum ManifestError {
     Rendered {
         /// The kind of the object, or "the object".
         kind: String,
-        /// The template.
         template: String,
         /// The number of the document in the output of the template, from 1.
         document: usize,
@@ -95,13 +93,11 @@ pub enum ManifestError {
         "document {document} that {template} renders, at line {line} of its output, cannot be created: {problem}"
     )]
     RenderedList {
-        /// The template.
         template: String,
         /// The number of the document in the output of the template, from 1.
         document: usize,
         /// The line of the output of the template where the document begins, from 1.
         line: usize,
-        /// The problem.
         problem: ListProblem,
     },
     /// There are more objects than [`MAX_OBJECTS`].

@@ -43,13 +43,12 @@ pub type Values = serde_json::Map<String, Value>;
 
 /// An error in a values file.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ValuesError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The error.
         #[source]
         error: std::io::Error,
     },
@@ -58,7 +57,6 @@ pub enum ValuesError {
     Utf8 {
         /// Place of the error.
         place: Box<Place>,
-        /// The error.
         #[source]
         error: std::str::Utf8Error,
     },
@@ -70,7 +68,6 @@ pub enum ValuesError {
     Yaml {
         /// Place of the error.
         place: Box<Place>,
-        /// The error.
         #[source]
         error: YamlError,
     },

@@ -38,20 +38,18 @@ pub struct LockedChart {
 
 /// A lock cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum LockError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file is malformed.
     #[error("{} is not a lock: {why}; write it again with `{COMMAND}`", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// Mistake in the file.
         why: String,

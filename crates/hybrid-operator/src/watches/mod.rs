@@ -341,13 +341,12 @@ pub struct Problem {
 
 /// Reason why a watches file cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum WatchesError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -357,7 +356,6 @@ pub enum WatchesError {
     /// The file has mistakes.
     #[error("{}", ProblemList { path, problems })]
     Invalid {
-        /// The file.
         path: PathBuf,
         /// Every mistake, in the order of the file.
         problems: Vec<Problem>,

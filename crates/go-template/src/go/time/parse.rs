@@ -8,6 +8,7 @@ use crate::go::strconv::split_sign;
 
 /// An error while parsing a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ParseTimeError {
     /// The text does not match an element or literal text of the layout.
     #[error(
@@ -18,27 +19,18 @@ pub enum ParseTimeError {
         quote(layout_part)
     )]
     Mismatch {
-        /// The whole layout.
         layout: Vec<u8>,
-        /// The whole text.
         value: Vec<u8>,
         /// The part of the layout.
         layout_part: Vec<u8>,
-        /// The remaining text.
         value_part: Vec<u8>,
     },
     /// Text remains after the end of the layout.
     #[error("parsing time {}: extra text: {}", quote(value), quote(rest))]
-    Extra {
-        /// The whole text.
-        value: Vec<u8>,
-        /// The remaining text.
-        rest: Vec<u8>,
-    },
+    Extra { value: Vec<u8>, rest: Vec<u8> },
     /// A number is out of range.
     #[error("parsing time {}: {what} out of range", quote(value))]
     Range {
-        /// The whole text.
         value: Vec<u8>,
         /// The meaning of the number.
         what: &'static str,
@@ -46,7 +38,6 @@ pub enum ParseTimeError {
     /// The day of the year contradicts month and day.
     #[error("parsing time {}: day-of-year does not match {what}", quote(value))]
     YearDay {
-        /// The whole text.
         value: Vec<u8>,
         /// Month or day.
         what: &'static str,

@@ -1,7 +1,6 @@
 //! The functions of [`traces`](super) in programs that cannot send any.
 #![expect(
     missing_docs,
-    clippy::unused_self,
     clippy::unused_async,
     reason = "the signatures and texts are those of the feature"
 )]

@@ -1,49 +1,21 @@
-//! Checks that the modules of the framework depend on each other in one direction only, and that
-//! few of them use a Kubernetes client.
-//!
-//! The tables below are the architecture that `docs/architecture.md` describes. They are compared
-//! with what production code in `crates/hybrid-operator/src` uses; tests may use anything.
+//! Checks that the files of the framework import each other in one direction, and that few of them use a Kubernetes
+//! client.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Modules from top to bottom, each with the modules it may use, which are all in later rows.
-const MAY_USE: &str = "\
-operator: helm options
-helm: action options process release_memory render_pool release values watches reasons
-options: watches
-process: release release_memory render_pool
-action: release watches reasons
-release:
-release_memory:
-render_pool:
-values: watches
-watches:
-reasons:
-";
+use syn::visit::{self, Visit};
+use syn::{Attribute, ItemMod, ItemUse, UseTree, Visibility};
 
-/// Exceptions to that direction, each with its reason.
-const EXCEPTIONS: &str = "\
-helm tests: in tests, a condition that is set must be in the reference
-";
-
-fn may_use() -> Vec<(&'static str, Vec<&'static str>)> {
-    let rows = MAY_USE.lines().map(|row| row.split_once(':').unwrap());
-    rows.map(|(module, used)| (module, used.split_whitespace().collect()))
-        .collect()
-}
-
-fn exceptions() -> Vec<(&'static str, &'static str, &'static str)> {
-    let rows = EXCEPTIONS.lines().map(|row| {
-        let (modules, reason) = row.split_once(": ").unwrap();
-        let (from, to) = modules.split_once(' ').unwrap();
-        (from, to, reason)
-    });
-    rows.collect()
-}
+/// Number of files that may import each other in a circle.
+const CIRCLE: usize = 3;
 
 /// Files that may name [`kube::Client`].
 const HOLD_A_CLIENT: &[&str] = &[
@@ -68,50 +40,16 @@ const HOLD_A_CLIENT: &[&str] = &[
 ];
 
 #[test]
-fn modules_use_only_modules_below_them() {
-    let (may_use, exceptions) = (may_use(), exceptions());
-    let mut wrong = Vec::new();
-    let mut needed = BTreeSet::new();
-    for (path, text) in sources() {
-        let module = top_module(&path);
-        let Some((_, allowed)) = may_use.iter().find(|(name, _)| *name == module) else {
-            assert_eq!(module, "lib", "{path}: the module is not in the table");
-            continue;
-        };
-        for used in used_modules(&path, &text) {
-            let exception = exceptions
-                .iter()
-                .position(|(from, to, _)| *from == module && *to == used);
-            needed.extend(exception);
-            if used != module && exception.is_none() && !allowed.contains(&used.as_str()) {
-                wrong.push(format!("{path}: {module} may not use {used}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    let unneeded: Vec<_> = (0..exceptions.len())
-        .filter(|i| !needed.contains(i))
-        .map(|i| exceptions[i])
-        .collect();
-    assert!(unneeded.is_empty(), "no longer needed: {unneeded:#?}");
-}
-
-#[test]
-fn module_table_has_no_cycle() {
-    let may_use = may_use();
-    for (row, (module, used)) in may_use.iter().enumerate() {
-        let below: Vec<&str> = may_use[row + 1..].iter().map(|(name, _)| *name).collect();
-        for other in used {
-            assert!(below.contains(other), "{module} uses {other}");
-        }
-    }
+fn no_import_circle_has_more_than_three_files() {
+    let circles = circles(&sources());
+    assert!(circles.is_empty(), "{circles:#?}");
 }
 
 #[test]
 fn only_named_files_hold_a_client() {
-    let wrong: Vec<String> = sources()
-        .into_iter()
-        .filter(|(path, text)| names_client(text) && !may_hold_a_client(path))
+    let sources = sources().into_iter();
+    let wrong: Vec<String> = sources
+        .filter(|(path, text)| names_client(text) && !HOLD_A_CLIENT.contains(&&**path))
         .map(|(path, _)| path)
         .collect();
     assert!(wrong.is_empty(), "these files name kube::Client: {wrong:?}");
@@ -119,37 +57,33 @@ fn only_named_files_hold_a_client() {
 
 #[test]
 fn checks_find_violations() {
-    let text = "\
-//! See [`crate::options`].
-use crate::manager::{Controller, ControllerContext};
-use crate::{action::deploy, cluster};
-use super::super::release;
-use super::error; // crate::native
-
-fn client(kind: HelmClient) -> crate::client::Counts {}
-
-#[cfg(test)]
-mod tests {
-    use crate::values;
-    use kube::Client;
-}
-";
-    let production = production_code(text);
-    let used = used_modules("helm/observe.rs", &production);
-    assert_eq!(
-        used.iter().map(String::as_str).collect::<Vec<_>>(),
-        ["action", "client", "cluster", "manager", "release"]
-    );
-    assert_eq!(
-        used_modules("helm/mod.rs", "use super::options::Options;"),
-        BTreeSet::from(["options".to_owned()])
-    );
-    assert!(!names_client(&production));
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let mut files = vec![
+        file("lib.rs", "mod a; mod b;"),
+        file(
+            "a/mod.rs",
+            "mod c; mod d; pub use c::C; use crate::b::{self as other, B};",
+        ),
+        file("a/c.rs", "pub struct C; fn f() -> super::d::D { todo!() }"),
+        file(
+            "a/d.rs",
+            "pub struct D; #[cfg(test)] mod tests { use crate::b::B; }",
+        ),
+        file(
+            "b.rs",
+            "pub struct B; use crate::{a::C}; #[cfg(test)] use crate::a::f;",
+        ),
+    ];
+    assert_eq!(circles(&files), Vec::<Vec<String>>::new());
+    files[3].1 = "impl Into<crate::a::E> for D {}".to_owned();
+    files[4].1 = "fn g() { crate::a::C }".to_owned();
+    let expected = ["a/c.rs", "a/d.rs", "a/mod.rs", "b.rs"];
+    assert_eq!(circles(&files), [expected]);
     assert!(names_client("struct Plan { client: kube::Client }"));
-    assert!(may_hold_a_client("release/proof.rs") && !may_hold_a_client("helm/plan.rs"));
+    assert!(!names_client("fn client(kind: HelmClient) {}"));
 }
 
-/// Returns the paths below `src` and their production code.
+/// Returns the paths below `src` and the texts of their production code.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/hybrid-operator/src");
     let mut found = Vec::new();
@@ -163,90 +97,179 @@ fn sources() -> Vec<(String, String)> {
                 }
             } else if !path.ends_with("tests.rs") {
                 let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
-                let text = production_code(&fs::read_to_string(&path).unwrap());
+                let text = fs::read_to_string(&path).unwrap();
+                let end = text.find("#[cfg(test)]\nmod tests {");
+                let text = text[..end.unwrap_or(text.len())].to_owned();
                 found.push((relative.to_owned(), text));
             }
         }
     }
     assert!(
         found.len() > 50,
-        "only {} files in {}",
-        found.len(),
-        root.display()
+        "{} has {} files",
+        root.display(),
+        found.len()
     );
     found
 }
 
-/// Returns a file without its comments and without the tests at its end.
-fn production_code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-    text[..end]
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .collect::<Vec<_>>()
-        .join("\n")
-}
+/// Names from the root of the crate.
+type Names = Vec<String>;
 
-fn top_module(path: &str) -> &str {
-    path.split(['/', '.']).next().unwrap_or(path)
-}
-
-/// Returns the top-level modules that the code names, in paths from `crate` or via `super`.
-fn used_modules(path: &str, text: &str) -> BTreeSet<String> {
-    let depth = path.trim_end_matches("/mod.rs").split('/').count();
-    let root = "super::".repeat(depth);
-    let mut used = BTreeSet::new();
-    for prefix in ["crate::", root.as_str()] {
-        for (at, _) in text.match_indices(prefix) {
-            if text[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$')) {
-                continue;
-            }
-            let rest = &text[at + prefix.len()..];
-            match rest.strip_prefix('{') {
-                Some(group) => used.extend(group_heads(group)),
-                None => used.extend(identifier(rest)),
+/// Returns the groups of more than [`CIRCLE`] files that reach each other by imports.
+fn circles(files: &[(String, String)]) -> Vec<Vec<String>> {
+    let modules = files.iter().map(|(path, _)| {
+        let module = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let names = module.split('/').filter(|name| *name != "lib");
+        names.map(ToOwned::to_owned).collect()
+    });
+    let modules: Vec<Names> = modules.collect();
+    let read = |(module, (_, text)): (&Names, &(String, String))| {
+        let mut imports = Imports {
+            modules: &modules,
+            module: module.clone(),
+            used: Vec::new(),
+            exported: BTreeMap::new(),
+        };
+        imports.visit_file(&syn::parse_file(text).unwrap());
+        (imports.used, imports.exported)
+    };
+    let (used, exported): (Vec<_>, Vec<_>) = modules.iter().zip(files).map(read).unzip();
+    let exported: BTreeMap<Names, Names> = exported.into_iter().flatten().collect();
+    let file_of = |mut names: Names| {
+        while let Some(original) = exported.get(&names) {
+            names.clone_from(original);
+        }
+        let found = |names: &[String]| modules.iter().position(|module| module[..] == *names);
+        (1..=names.len()).rev().find_map(|end| found(&names[..end]))
+    };
+    let mut reached: Vec<BTreeSet<usize>> = used
+        .into_iter()
+        .map(|used| used.into_iter().filter_map(file_of).collect())
+        .collect();
+    for middle in 0..files.len() {
+        let beyond = reached[middle].clone();
+        for reached in &mut reached {
+            if reached.contains(&middle) {
+                reached.extend(&beyond);
             }
         }
     }
-    used
+    let circle = |file: usize| {
+        let others = reached[file].iter().copied();
+        let members = others.filter(|other| reached[*other].contains(&file));
+        members.collect::<BTreeSet<usize>>()
+    };
+    let circles: BTreeSet<_> = (0..files.len()).map(circle).collect();
+    let circles = circles.into_iter().filter(|circle| circle.len() > CIRCLE);
+    let named = circles.map(|circle| {
+        let mut names: Vec<_> = circle
+            .into_iter()
+            .map(|file| files[file].0.clone())
+            .collect();
+        names.sort();
+        names
+    });
+    named.collect()
 }
 
-/// Returns the first names of the paths in `{a::b, c}`, given the text after the brace.
-fn group_heads(group: &str) -> Vec<String> {
-    let (mut heads, mut nested, mut start) = (Vec::new(), 0, 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => nested += 1,
-            ',' | '}' if nested == 0 => {
-                heads.extend(identifier(group[start..at].trim_start()));
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
+/// Imports of the production code of a file.
+struct Imports<'m> {
+    modules: &'m [Names],
+    module: Names,
+    used: Vec<Names>,
+    /// Names that it exports for others, and the originals.
+    exported: BTreeMap<Names, Names>,
+}
+
+impl Imports<'_> {
+    /// Returns names from the root of the crate; `None` if they are of another crate.
+    fn absolute(&self, names: &[String]) -> Option<Names> {
+        let (first, rest) = names.split_first()?;
+        let mut base = self.module.clone();
+        match first.as_str() {
+            "crate" => base.clear(),
+            "self" => {}
+            "super" => {
+                base.pop();
+                let more = rest.iter().take_while(|name| *name == "super").count();
+                base.truncate(base.len() - more);
+                return Some([&base, &rest[more..]].concat());
             }
-            '}' => nested -= 1,
-            _ => {}
+            _ => {
+                base.push(first.clone());
+                self.modules.contains(&base).then_some(())?;
+            }
+        }
+        Some([&base, rest].concat())
+    }
+
+    fn import(&mut self, tree: &UseTree, before: &[String], exports: bool) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        let (names, known_as) = match tree {
+            UseTree::Path(path) => return self.import(&path.tree, &with(&path.ident), exports),
+            UseTree::Group(group) => {
+                let items = group.items.iter();
+                return items.for_each(|tree| self.import(tree, before, exports));
+            }
+            UseTree::Name(name) if name.ident == "self" => (before.to_vec(), None),
+            UseTree::Name(name) => (with(&name.ident), Some(name.ident.to_string())),
+            UseTree::Rename(name) if name.ident == "self" => (before.to_vec(), None),
+            UseTree::Rename(name) => (with(&name.ident), Some(name.rename.to_string())),
+            UseTree::Glob(_) => (before.to_vec(), None),
+        };
+        let Some(names) = self.absolute(&names) else {
+            return;
+        };
+        if let Some(known_as) = known_as.filter(|_| exports) {
+            let known_as = [&self.module[..], &[known_as]].concat();
+            self.exported.insert(known_as, names);
+        } else {
+            self.used.push(names);
         }
     }
-    heads
 }
 
-/// Returns the module name at the start of a path. A capitalised name is a type of the crate root.
-fn identifier(text: &str) -> Option<String> {
-    let end = text
-        .find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(text.len());
-    let name = &text[..end];
-    name.starts_with(char::is_lowercase)
-        .then(|| name.to_owned())
-        .filter(|name| name != "super")
+impl<'a> Visit<'a> for Imports<'_> {
+    fn visit_item_mod(&mut self, item: &'a ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        if !is_for_tests(&item.attrs) {
+            let exports = !matches!(item.vis, Visibility::Inherited);
+            self.import(&item.tree, &[], exports);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let names: Names = path
+            .segments
+            .iter()
+            .map(|part| part.ident.to_string())
+            .collect();
+        if names.len() > 1 {
+            self.used.extend(self.absolute(&names));
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
+}
+
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    let mut lists = attributes
+        .iter()
+        .filter_map(|one| one.meta.require_list().ok());
+    lists.any(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
 }
 
 fn names_client(text: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .any(|word| word == "Client")
-}
-
-fn may_hold_a_client(path: &str) -> bool {
-    HOLD_A_CLIENT.contains(&path)
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    let mut words = lines.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.any(|word| word == "Client")
 }

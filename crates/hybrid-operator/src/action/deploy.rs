@@ -22,30 +22,20 @@ use kube_objects::watch::WatchState;
 use kube_objects::{DiscoveryError, Scope};
 use serde_json::Value;
 
+use super::context::{ActionContext, ActionProgress, StoredRelease, generated_run, objects};
+use super::error::ActionError;
+use super::hooks::leftover::Interrupted;
 use super::live::{
     AppliedObject, Content, JobReadiness, Live, expires, read_unseen, read_unwatched, settled,
 };
 use super::location::{ObjectLocation, locate};
 use super::scaling::Autoscalers;
-use super::{
-    ActionContext, ActionError, ActionProgress, Interrupted, hooks, objects, prune, repair,
-};
+use super::{hooks, prune, repair};
 use crate::reasons::EventReason;
-use crate::release::RecordMeta;
 use operator_runtime::telemetry::traces;
 
 /// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;
-
-/// A release record and the release it holds.
-pub(crate) struct StoredRelease {
-    /// Name, uid and labels of the record.
-    pub meta: RecordMeta,
-    /// The decoded release.
-    pub release: Release,
-    /// Whether this operator wrote it. Nothing is applied from any other.
-    pub proven: bool,
-}
 
 /// A revision to deploy.
 pub(crate) struct Deployment<'a> {
@@ -150,7 +140,7 @@ pub(crate) async fn deploy(
         for ((number, made), leftover) in left.iter().zip(&leftovers) {
             prune::prune(context, live, *number, made, &wanted).await?;
             // Once this revision is deployed, nothing tells that these are ours.
-            hooks::remove_interrupted(context, leftover).await?;
+            hooks::removal::remove_interrupted(context, leftover).await?;
         }
         live.finish(&wanted, context);
     } else if wait
@@ -424,7 +414,7 @@ pub(super) async fn planned<'a>(
         None => Claim::Unproven,
     };
     let run = generated::is_generated(object.object())
-        .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
+        .then(|| generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
     let unscaled = loses_autoscaler || live.is_unscaled(&location.key);
     let mut policy = Cow::Borrowed(policy);
     if unscaled {

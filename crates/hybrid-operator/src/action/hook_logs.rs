@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, LogParams};
 use kube::{Client, ResourceExt};
 
-use super::{ActionContext, objects};
+use super::context::{ActionContext, objects};
 
 /// Maximum number of lines that are read from the end of a container's log.
 const MAX_LINES: i64 = 1_000;

@@ -32,10 +32,10 @@
 //! An interrupted run leaves objects to which its policies were never applied. The next run deletes
 //! and creates them again, whatever its policies are (see [`leftover`]).
 
-mod leftover;
-mod memory;
+pub(super) mod leftover;
+pub(super) mod memory;
 mod progress;
-mod removal;
+pub(super) mod removal;
 mod ttl;
 
 use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
@@ -47,47 +47,25 @@ use kube_objects::apply::{Apply, ApplyError, Claim, apply};
 use kube_objects::delete::{Propagation, delete};
 use kube_objects::diagnosis;
 use kube_objects::locate::locate;
-use kube_objects::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
+use kube_objects::ownership::{ForeignOwner, Ownership, mark, ownership};
 use kube_objects::read;
 use kube_objects::readiness::{HookOutcome, View, hook_outcome};
 use kube_objects::watch::WatchState;
 use serde_json::Value;
 
-use super::deploy::StoredRelease;
+use super::context::StoredRelease;
+use super::context::{ActionContext, ActionProgress, objects};
+use super::error::ActionError;
+use super::hook_logs;
 use super::live::Live;
 use super::location::{self, ObjectLocation};
 use super::log::{Details, Done};
-use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
 use operator_runtime::telemetry::traces;
 
-pub(crate) use leftover::Interrupted;
-pub(super) use memory::HookMemory;
-use progress::HookAttempt;
-use removal::{remove, remove_succeeded};
-pub(super) use removal::{remove_all, remove_interrupted};
-
-/// An attempt to run the hooks of an event, and the label of its objects.
-struct Run {
-    attempt: HookAttempt,
-    label: String,
-}
-
-impl Run {
-    fn of(stored: &StoredRelease, event: &HookEvent) -> Self {
-        Self::at(stored, HookAttempt::of(&stored.release, event))
-    }
-
-    fn at(stored: &StoredRelease, attempt: HookAttempt) -> Self {
-        // A release that was uninstalled by hand starts again at revision 1, but its record has
-        // another uid.
-        let step = format!("{}-{}", attempt.event, attempt.number);
-        let run = run_id(&stored.meta.uid, stored.release.revision.0, &step);
-        Self {
-            attempt,
-            label: label_value(&run),
-        }
-    }
-}
+use leftover::Interrupted;
+use memory::HookMemory;
+use progress::Run;
+use removal::{is_definition, is_of_run, remove, remove_succeeded};
 
 /// The state of a hook after its objects were checked.
 struct HookCheck {
@@ -472,20 +450,8 @@ fn is_awaited(key: &ObjectKey) -> bool {
     )
 }
 
-fn is_definition(key: &ObjectKey) -> bool {
-    key.kind == "CustomResourceDefinition"
-}
-
 fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
-}
-
-fn is_of_run(metadata: &ObjectMeta, run: &str) -> bool {
-    let labels = metadata.labels.as_ref();
-    labels
-        .and_then(|labels| labels.get(RUN_LABEL))
-        .map(String::as_str)
-        == Some(run)
 }
 
 fn metadata_of(live: &Value) -> ObjectMeta {

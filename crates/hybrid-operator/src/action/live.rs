@@ -27,9 +27,9 @@ use kube_objects::watch::{WatchGuard, WatchState};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::hooks::HookMemory;
+use super::context::{ActionContext, generated_run};
+use super::hooks::memory::HookMemory;
 use super::names::{ManifestIndex, identities};
-use super::{ActionContext, generated_run};
 use crate::reasons::EventReason;
 
 pub(super) use reading::{Reading, read_one};

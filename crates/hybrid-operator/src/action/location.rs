@@ -8,7 +8,7 @@ use kube_objects::ownership::{operator_selector, placed};
 use kube_objects::watch::{WatchGuard, WatchKey};
 use kube_objects::{ApiKind, DiscoveryError, Scope};
 
-use super::ActionContext;
+use super::context::ActionContext;
 
 /// The key of an object in the cluster, its kind, and the watch that shows it.
 pub(crate) struct ObjectLocation {

@@ -5,7 +5,7 @@ use kube_objects::apply::is_generated;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
-use super::{ActionContext, generated_run};
+use super::context::{ActionContext, generated_run};
 
 /// The objects of a manifest, for looking up objects of the cluster.
 pub(super) struct ManifestIndex<'a> {

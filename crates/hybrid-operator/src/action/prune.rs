@@ -10,8 +10,11 @@ use kube_objects::ownership::is_container;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
+use super::context::{ActionContext, StoredRelease, generated_run, objects};
+use super::error::ActionError;
+use super::hooks::removal::remove_interrupted;
 use super::live::Live;
-use super::{ActionContext, ActionError, generated_run, location};
+use super::location;
 use crate::reasons::EventReason;
 use operator_runtime::telemetry::traces;
 
@@ -186,4 +189,28 @@ fn why_left(verdict: &Verdict) -> Option<String> {
         Verdict::Protected { held, .. } => Some(held.to_string()),
         Verdict::Delete { .. } | Verdict::Gone | Verdict::Older | Verdict::OfHook => None,
     }
+}
+
+/// Deletes the objects that only a failed revision has, and none of the revisions in `kept`.
+/// Objects that are annotated to be kept or are not the release's stay.
+///
+/// # Errors
+/// When an object cannot be read or deleted. Calling it again deletes the rest.
+pub(crate) async fn prune_leftover(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    leftover: &StoredRelease,
+    kept: &[StoredRelease],
+) -> Result<(), ActionError> {
+    let mut wanted = Vec::new();
+    for stored in kept {
+        wanted.extend(objects(
+            &stored.release.manifest,
+            stored.release.revision.0,
+        )?);
+    }
+    let revision = leftover.release.revision.0;
+    let made = objects(&leftover.release.manifest, revision)?;
+    prune(context, live, revision, &made, &wanted).await?;
+    remove_interrupted(context, leftover).await
 }

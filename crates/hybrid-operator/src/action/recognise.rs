@@ -6,9 +6,10 @@ use kube_objects::apply::{ApplyError, is_generated, merged_lists};
 use kube_objects::watch::{WatchGuard, WatchState};
 use tokio::time::Instant;
 
+use super::context::{ActionContext, generated_run};
+use super::error::ActionError;
 use super::live::{Content, Live, LiveObject, Reading, expires, merged_note, read_one, settled};
 use super::location::{ObjectLocation, locate};
-use super::{ActionContext, ActionError, generated_run};
 
 /// The result of [`recognise`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
 use kube_objects::apply::ApplyPolicy;
 
+use super::context::ActionContext;
 use super::deploy::{Before, planned};
+use super::error::ActionError;
 use super::live::Live;
 use super::scaling::Autoscalers;
-use super::{ActionContext, ActionError};
 use operator_runtime::telemetry::traces;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

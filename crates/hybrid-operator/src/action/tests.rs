@@ -23,7 +23,8 @@ use kube_objects::watch::{Registry, Restarts};
 use kube_objects::{Cluster, InstanceId, OperatorId, Primary};
 use serde_json::{Value, json};
 
-use super::deploy::{Deployment, StoredRelease, deploy};
+use super::context::StoredRelease;
+use super::deploy::{Deployment, deploy};
 use super::live::Live;
 use super::uninstall::uninstall;
 use super::{ActionContext, ActionError, ActionProgress, Interrupted, prune_leftover, run_hooks};

@@ -15,10 +15,13 @@ use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
 use jiff::Timestamp;
 
-use super::deploy::StoredRelease;
+use super::context::StoredRelease;
+use super::context::{ActionContext, ActionProgress};
+use super::error::ActionError;
+use super::hooks::leftover::Interrupted;
 use super::live::Live;
 use super::prune::Spared;
-use super::{ActionContext, ActionError, ActionProgress, Interrupted, hooks, prune};
+use super::{hooks, prune};
 use operator_runtime::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
@@ -59,7 +62,7 @@ pub(crate) async fn uninstall(
         return Ok(waiting);
     }
     let records = std::iter::once(&*stored).chain(earlier);
-    hooks::remove_all(context, records.map(|record| &record.release)).await?;
+    hooks::removal::remove_all(context, records.map(|record| &record.release)).await?;
     context
         .store
         .delete_all(context.namespace, context.name)

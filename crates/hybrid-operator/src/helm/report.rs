@@ -10,7 +10,7 @@ use kube_objects::diagnosis::Cause;
 use super::kind::ActionKind;
 use super::message::Message;
 use super::status::{DeployedManifest, ReleaseStatus, Status};
-use crate::action::deploy::StoredRelease;
+use crate::action::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
 use crate::reasons::Reason;
 use crate::watches::DriftMode;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use helm_core::Digest;
 
-use super::RecordMeta;
+use super::meta::RecordMeta;
 
 /// Label: hash of the value of `force-at`.
 const FORCE_LABEL: &str = "helm.sdk.operatorframework.io/force-at";

@@ -2,7 +2,7 @@
 
 use helm_core::release::Status;
 
-use super::RecordMeta;
+use super::meta::RecordMeta;
 
 /// Returns the records to delete so that at most `max` remain, oldest first; 0 keeps all. `history`
 /// must be sorted oldest first.

@@ -29,7 +29,7 @@ use sha2::Sha256;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::StoreError;
+use super::error::StoreError;
 use super::meta::RecordMeta;
 use super::storage::Storage;
 

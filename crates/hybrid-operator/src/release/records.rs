@@ -8,7 +8,10 @@ use kube_objects::watch::Restarts;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{ProofKeys, RecordStore, ReleaseIndex, Storage};
+use super::index::ReleaseIndex;
+use super::proof::ProofKeys;
+use super::storage::Storage;
+use super::store::RecordStore;
 
 /// The indices of release records, each with its watches. Cheap to clone.
 #[derive(Clone)]

@@ -38,7 +38,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use serde::Deserialize;
 
-use super::StoreError;
+use super::error::StoreError;
 use super::index::ReleaseIndex;
 use super::lru::Lru;
 use super::meta::{Format, RecordMeta, custom_labels};

@@ -6,7 +6,7 @@ use helm_core::Values;
 use helm_core::values::SetText;
 use serde_json::{Number, Value};
 
-use super::{Inputs, ValuesError};
+use super::inputs::{Inputs, ValuesError};
 use crate::watches::template;
 
 /// Evaluates the templates in all strings of a tree.

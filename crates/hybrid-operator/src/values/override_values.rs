@@ -7,7 +7,8 @@ use helm_core::Values;
 use helm_core::values::set_one;
 use serde_json::Value;
 
-use super::{Inputs, ValuesError, mapping};
+use super::inputs::{Inputs, ValuesError};
+use super::mapping;
 use crate::watches::expand::expand;
 use crate::watches::{OverrideValuesType, Watch};
 

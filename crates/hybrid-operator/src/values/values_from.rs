@@ -6,7 +6,8 @@ use helm_core::Values;
 use helm_core::values::{merge, read};
 use serde_json::Value;
 
-use super::{Inputs, ValuesError, mapping};
+use super::inputs::{Inputs, ValuesError};
+use super::mapping;
 use crate::watches::{ReferenceKind, ValuesFrom, Watch};
 
 /// Reference to a Secret or `ConfigMap`.

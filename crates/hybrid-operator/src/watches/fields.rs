@@ -13,7 +13,7 @@ use kube::core::Selector;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Problem;
+use super::problem::Problem;
 use super::suggest::nearest;
 use operator_runtime::{duration, naming};
 

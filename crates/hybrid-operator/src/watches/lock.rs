@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use chart_source::{Digest, Resolved};
 use serde::{Deserialize, Serialize};
 
-use super::{ChartSource, Entry, Problem, RemoteChart};
+use super::chart::{ChartSource, RemoteChart};
+use super::entry::Entry;
+use super::problem::Problem;
 
 /// The command that mends a lock.
 const COMMAND: &str = "hybrid-operator charts lock";

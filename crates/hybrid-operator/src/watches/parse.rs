@@ -9,15 +9,19 @@ use helm_core::values::{SetText, set_one};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
+use super::entry::{
+    ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
+    OverrideValuesType, Patch, PatchBody, ReferenceKind, Remediation, RemediationStrategy,
+    ValuesFrom, Watch,
+};
 use super::fields::{
     Fields, boolean, byte_size, choice, decode, expected, go_duration, name, namespace, pointers,
     positive, problem, selector, string, string_list, string_map,
 };
-use super::{
-    ActionPolicy, ChartLimits, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode,
-    Entry, OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation,
-    RemediationStrategy, Target, ValuesFrom, Watch, chart, template,
-};
+use super::limits::ChartLimits;
+use super::problem::Problem;
+use super::{chart, template};
+use kube_objects::target::Target;
 use operator_runtime::naming;
 
 /// Kinds that hold user data or other objects: never deleted and created again.

@@ -3,7 +3,8 @@
 use host::HashMap;
 use std::path::Path;
 
-use super::{Entry, Problem};
+use super::entry::Entry;
+use super::problem::Problem;
 
 /// Returns the mistakes that only show in comparison with other entries and the file system.
 pub fn validate(entries: &[Entry]) -> Vec<Problem> {

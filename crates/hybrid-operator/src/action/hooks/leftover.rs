@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_objects::ownership::run_of;
 
-use super::progress::{HookAttempt, recorded};
-use super::{Run, StoredRelease};
+use super::progress::{HookAttempt, Run, recorded};
+use crate::action::context::StoredRelease;
 
 /// Runs whose objects may be left.
 #[derive(Clone, Debug, Default)]

@@ -9,9 +9,11 @@
 //! hook then counts for the earliest [`stage`] in the life of a release at which the hook runs: a
 //! hook that succeeded after the install still runs before the deletion.
 
+use crate::action::context::{StoredRelease, run_id};
 use helm_core::manifest::{EventRun, Hook, HookEvent, HookExecution, HookPhase};
 use helm_core::release::{Release, Time};
 use jiff::Timestamp;
+use kube_objects::ownership::label_value;
 
 /// One attempt to run the hooks of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +124,29 @@ fn stage(event: &HookEvent) -> u8 {
         HookEvent::PreDelete => 3,
         HookEvent::PostDelete => 4,
         HookEvent::Other(_) => u8::MAX,
+    }
+}
+
+/// An attempt to run the hooks of an event, and the label of its objects.
+pub(super) struct Run {
+    pub(super) attempt: HookAttempt,
+    pub(super) label: String,
+}
+
+impl Run {
+    pub(super) fn of(stored: &StoredRelease, event: &HookEvent) -> Self {
+        Self::at(stored, HookAttempt::of(&stored.release, event))
+    }
+
+    pub(super) fn at(stored: &StoredRelease, attempt: HookAttempt) -> Self {
+        // A release that was uninstalled by hand starts again at revision 1, but its record has
+        // another uid.
+        let step = format!("{}-{}", attempt.event, attempt.number);
+        let run = run_id(&stored.meta.uid, stored.release.revision.0, &step);
+        Self {
+            attempt,
+            label: label_value(&run),
+        }
     }
 }
 

@@ -1,16 +1,18 @@
 //! Deletes the objects of hooks: according to their delete policies, and with the release.
 
 use helm_core::manifest::hook::DeletePolicy;
-use helm_core::manifest::{Hook, HookPhase};
+use helm_core::manifest::{Hook, HookPhase, ObjectKey};
 use helm_core::release::Release;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_objects::delete::{
     Propagation, Verdict, Which, delete, judge_contents, metadata, release_kept,
 };
 use kube_objects::locate::locate;
-use kube_objects::ownership::is_referenced;
+use kube_objects::ownership::{RUN_LABEL, is_referenced};
 
-use super::{Interrupted, StoredRelease, is_definition, is_of_run};
-use crate::action::{ActionContext, ActionError, objects};
+use super::leftover::Interrupted;
+use crate::action::context::{ActionContext, StoredRelease, objects};
+use crate::action::error::ActionError;
 
 /// Deletes the objects of the hooks with the policy `hook-succeeded` that succeeded in a run, in
 /// reverse order.
@@ -97,4 +99,16 @@ pub(in crate::action) async fn remove_all(
         remove(context, hook, None).await?;
     }
     Ok(())
+}
+
+pub(super) fn is_definition(key: &ObjectKey) -> bool {
+    key.kind == "CustomResourceDefinition"
+}
+
+pub(super) fn is_of_run(metadata: &ObjectMeta, run: &str) -> bool {
+    let labels = metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(RUN_LABEL))
+        .map(String::as_str)
+        == Some(run)
 }

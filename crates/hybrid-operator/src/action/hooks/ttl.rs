@@ -12,7 +12,8 @@ use kube_objects::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 use super::memory::HookMemory;
-use crate::action::{ActionContext, ActionError, objects};
+use crate::action::context::{ActionContext, objects};
+use crate::action::error::ActionError;
 
 /// Time that a completed Job is kept for its result to be recorded, in seconds.
 const HELD_FOR: i64 = 24 * 60 * 60;

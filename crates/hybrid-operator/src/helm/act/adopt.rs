@@ -8,7 +8,9 @@
 use helm_core::release::{Release, Revision};
 
 use super::super::report::Report;
-use super::{ActContext, ActError, endorse};
+use super::context::ActContext;
+use super::endorse;
+use super::error::ActError;
 use crate::reasons::EventReason;
 use crate::release::InputsDigest;
 

@@ -8,7 +8,9 @@ use super::super::desired::Content;
 use super::super::kind::ActionKind;
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
-use super::{ActContext, ActError, deployment, unplanned};
+use super::context::{ActContext, unplanned};
+use super::deployment;
+use super::error::ActError;
 use crate::reasons::EventReason;
 
 pub(super) async fn run(

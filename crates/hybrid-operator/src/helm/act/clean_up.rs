@@ -5,7 +5,8 @@ use helm_core::release::{Revision, Status};
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 use crate::action::uninstall::remove_created;
 
 pub(super) async fn run(

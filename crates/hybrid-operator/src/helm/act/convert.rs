@@ -5,7 +5,9 @@
 use helm_core::release::Status;
 
 use super::super::report::Report;
-use super::{ActContext, ActError, adopt};
+use super::adopt;
+use super::context::ActContext;
+use super::error::ActError;
 use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {

@@ -28,7 +28,8 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::timeout;
-use super::{ActContext, ActError, unplanned};
+use super::context::{ActContext, unplanned};
+use super::error::ActError;
 use crate::watches::CrdPolicy;
 use operator_runtime::telemetry::traces;
 

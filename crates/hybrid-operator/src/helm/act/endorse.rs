@@ -17,7 +17,7 @@ use super::super::desired_error::DesiredError;
 use super::super::inputs::Inputs;
 use super::super::message::Redactor;
 use super::super::render::{RenderTarget, render};
-use super::ActContext;
+use super::context::ActContext;
 
 /// Bytes that a generated text may be longer than a rendered one: the length of certificates varies.
 const TOLERANCE: usize = 16;

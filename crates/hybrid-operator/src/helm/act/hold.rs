@@ -2,7 +2,8 @@
 //! tool that replaces objects, sends none. Without it, a deletion would leave the release behind.
 
 use super::super::report::Report;
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 
 pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
     if !context.hold().await? {

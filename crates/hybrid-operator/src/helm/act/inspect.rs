@@ -6,7 +6,9 @@ use helm_core::release::Revision;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::{Next, Report};
-use super::{ActContext, ActError, repair};
+use super::context::ActContext;
+use super::error::ActError;
+use super::repair;
 use crate::action;
 
 pub(super) async fn run(

@@ -6,7 +6,8 @@ use helm_core::release::Revision;
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError, unplanned};
+use super::context::{ActContext, unplanned};
+use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -9,7 +9,7 @@
 use super::super::annotations::PREFIX;
 use super::super::memory::KnownRelease;
 use super::super::report::{Report, StepOutcome};
-use super::ActContext;
+use super::context::ActContext;
 
 pub(super) fn run(context: &ActContext<'_>, memory: &mut KnownRelease) -> Report {
     // Stop watching objects of a release that another operator manages.

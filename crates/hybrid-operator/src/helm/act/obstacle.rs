@@ -9,7 +9,7 @@ use kube_objects::{DiscoveryError, Scope, read};
 
 use super::super::interest::ResourceRef;
 use super::super::memory::Obstacles;
-use super::ActContext;
+use super::context::ActContext;
 use crate::action::ActionError;
 
 /// Returns the objects that caused an error and starts watching them. Empty if nothing can be

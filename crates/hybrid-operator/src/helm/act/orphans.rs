@@ -15,7 +15,8 @@ use serde_json::json;
 use super::super::desired::{inputs, objects_of};
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 use crate::action::uninstall::remove_all;
 
 /// Finds the objects outside of the release namespace that have the custom resource's label.

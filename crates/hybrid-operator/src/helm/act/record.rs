@@ -6,8 +6,9 @@ use super::super::desired_error::DesiredError;
 use super::super::events::{Notice, corrupt_record_event};
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
-use super::{ActContext, ActError};
-use crate::action::deploy::StoredRelease;
+use super::context::ActContext;
+use super::error::ActError;
+use crate::action::StoredRelease;
 use crate::reasons::EventReason;
 use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags, StoreError};
 

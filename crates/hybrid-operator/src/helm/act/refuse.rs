@@ -13,8 +13,10 @@ use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason};
 use super::super::report::{Failure, Next, Report, StepOutcome};
+use super::context::{ActContext, unplanned};
+use super::error::ActError;
 use super::report::failure_of;
-use super::{ActContext, ActError, settle, unplanned};
+use super::settle;
 use crate::reasons::Reason;
 
 /// Delay before objects that were repaired too often are checked again.

@@ -5,8 +5,9 @@ use helm_core::release::Revision;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Next, Report, StepOutcome};
-use super::{ActContext, ActError};
-use crate::action::deploy::StoredRelease;
+use super::context::ActContext;
+use super::error::ActError;
+use crate::action::StoredRelease;
 use crate::action::repair::repair;
 use crate::reasons::EventReason;
 

@@ -6,7 +6,8 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -4,7 +4,9 @@ use helm_core::release::Revision;
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError, POLL_INTERVAL, deployment};
+use super::context::{ActContext, POLL_INTERVAL};
+use super::deployment;
+use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -5,7 +5,9 @@ use helm_core::release::{Revision, Time};
 
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
-use super::{ActContext, ActError, deployment};
+use super::context::ActContext;
+use super::deployment;
+use super::error::ActError;
 use crate::release::Failures;
 
 pub(super) async fn run(

@@ -6,7 +6,9 @@ use helm_core::release::{Revision, Time};
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError, deployment};
+use super::context::ActContext;
+use super::deployment;
+use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

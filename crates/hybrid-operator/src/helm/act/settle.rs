@@ -6,7 +6,8 @@ use helm_core::release::Status;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::{Deployed, Report, StepOutcome};
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -7,7 +7,9 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::{Message, Reader};
 use super::super::report::{Next, Report, StepOutcome};
-use super::{ActContext, ActError, POLL_INTERVAL, settle};
+use super::context::{ActContext, POLL_INTERVAL};
+use super::error::ActError;
+use super::settle;
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
 use operator_runtime::telemetry::causes::with_causes;
 

@@ -2,7 +2,8 @@
 
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::{ActContext, ActError};
+use super::context::ActContext;
+use super::error::ActError;
 use crate::action::bound::unbind;
 
 pub(super) async fn run(

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::super::plan::Until;
 use super::super::report::{Failure, Next, Report, StepOutcome};
+use super::context::ActContext;
+use super::deployment;
+use super::error::ActError;
 use super::report::failure_of;
-use super::{ActContext, ActError, deployment};
 
 pub(super) async fn run(
     context: &ActContext<'_>,

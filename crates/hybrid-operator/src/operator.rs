@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use chart_source::Cache;
 use clap::{Args, Command, FromArgMatches};
-use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
@@ -119,31 +118,7 @@ impl Operator {
         self
     }
 
-    /// Adds a check to `/healthz`: while it fails, Kubernetes restarts the container.
-    #[must_use]
-    pub fn health_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
-    {
-        let add = |manager: Manager| manager.health_check(name, check);
-        self.manager.push(Box::new(add));
-        self
-    }
-
-    /// Adds a check to `/readyz`: while it fails, the Pod gets no requests through Services.
-    #[must_use]
-    pub fn readiness_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
-    {
-        let add = |manager: Manager| manager.readiness_check(name, check);
-        self.manager.push(Box::new(add));
-        self
-    }
-
-    /// Adds metrics to `/metrics`.
+    /// Extends the manager, for example with checks and metrics.
     ///
     /// ```no_run
     /// use hybrid_operator::operator::Operator;
@@ -153,15 +128,16 @@ impl Operator {
     /// let backups = Counter::<u64>::default();
     /// let counted = backups.clone();
     /// Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
-    ///     .metrics(move |registry| registry.register("backups", "Number of backups", counted))
+    ///     .manager(|manager| {
+    ///         manager.metrics(|metrics| metrics.register("backups", "Number of backups", counted))
+    ///     })
     ///     // .with(a controller that calls backups.inc())
     ///     .main()
     /// # }
     /// ```
     #[must_use]
-    pub fn metrics(mut self, register: impl FnOnce(&mut Registry) + Send + 'static) -> Self {
-        let add = |manager: Manager| manager.metrics(register);
-        self.manager.push(Box::new(add));
+    pub fn manager(mut self, extend: impl FnOnce(Manager) -> Manager + 'static) -> Self {
+        self.manager.push(Box::new(extend));
         self
     }
 

@@ -342,16 +342,10 @@ async fn freed_object_name_triggers_an_immediate_retry() {
 #[tokio::test]
 async fn raised_quota_triggers_an_immediate_retry() {
     let world = or_skip!(without_resyncs("quota").await);
-    let quotas = world.api("ResourceQuota");
-    let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
-    apply(&quotas, "few", &hard(0)).await;
-    let in_force = |quota: &Value| quota["status"]["hard"]["configmaps"] == "0";
-    world
-        .until("ResourceQuota", "few", "in force", in_force)
-        .await;
+    world.limit_maps(0).await;
     world.widget("one", json!({"value": "1"})).await;
     has_failed_three_times(&world).await;
-    apply(&quotas, "few", &hard(5)).await;
+    world.limit_maps(5).await;
     world.ready("Widget", "one").await;
     assert_eq!(world.history("one").await, ["deployed"]);
 }

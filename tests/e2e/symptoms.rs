@@ -265,18 +265,12 @@ async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
 #[tokio::test]
 async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
     let world = or_skip!(World::of("quota", "", &[("map.yaml", MAP)]).await);
-    let quotas = world.api("ResourceQuota");
-    // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
-    let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
-    apply(&quotas, "few", &hard(0)).await;
-    let in_force = |quota: &Value| quota["status"]["hard"]["configmaps"] == "0";
-    world
-        .until("ResourceQuota", "few", "in force", in_force)
-        .await;
+    world.limit_maps(0).await;
     world.widget("one", json!({"value": "v"})).await;
     let message = world.message("one", "ReleaseFailed").await;
     assert_contains!(message, "exceeded quota: few", "one-map");
-    apply(&quotas, "few", &hard(5)).await;
+    // Whether the `ConfigMap` with the cluster's certificates is counted is unknown.
+    world.limit_maps(5).await;
     // The retry needs no user action.
     world.ready("Widget", "one").await;
     world.data("one-map", json!({"value": "v"})).await;

@@ -194,6 +194,15 @@ impl World {
         until(&self.api(kind), name, what, wanted).await
     }
 
+    /// Limits the number of `ConfigMap`s of the namespace, and waits until that is in force.
+    pub(crate) async fn limit_maps(&self, maps: u32) {
+        let hard = json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
+        apply(&self.api("ResourceQuota"), "few", &hard).await;
+        let in_force = |quota: &Value| quota["status"]["hard"] == hard["spec"]["hard"];
+        self.until("ResourceQuota", "few", "in force", in_force)
+            .await;
+    }
+
     /// Waits until an object exists.
     pub(crate) async fn there(&self, kind: &str, name: &str) -> Value {
         self.until(kind, name, "there", |_| true).await

@@ -11,9 +11,11 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
+use kube::api::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Pause between two polls of [`until`].
@@ -123,6 +125,31 @@ where
     let what = format!("{what} ({name})");
     let check = |objects: &Objects<K>| check(objects.values().next());
     watch(api, named, what, within, check).await
+}
+
+/// Watches one object until it exists and the condition holds for it as JSON, and returns it.
+///
+/// # Errors
+///
+/// [`WaitError`] after `within`, with the last state or the error of the watch.
+pub async fn holds(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: impl Display,
+    within: Duration,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Value, WaitError> {
+    let check = |object: Option<&DynamicObject>| {
+        let Some(Ok(value)) = object.map(serde_json::to_value) else {
+            return Check::NotYet("absent".to_owned());
+        };
+        if wanted(&value) {
+            Check::Met(value)
+        } else {
+            Check::NotYet(format!("{value:#}"))
+        }
+    };
+    object(api, name, what, within, check).await
 }
 
 /// Watches the objects that the label selector matches (all if empty) until the condition is met.

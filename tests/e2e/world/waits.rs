@@ -20,18 +20,7 @@ pub(crate) async fn try_until(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Value, WaitError> {
-    wait::object(api, name, what, LIMIT, |object| {
-        let Some(object) = object else {
-            return Check::NotYet("absent".to_owned());
-        };
-        let value = serde_json::to_value(object).unwrap();
-        if wanted(&value) {
-            Check::Met(value)
-        } else {
-            Check::NotYet(serde_json::to_string_pretty(&value).unwrap())
-        }
-    })
-    .await
+    wait::holds(api, name, what, LIMIT, wanted).await
 }
 
 /// Returns what a wait finds, or fails the test at the place of the caller.

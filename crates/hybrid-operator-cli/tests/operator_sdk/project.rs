@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hybrid_operator_test::wait::{self, Check};
+use hybrid_operator_test::wait;
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -65,18 +65,7 @@ pub(crate) async fn until(
     what: &str,
     wanted: impl Fn(&Value) -> bool,
 ) -> Result<Value, wait::WaitError> {
-    wait::object(api, name, what, LIMIT, |object| {
-        let Some(object) = object else {
-            return Check::NotYet("absent".to_owned());
-        };
-        let value = serde_json::to_value(object).unwrap();
-        if wanted(&value) {
-            Check::Met(value)
-        } else {
-            Check::NotYet(serde_json::to_string_pretty(&value).unwrap())
-        }
-    })
-    .await
+    wait::holds(api, name, what, LIMIT, wanted).await
 }
 
 pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {

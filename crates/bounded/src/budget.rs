@@ -90,34 +90,22 @@ impl Default for Limits {
 pub enum BudgetError {
     /// Templates are nested too deeply, usually by endless recursion.
     #[error("exceeded maximum template depth ({limit})")]
-    Depth {
-        /// The limit, in levels.
-        limit: usize,
-    },
+    Depth { limit: usize },
     /// The templates do too much work.
     #[error("the templates take more than {limit} steps (limit `steps`)")]
     Steps { limit: u64 },
     /// The output is too long.
     #[error("the templates write more than {limit} bytes (limit `output`)")]
-    Output {
-        /// The limit, in bytes.
-        limit: usize,
-    },
+    Output { limit: usize },
     /// A function would create a string that is too long.
     #[error("the result would be longer than {limit} bytes (limit `string`)")]
-    String {
-        /// The limit, in bytes.
-        limit: usize,
-    },
+    String { limit: usize },
     /// A loop or list is too long.
     #[error("{length} elements exceed the limit of {limit} (limit `range`)")]
     Range { length: usize, limit: usize },
     /// A regular expression takes too much memory.
     #[error("the regular expression takes more than {limit} bytes of memory (limit `regex`)")]
-    Regex {
-        /// The limit, in bytes.
-        limit: usize,
-    },
+    Regex { limit: usize },
     /// The templates generate too many keys.
     #[error("the templates generate more than {limit} private keys (limit `keys`)")]
     Keys { limit: usize },
@@ -125,16 +113,10 @@ pub enum BudgetError {
     #[error(
         "the value is nested more than {limit} levels deep (limit `nesting`); does it contain itself?"
     )]
-    Nesting {
-        /// The limit, in levels.
-        limit: usize,
-    },
+    Nesting { limit: usize },
     /// The values and the output take too much memory.
     #[error("the values and the output take more than {limit} bytes of memory (limit `memory`)")]
-    Memory {
-        /// The limit, in bytes.
-        limit: usize,
-    },
+    Memory { limit: usize },
     /// The render takes too long.
     #[error("the templates take longer than {limit:?} (limit `time`)")]
     Time { limit: Duration },

@@ -92,7 +92,6 @@ pub enum PullError {
         url: String,
         /// Host of the URL.
         host: String,
-        /// 401 or 403.
         status: u16,
     },
     /// Credentials were rejected.
@@ -103,14 +102,12 @@ pub enum PullError {
         url: String,
         /// Source of the credentials.
         source_of_credentials: String,
-        /// 401 or 403.
         status: u16,
     },
     /// There is nothing at a URL.
     #[error("{url} does not exist (status 404); check {}{}", match *.what { "index" => "the URL of the repository", "document" => "the URL", _ => "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
     NotFound {
         url: String,
-        /// The requested resource, such as "index".
         what: &'static str,
         /// Whether no credentials were given; many servers hide private charts so.
         private: bool,
@@ -137,14 +134,12 @@ pub enum PullError {
         url: String,
         /// Target of the redirect.
         target: String,
-        /// Reason for the refusal.
         why: &'static str,
     },
     /// An answer is larger than the limit.
     #[error("the {what} at {url} is larger than the limit of {}{}", size(*limit), if *.what == "index" { "; name the chart by its URL or in an OCI registry" } else { "" })]
     TooLarge {
         url: String,
-        /// The requested resource, such as "index".
         what: &'static str,
         /// The limit, in bytes.
         limit: usize,
@@ -179,7 +174,6 @@ pub enum PullError {
     #[error("{url} cannot be verified and is not used")]
     Unproven {
         url: String,
-        /// Error of the verification.
         #[source]
         source: VerifyError,
     },
@@ -193,7 +187,6 @@ pub enum PullError {
         chart: String,
         /// The file in the cache.
         path: PathBuf,
-        /// Error of the verification.
         why: Box<VerifyError>,
         /// Error of the fetch.
         #[source]
@@ -244,11 +237,7 @@ pub enum PullError {
     },
     /// A registry asks for credentials in a way that is not answered.
     #[error("{url} asks for credentials in a way that is refused: {why}")]
-    Challenge {
-        url: String,
-        /// Reason for the refusal.
-        why: String,
-    },
+    Challenge { url: String, why: String },
     /// The credentials of a registry cannot be read.
     #[error(transparent)]
     DockerConfig(#[from] DockerConfigError),

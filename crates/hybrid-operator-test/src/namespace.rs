@@ -20,6 +20,7 @@ const DELETE_WITHIN: Duration = Duration::from_secs(5);
 
 /// An error while creating or deleting a namespace.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum NamespaceError {
     /// The client cannot be created.
     #[error("cannot create a client for the test namespace")]
@@ -29,34 +30,27 @@ pub enum NamespaceError {
     Create {
         /// The prefix of the name.
         prefix: String,
-        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
     /// The namespace did not get its service account, without which Pods are rejected.
     #[error("the namespace {name} is not ready")]
     NotReady {
-        /// The name of the namespace.
         name: String,
-        /// The error of the wait.
         #[source]
         source: WaitError,
     },
     /// The API server rejects the deletion of the namespace.
     #[error("cannot delete the namespace {name}")]
     Delete {
-        /// The name of the namespace.
         name: String,
-        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
     /// The namespace still exists after its deletion.
     #[error("the namespace {name} still exists after its deletion")]
     StillExists {
-        /// The name of the namespace.
         name: String,
-        /// The error of the wait.
         #[source]
         source: WaitError,
     },

@@ -29,7 +29,6 @@ pub enum ProcessError {
     #[error("cannot start {}", program.display())]
     Spawn {
         program: PathBuf,
-        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -37,9 +36,7 @@ pub enum ProcessError {
     #[error("{} did not become ready; the end of its log:\n{log}", program.display())]
     NotReady {
         program: PathBuf,
-        /// The last lines that it wrote.
         log: String,
-        /// The error of the wait.
         #[source]
         source: WaitError,
     },
@@ -47,9 +44,7 @@ pub enum ProcessError {
     #[error("{} did not exit; the end of its log:\n{log}", program.display())]
     StillRunning {
         program: PathBuf,
-        /// The last lines that it wrote.
         log: String,
-        /// The error of the wait.
         #[source]
         source: WaitError,
     },
@@ -57,7 +52,6 @@ pub enum ProcessError {
     #[error("cannot send a signal to {}", program.display())]
     Signal {
         program: PathBuf,
-        /// The error of the operating system.
         #[source]
         source: io::Error,
     },

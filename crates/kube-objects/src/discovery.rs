@@ -117,13 +117,13 @@ impl ApiKind {
 
 /// Error of resolving a kind.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum DiscoveryError {
     /// The server does not serve it: a custom resource definition may be missing.
     #[error("the cluster does not serve {kind} in {api_version}")]
     UnknownKind {
         /// Group and version.
         api_version: String,
-        /// The kind.
         kind: String,
     },
     /// The server that extends the API with a group does not answer.
@@ -146,7 +146,6 @@ pub enum DiscoveryError {
     Unsettled {
         /// Group and version.
         api_version: String,
-        /// The kind.
         kind: String,
     },
     /// A request failed.

@@ -61,7 +61,6 @@ pub enum ApiError {
     Forbidden {
         /// The request: verb, resource and object.
         target: Box<Target>,
-        /// The server's status.
         status: Box<Status>,
     },
     /// The object does not exist, or the server does not know the resource (404).
@@ -75,21 +74,18 @@ pub enum ApiError {
     #[error("{target}: {}", status.message)]
     Conflict {
         target: Box<Target>,
-        /// The server's status.
         status: Box<Status>,
     },
     /// The server rejects it permanently (400 with a reason, and other 4xx that depend on the request alone).
     #[error("{target}: {}", status.message)]
     Rejected {
         target: Box<Target>,
-        /// The server's status.
         status: Box<Status>,
     },
     /// The server, or a proxy before it, cannot serve it now (429, 5xx, and everything else).
     #[error("{target}: {}", status.message)]
     Unavailable {
         target: Box<Target>,
-        /// The server's status.
         status: Box<Status>,
     },
     /// No response was received.

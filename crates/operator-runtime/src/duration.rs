@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// Error of a string that is not a duration. The messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum DurationError {
     /// Not a duration at all.
     #[error("time: invalid duration {0:?}")]
@@ -13,12 +14,7 @@ pub enum DurationError {
     NoUnit(String),
     /// A unit that is not known.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
-    UnknownUnit {
-        /// The unit.
-        unit: String,
-        /// The whole string.
-        text: String,
-    },
+    UnknownUnit { unit: String, text: String },
     /// A negative duration.
     #[error("duration {0:?} must not be negative")]
     Negative(String),

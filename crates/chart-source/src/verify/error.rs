@@ -19,22 +19,14 @@ pub enum VerifyError {
     },
     /// A file does not have the key that it must have.
     #[error("{} is not a public key of cosign: {why}", path.display())]
-    Key {
-        path: PathBuf,
-        /// Problem with the file.
-        why: String,
-    },
+    Key { path: PathBuf, why: String },
     /// A file is not a trusted root.
     #[error(
         "{} is not a trusted root of Sigstore: {why}; 'cosign trusted-root create --with-default-services --out \
          trusted_root.json' writes one",
         path.display()
     )]
-    TrustedRoot {
-        path: PathBuf,
-        /// Problem with the file.
-        why: String,
-    },
+    TrustedRoot { path: PathBuf, why: String },
     /// A pattern for an identity is not a regular expression.
     #[error(
         "the pattern {pattern:?} for the {what} of a signature is not a regular expression: {why}"
@@ -48,11 +40,7 @@ pub enum VerifyError {
     },
     /// A file is not a keyring.
     #[error("{} is not a keyring of OpenPGP: {why}", path.display())]
-    Keyring {
-        path: PathBuf,
-        /// Problem with the file.
-        why: String,
-    },
+    Keyring { path: PathBuf, why: String },
     /// The key of a signature is not in the keyring.
     #[error(
         "it is signed with the key {key}, which is not in {}; if you trust its owner, add the public key",
@@ -66,17 +54,13 @@ pub enum VerifyError {
     /// The key of a signature must not be used.
     #[error("it is signed with the key {key}, which does not count: {why}")]
     Signer {
-        /// Number of the key.
         key: String,
         /// Reason why the key does not count.
         why: &'static str,
     },
     /// A text is not what was signed.
     #[error("its provenance file was changed after it was signed with the key {key}")]
-    Changed {
-        /// Number of the key.
-        key: String,
-    },
+    Changed { key: String },
     /// There is no signature.
     #[error("it is not signed: {0}")]
     NoSignature(String),

@@ -27,6 +27,7 @@ pub struct Duration(pub i64);
 
 /// An error in the text of a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ParseDurationError {
     /// Malformed text, or a value that does not fit.
     #[error("time: invalid duration {}", quote(.0))]
@@ -36,12 +37,7 @@ pub enum ParseDurationError {
     MissingUnit(Vec<u8>),
     /// An unknown unit.
     #[error("time: unknown unit {} in duration {}", quote(unit), quote(text))]
-    UnknownUnit {
-        /// The unit.
-        unit: Vec<u8>,
-        /// The whole text.
-        text: Vec<u8>,
-    },
+    UnknownUnit { unit: Vec<u8>, text: Vec<u8> },
 }
 
 /// Quotes like package `time`: everything outside printable ASCII byte by byte.

@@ -13,13 +13,13 @@ use crate::yaml::{self, YamlError};
 
 /// An error in a file that describes a chart.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ChartYamlError {
     /// The text is not UTF-8.
     #[error("it is not UTF-8 at {place}")]
     Utf8 {
         /// Place of the error.
         place: Box<Place>,
-        /// The error.
         #[source]
         error: std::str::Utf8Error,
     },
@@ -28,7 +28,6 @@ pub enum ChartYamlError {
     Yaml {
         /// Place of the error.
         place: Box<Place>,
-        /// The error.
         #[source]
         error: YamlError,
     },

@@ -4,6 +4,7 @@ use crate::chart::path_match::{self, PatternError};
 
 /// An error in a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum IgnoreError {
     /// `**` is not supported.
     #[error("double-star (**) syntax is not supported")]
@@ -11,9 +12,7 @@ pub enum IgnoreError {
     /// A malformed pattern, such as an unterminated one.
     #[error("rule {rule:?}")]
     Pattern {
-        /// The rule.
         rule: String,
-        /// The error.
         #[source]
         error: PatternError,
     },

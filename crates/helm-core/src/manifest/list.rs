@@ -33,29 +33,20 @@ pub fn list_items(object: &mut Value) -> Option<&mut Vec<Value>> {
     Some(items)
 }
 
-/// A reason for which Helm creates nothing of a list, although [`list_items`] finds its items.
+/// A reason for which Helm creates nothing of a list, although [`list_items`] finds its items. Items are counted
+/// from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ListProblem {
     /// An item is not an object.
     #[error("item {item} of {} is not an object", of(kind))]
-    NoObject {
-        /// Kind of the list.
-        kind: String,
-        /// Number of the item, from 1.
-        item: usize,
-    },
+    NoObject { kind: String, item: usize },
     /// An item is a list.
     #[error("item {item} of {} is a list, too", of(kind))]
-    Nested {
-        /// Kind of the list.
-        kind: String,
-        /// Number of the item, from 1.
-        item: usize,
-    },
+    Nested { kind: String, item: usize },
     /// A typed list has a field that lists do not have.
     #[error("{} has the unknown field {field}", of(kind))]
     UnknownField {
-        /// Kind of the list.
         kind: String,
         /// Path of the field.
         field: String,

@@ -39,16 +39,14 @@ pub use split::split;
 
 use crate::yaml::{self, YamlError};
 
-/// An error in a manifest.
+/// An error in a manifest. Documents and lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ManifestError {
     /// A document is not YAML.
     #[error("document {document} ({}) is not valid YAML", source_or_unknown(.template.as_deref()))]
     Yaml {
-        /// The number of the document, from 1.
         document: usize,
-        /// The template that it comes from.
         template: Option<String>,
         #[source]
         error: YamlError,
@@ -59,17 +57,13 @@ pub enum ManifestError {
         source_or_unknown(.template.as_deref())
     )]
     NoObject {
-        /// The number of the document, from 1.
         document: usize,
-        /// The template that it comes from.
         template: Option<String>,
-        /// The required field that is missing.
         missing: &'static str,
     },
     /// A document is a list whose items are not created.
     #[error("document {document} cannot be created: {problem}")]
     List {
-        /// The number of the document, from 1.
         document: usize,
         problem: ListProblem,
     },
@@ -81,11 +75,8 @@ pub enum ManifestError {
         /// The kind of the object, or "the object".
         kind: String,
         template: String,
-        /// The number of the document in the output of the template, from 1.
         document: usize,
-        /// The line of the output of the template where the document begins, from 1.
         line: usize,
-        /// The required field that is missing.
         missing: &'static str,
     },
     /// A rendered document is a list whose items are not created.
@@ -94,9 +85,7 @@ pub enum ManifestError {
     )]
     RenderedList {
         template: String,
-        /// The number of the document in the output of the template, from 1.
         document: usize,
-        /// The line of the output of the template where the document begins, from 1.
         line: usize,
         problem: ListProblem,
     },

@@ -35,13 +35,13 @@ pub use retry::RetryLayer;
 
 /// Error of creating the client.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ConnectError {
     /// The kubeconfig cannot be read or is invalid.
     #[error("cannot use the kubeconfig{}", path.as_deref().map(|p| format!(" {p}")).unwrap_or_default())]
     Kubeconfig {
         /// The file, if it was given explicitly.
         path: Option<String>,
-        /// The cause.
         #[source]
         source: kube::config::KubeconfigError,
     },
@@ -53,7 +53,6 @@ pub enum ConnectError {
     Setup {
         /// The server's address.
         server: String,
-        /// The cause.
         #[source]
         source: kube::Error,
     },

@@ -26,17 +26,16 @@ pub(super) struct Probes {
 
 /// A server for probes, metrics or profiles cannot start.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ProbeError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address} for {what}; choose another address with {flag}")]
     Listen {
-        /// The address.
         address: String,
         /// Content that would be served: probes, metrics or profiles.
         what: &'static str,
         /// The flag with the address.
         flag: &'static str,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -7,8 +7,10 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Error of a reconcile.
 ///
-/// Every variant is retried with backoff, except [`Terminal`](Self::Terminal).
+/// Every variant is retried with backoff, except [`Terminal`](Self::Terminal). Objects are named `namespace/name`, or
+/// by their name if they are cluster-scoped.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum Error {
     /// A request to the API server failed.
     #[error(transparent)]
@@ -18,41 +20,25 @@ pub enum Error {
         "{kind} {name} already exists: {owner}; rename it, or delete it so that it can be created"
     )]
     Foreign {
-        /// Kind of the object.
         kind: String,
-        /// `namespace/name` of the object, or its name if it is cluster-scoped.
         name: String,
         /// The owner of the object.
         owner: ForeignOwner,
     },
     /// The object is being deleted, and can be created again when that is done.
     #[error("{kind} {name} is being deleted")]
-    Terminating {
-        /// Kind of the object.
-        kind: String,
-        /// `namespace/name` of the object, or its name if it is cluster-scoped.
-        name: String,
-    },
+    Terminating { kind: String, name: String },
     /// Others keep changing the object while it is applied.
     #[error("{kind} {name} was changed by others each time it was applied")]
-    Contended {
-        /// Kind of the object.
-        kind: String,
-        /// `namespace/name` of the object, or its name if it is cluster-scoped.
-        name: String,
-    },
+    Contended { kind: String, name: String },
     /// The controller has no cache of this kind.
     #[error(
         "the controller neither owns nor watches {kind}; add .owns::<{kind}>() or .watches::<{kind}>(..)"
     )]
-    NotCached {
-        /// Kind that was asked for.
-        kind: String,
-    },
+    NotCached { kind: String },
     /// The controller has no index of this name.
     #[error("there is no index {index} of {kind}; add .index::<{kind}>(\"{index}\", ..)")]
     NoIndex {
-        /// Kind that was asked for.
         kind: String,
         /// Name of the index.
         index: String,
@@ -60,19 +46,14 @@ pub enum Error {
     /// An object was not as expected in time.
     #[error("{kind} {name} was not as expected within {within:?}")]
     Timeout {
-        /// Kind of the object.
         kind: String,
-        /// `namespace/name` of the object, or its name if it is cluster-scoped.
         name: String,
         /// The time limit.
         within: std::time::Duration,
     },
     /// An object needs a name to be applied.
     #[error("{kind} has no name")]
-    NoName {
-        /// Kind of the object.
-        kind: String,
-    },
+    NoName { kind: String },
     /// A name or namespace cannot be part of a URL.
     #[error(transparent)]
     Path(#[from] PathError),

@@ -63,7 +63,8 @@ generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/refer
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
 	@# docs/reference, from the tables of the framework and the help texts of the commands.
-	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page list_of_metrics same_annotations
+	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page same_annotations
+	UPDATE_GENERATED=1 cargo test --locked -q -p operator-runtime --lib -- list_of_metrics
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-cli --lib -- page_of_commands
 	@# The types of built-in kinds, from the API server of the tests.
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-test --lib -- types_of_built_in_kinds

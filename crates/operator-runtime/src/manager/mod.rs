@@ -20,8 +20,8 @@ mod profiles;
 mod runnable;
 mod shutdown;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -103,18 +103,17 @@ impl ControllerContext {
     }
 
     /// Returns the state of this type that the controllers of the process share, which the first of them
-    /// opens. Controllers that need no leadership share their own.
+    /// opens, which may share state of other types. Controllers that need no leadership share their own.
     pub fn shared<T>(&self, open: impl FnOnce(&Self) -> T) -> T
     where
         T: Clone + Send + Sync + 'static,
     {
-        let mut shared = self.shared.lock();
-        if let Some(present) = shared.get::<T>() {
-            return present.clone();
-        }
-        let opened = open(self);
-        shared.insert(opened.clone());
-        opened
+        let cell = Arc::clone(
+            self.shared
+                .lock()
+                .get_or_insert_default::<Arc<OnceLock<T>>>(),
+        );
+        cell.get_or_init(|| open(self)).clone()
     }
 
     /// Creates the queue of a controller, with these pauses after failures.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::checks::Checks;
-use super::{Controller, ControllerError, Manager, ManagerError, runnable};
+use super::{Controller, ControllerContext, ControllerError, Manager, ManagerError, runnable};
 use crate::options::{Options, ProcessArgs};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -43,6 +43,9 @@ async fn the_api_server_is_asked_while_charts_are_loaded_and_readiness_waits_for
         .load(move || {
             wait_for_it.recv()?;
             let controller = runnable("loaded", |context| async move {
+                let of_another = |_: &ControllerContext| "opened".to_owned();
+                let opened = context.shared(|context| vec![context.shared(of_another)]);
+                assert_eq!(context.shared(|_| Vec::<String>::new()), opened);
                 notify.notify_one();
                 context.stop.cancelled().await;
                 Ok(())

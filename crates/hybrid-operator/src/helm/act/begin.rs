@@ -4,11 +4,11 @@
 use helm_core::manifest::HookExecution;
 use helm_core::release::{ApplyMethod, Release as Record, Time};
 
-use super::super::desired::Content;
+use super::super::desired::{Content, Desired};
 use super::super::kind::ActionKind;
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
-use super::context::{ActContext, unplanned};
+use super::context::ActContext;
 use super::deployment;
 use super::error::ActError;
 use crate::reasons::EventReason;
@@ -16,11 +16,9 @@ use crate::reasons::EventReason;
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
+    (desired, rendered): (&Desired, &Content),
     kind: ActionKind,
 ) -> Result<Report, ActError> {
-    let (Some(desired), Some(rendered)) = (context.desired(), context.content) else {
-        return Ok(unplanned());
-    };
     if !context.hold().await? {
         return Ok(Report::gone());
     }

@@ -26,12 +26,6 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest one: it is an eighth of the time waited.
 const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Returns the report of a step that is never planned without what it lacks. It is planned again after a pause, so
-/// that a defect of the plan keeps no processor busy.
-pub(super) fn unplanned() -> Report {
-    Report::wait("another plan", POLL_INTERVAL)
-}
-
 /// Returns a report that an action waits for something.
 pub(super) fn waiting(
     context: &ActContext<'_>,

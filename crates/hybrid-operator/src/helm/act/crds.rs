@@ -12,8 +12,10 @@
 //! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions` and on
 //! what else is in `crds/`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
 use helm_core::manifest::{ManifestObject, parse_definitions};
 use jiff::Timestamp;
@@ -28,7 +30,7 @@ use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
 use super::super::setup::timeout;
-use super::context::{ActContext, unplanned};
+use super::context::ActContext;
 use super::error::ActError;
 use crate::watches::CrdPolicy;
 use operator_runtime::telemetry::traces;
@@ -71,16 +73,12 @@ impl PendingCrds {
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
+    chart: Arc<Coalesced>,
     upgrade: bool,
 ) -> Result<Report, ActError> {
     let (setup, now) = (context.setup, context.target.now);
     let desired = context.desired();
-    let rendered = memory.rendered.clone();
-    let coalesced = desired.map(|desired| &desired.inputs.coalesced);
-    let Some(coalesced) = coalesced.or(rendered.as_ref()) else {
-        return Ok(unplanned());
-    };
-    let files = coalesced.chart().crds();
+    let files = chart.chart().crds();
     // A chart that does not render replaces nothing.
     let replace = setup.watch.crds == CrdPolicy::CreateReplace && desired.is_some();
     if !context.hold().await? {

@@ -4,19 +4,19 @@
 
 use helm_core::release::Revision;
 
+use super::super::desired::Desired;
 use super::super::memory::KnownRelease;
 use super::super::report::Report;
-use super::context::{ActContext, unplanned};
+use super::context::ActContext;
 use super::error::ActError;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
+    desired: &Desired,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    let (Some(desired), meta) = (context.desired(), context.record(revision)?) else {
-        return Ok(unplanned());
-    };
+    let meta = context.record(revision)?;
     let wanted = desired.inputs.digest.clone();
     if let Some(deployed) = &meta.digest {
         memory.equal = Some((wanted, deployed.clone()));

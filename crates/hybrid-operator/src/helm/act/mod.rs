@@ -32,6 +32,11 @@ mod unbind;
 mod uninstall;
 mod wait;
 
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
 use super::extend::{ExtensionError, ReleaseRef};
 use super::kind::ActionKind;
 use super::memory::KnownRelease;
@@ -42,7 +47,7 @@ use operator_runtime::telemetry::causes::with_causes;
 use operator_runtime::telemetry::traces;
 
 pub(super) use context::ActContext;
-use context::unplanned;
+use context::POLL_INTERVAL;
 use error::ActError;
 
 /// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step
@@ -93,32 +98,50 @@ async fn execute(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
-    match *step {
-        Step::Settle => settle::run(context, memory).await,
-        Step::Forget => Ok(Report::gone()),
-        Step::Leave => Ok(leave::run(context, memory)),
-        Step::Hold => hold::run(context).await,
-        // Another plan follows these in the same pass.
-        Step::Compute | Step::Render { .. } => Ok(unplanned()),
-        Step::Install => begin::run(context, memory, ActionKind::Install).await,
-        Step::Upgrade => begin::run(context, memory, ActionKind::Upgrade).await,
-        Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,
-        Step::Resume { revision } => resume::run(context, memory, revision).await,
-        Step::Report { revision } => report::run(context, memory, revision).await,
-        Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)).await,
-        Step::Repair { revision } => repair::run(context, memory, revision).await,
-        Step::Inspect { revision } => inspect::run(context, memory, revision).await,
-        Step::Unbind => unbind::run(context, memory).await,
-        Step::Adopt { revision } => adopt::run(context, revision).await,
-        Step::Convert => convert::run(context).await,
-        Step::Keep { revision } => keep::run(context, memory, revision).await,
-        Step::Crds { upgrade } => crds::run(context, memory, upgrade).await,
-        Step::Test { revision } => test::run(context, memory, revision).await,
-        Step::CleanUp { revision } => clean_up::run(context, memory, revision).await,
-        Step::Discard { revision } => discard::run(context, memory, revision).await,
-        Step::Remove { revision } => remove::run(context, memory, revision).await,
-        Step::Uninstall => uninstall::run(context, memory).await,
-        Step::Wait { delay, until } => wait::run(context, delay, until).await,
-        Step::Refuse(refusal) => refuse::run(context, memory, refusal).await,
+    match begun(step, context, memory) {
+        Some(executing) => executing.await,
+        // It is planned again after a pause, so that a defect of the plan keeps no processor busy.
+        None => Ok(Report::wait("another plan", POLL_INTERVAL)),
     }
+}
+
+/// Begins a step with its inputs; `None` if it is one that another plan follows, or is planned without what it needs.
+fn begun<'s>(
+    step: &Step,
+    context: &'s ActContext<'_>,
+    memory: &'s mut KnownRelease,
+) -> Option<BoxFuture<'s, Result<Report, ActError>>> {
+    let desired = context.desired();
+    let next = desired.zip(context.content);
+    Some(match *step {
+        Step::Compute | Step::Render { .. } => return None,
+        Step::Settle => Box::pin(settle::run(context, memory)),
+        Step::Forget => Box::pin(ready(Ok(Report::gone()))),
+        Step::Leave => Box::pin(ready(Ok(leave::run(context, memory)))),
+        Step::Hold => Box::pin(hold::run(context)),
+        Step::Install => Box::pin(begin::run(context, memory, next?, ActionKind::Install)),
+        Step::Upgrade => Box::pin(begin::run(context, memory, next?, ActionKind::Upgrade)),
+        Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)),
+        Step::Resume { revision } => Box::pin(resume::run(context, memory, revision)),
+        Step::Report { revision } => Box::pin(report::run(context, memory, revision)),
+        Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)),
+        Step::Repair { revision } => Box::pin(repair::run(context, memory, revision)),
+        Step::Inspect { revision } => Box::pin(inspect::run(context, memory, revision)),
+        Step::Unbind => Box::pin(unbind::run(context, memory)),
+        Step::Adopt { revision } => Box::pin(adopt::run(context, revision)),
+        Step::Convert => Box::pin(convert::run(context)),
+        Step::Keep { revision } => Box::pin(keep::run(context, memory, desired?, revision)),
+        Step::Crds { upgrade } => {
+            let coalesced = desired.map(|desired| &desired.inputs.coalesced);
+            let chart = Arc::clone(coalesced.or(memory.rendered.as_ref())?);
+            Box::pin(crds::run(context, memory, chart, upgrade))
+        }
+        Step::Test { revision } => Box::pin(test::run(context, memory, revision)),
+        Step::CleanUp { revision } => Box::pin(clean_up::run(context, memory, revision)),
+        Step::Discard { revision } => Box::pin(discard::run(context, memory, revision)),
+        Step::Remove { revision } => Box::pin(remove::run(context, memory, revision)),
+        Step::Uninstall => Box::pin(uninstall::run(context, memory)),
+        Step::Wait { delay, until } => Box::pin(wait::run(context, delay, until)),
+        Step::Refuse(refusal) => Box::pin(refuse::run(context, memory, refusal)),
+    })
 }

@@ -8,12 +8,13 @@ use kube_objects::{FIELD_MANAGER, read};
 use serde_json::Value;
 
 use super::super::annotations::PREFIX;
+use super::super::desired_error::DesiredError;
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::message::Message;
 use super::super::plan::{Refusal, StallReason};
 use super::super::report::{Failure, Next, Report, StepOutcome};
-use super::context::{ActContext, unplanned};
+use super::context::ActContext;
 use super::error::ActError;
 use super::report::failure_of;
 use super::settle;
@@ -119,26 +120,28 @@ fn stalled(reason: StallReason) -> String {
 
 /// Reports that the inputs cannot be computed. The release is left unchanged.
 fn no_inputs(context: &ActContext<'_>, memory: &KnownRelease) -> Report {
-    let Some(Err(error)) = context.desired else {
-        return unplanned();
-    };
+    let error = context.desired.and_then(|desired| desired.as_ref().err());
     let installed = context
         .observation
         .facts
         .history
         .iter()
         .any(|record| record.status == helm_core::release::Status::Deployed);
-    let kind = match (error.is_render(), installed) {
+    let is_render = error.is_some_and(DesiredError::is_render);
+    let kind = match (is_render, installed) {
         (false, _) => None,
         (true, true) => Some(ActionKind::Upgrade),
         (true, false) => Some(ActionKind::Install),
     };
-    let message = error.message(&memory.values(context.subject.owner.quoted()));
+    let values = memory.values(context.subject.owner.quoted());
+    let message = error
+        .map(|error| error.message(&values))
+        .unwrap_or_default();
     Report {
         error: Some(message.clone()),
-        retried: error.is_transient(),
+        retried: error.is_some_and(DesiredError::is_transient),
         ..Report::settle(StepOutcome::Irreconcilable {
-            reason: error.reason(),
+            reason: error.map_or(Reason::ReconcileError, DesiredError::reason),
             message,
             kind,
         })

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use chart_source::Cache;
 use clap::{Args, Command, FromArgMatches};
-use serde_json::json;
-
-use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
-use crate::options::{ChartOptions, RunArgs, double_dashes, environment};
 use operator_runtime::manager::{Controller, ControllerError, Manager};
 use operator_runtime::telemetry::causes::with_causes;
 use operator_runtime::telemetry::logs;
 use operator_runtime::webhook::Webhooks;
+use serde_json::json;
+
+use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
+use crate::options::{ChartOptions, RunArgs, double_dashes, environment};
 
 /// Longest time that threads that still run hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);

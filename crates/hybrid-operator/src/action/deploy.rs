@@ -20,6 +20,7 @@ use kube_objects::delete::{Propagation, Verdict, delete, verify};
 use kube_objects::ownership::mark;
 use kube_objects::watch::WatchState;
 use kube_objects::{DiscoveryError, Scope};
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::context::{ActionContext, ActionProgress, StoredRelease, generated_run, objects};
@@ -32,7 +33,6 @@ use super::location::{ObjectLocation, locate};
 use super::scaling::Autoscalers;
 use super::{hooks, prune, repair};
 use crate::reasons::EventReason;
-use operator_runtime::telemetry::traces;
 
 /// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;

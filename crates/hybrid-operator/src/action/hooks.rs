@@ -51,6 +51,7 @@ use kube_objects::ownership::{ForeignOwner, Ownership, mark, ownership};
 use kube_objects::read;
 use kube_objects::readiness::{HookOutcome, View, hook_outcome};
 use kube_objects::watch::WatchState;
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::context::StoredRelease;
@@ -60,7 +61,6 @@ use super::hook_logs;
 use super::live::Live;
 use super::location::{self, ObjectLocation};
 use super::log::{Details, Done};
-use operator_runtime::telemetry::traces;
 
 use leftover::Interrupted;
 use memory::HookMemory;

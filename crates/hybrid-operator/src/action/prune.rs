@@ -7,6 +7,7 @@ use kube_objects::delete::{
 };
 use kube_objects::locate::locate;
 use kube_objects::ownership::is_container;
+use operator_runtime::telemetry::traces;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
@@ -16,7 +17,6 @@ use super::hooks::removal::remove_interrupted;
 use super::live::Live;
 use super::location;
 use crate::reasons::EventReason;
-use operator_runtime::telemetry::traces;
 
 /// Deletes the objects that are in `before` but not in `wanted`. Objects that are annotated to be
 /// kept or are not the release's stay.

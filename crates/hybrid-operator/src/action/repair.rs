@@ -4,13 +4,13 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
 use kube_objects::apply::ApplyPolicy;
+use operator_runtime::telemetry::traces;
 
 use super::context::ActionContext;
 use super::deploy::{Before, planned};
 use super::error::ActionError;
 use super::live::Live;
 use super::scaling::Autoscalers;
-use operator_runtime::telemetry::traces;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repaired {

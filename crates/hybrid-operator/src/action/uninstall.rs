@@ -14,6 +14,7 @@ use kube_objects::delete::{Which, is_gone};
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
 use jiff::Timestamp;
+use operator_runtime::telemetry::traces;
 
 use super::context::StoredRelease;
 use super::context::{ActionContext, ActionProgress};
@@ -22,7 +23,6 @@ use super::hooks::leftover::Interrupted;
 use super::live::Live;
 use super::prune::Spared;
 use super::{hooks, prune};
-use operator_runtime::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
 /// objects may still exist.

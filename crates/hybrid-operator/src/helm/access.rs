@@ -9,6 +9,9 @@ use kube_objects::client::{ImpersonateError, impersonate, refusing};
 use kube_objects::diagnosis::Rounds;
 use kube_objects::watch::Registry;
 use kube_objects::{AccountName, Cluster};
+use operator_runtime::controller::{Key, QueueHandle};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::telemetry::traces::Tracer;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +21,6 @@ use crate::process::Process;
 use crate::release::{RecordStore, ReleaseIndex};
 use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
-use operator_runtime::controller::{Key, QueueHandle};
-use operator_runtime::manager::ControllerContext;
-use operator_runtime::telemetry::traces::Tracer;
 
 /// The account with whose permissions the release of a custom resource is managed.
 #[derive(Clone)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_objects::OperatorId;
+use operator_runtime::{duration, naming};
 
 use crate::watches::nearest;
-use operator_runtime::{duration, naming};
 
 /// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";

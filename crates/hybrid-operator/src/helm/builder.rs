@@ -10,6 +10,11 @@ use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
 use kube_objects::{ApiKind, DiscoveryError};
+use operator_runtime::controller::{
+    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, TypedObject, WorkerOptions, Workers,
+};
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
+use operator_runtime::native::Readers;
 use tracing::Span;
 
 use super::access::Access;
@@ -26,15 +31,9 @@ use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::source::Source;
 use super::subject::check_scope;
-
 use crate::process::Process;
 use crate::release::{IndexState, RecordChange, ReleaseIndex, Storage};
 use crate::watches::{self, ChartSource, Watch, WatchesError};
-use operator_runtime::controller::{
-    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, TypedObject, WorkerOptions, Workers,
-};
-use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
-use operator_runtime::native::Readers;
 
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
 type OpenSource = Box<dyn FnOnce(&mut SourceContext<'_>) + Send>;

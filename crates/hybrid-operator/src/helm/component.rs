@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use kube_objects::watch::{Change, Owners, Route};
 use kube_objects::{CrIdentity, Primary};
+use operator_runtime::controller::{Key, Priority, QueueHandle, TypedObject};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::native::{self, Context};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -25,9 +28,6 @@ use crate::process::Process;
 use crate::release::{RecordChange, RecordStore, Storage};
 use crate::watches::{ActionPolicy, Watch};
 use known::{ComponentOwner, KnownComponent, Passed};
-use operator_runtime::controller::{Key, Priority, QueueHandle, TypedObject};
-use operator_runtime::manager::ControllerContext;
-use operator_runtime::native::{self, Context};
 
 mod known;
 
@@ -195,7 +195,8 @@ impl native::Part for Installer {
 /// ```
 ///
 /// # Errors
-/// [`ComponentError`] if the controller lacks [`components`], or a request fails. A chart that cannot be rendered, or an install or upgrade that failed, is no error; see
+/// [`ComponentError`] if the controller lacks [`components`], or a request fails. A chart that cannot be
+/// rendered, or an install or upgrade that failed, is no error; see
 /// [`Release::message`]. It is tried again after a pause, and when values or chart change.
 ///
 /// # Caveats

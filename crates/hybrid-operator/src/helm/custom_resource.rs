@@ -10,6 +10,8 @@ use kube::api::DynamicObject;
 use kube::runtime::events::Event;
 use kube_objects::withheld::Withheld;
 use kube_objects::{AccountName, ApiError, Primary, left_out};
+use operator_runtime::controller::Key;
+use operator_runtime::native::Readers;
 use serde_json::{Value, json};
 
 use super::access::{Access, Account};
@@ -28,8 +30,6 @@ use super::status::Status;
 use super::subject::{Place, Subject, SubjectError, wanted};
 use super::target::Target;
 use crate::values::{self, Environment};
-use operator_runtime::controller::Key;
-use operator_runtime::native::Readers;
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
 pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";

@@ -10,15 +10,15 @@ use helm_core::Values;
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
 use kube::Resource;
+use operator_runtime::controller::{ObjectScope, TypedObject};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::native::{self, Context};
+use operator_runtime::telemetry::causes::with_causes;
 use serde_json::Value;
 
 use super::builder::complete;
 use crate::process::Process;
 use crate::release::{RecordStore, Records, Storage};
-use operator_runtime::controller::{ObjectScope, TypedObject};
-use operator_runtime::manager::ControllerContext;
-use operator_runtime::native::{self, Context};
-use operator_runtime::telemetry::causes::with_causes;
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,8 @@ use helm_core::RenderError;
 use helm_core::values::CoalesceError;
 use kube_objects::DiscoveryError;
 use kube_objects::read::ReadError;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::extend::ExtensionError;
@@ -16,8 +18,6 @@ use crate::release_memory::{MemoryError, MemoryInUse, mebibytes};
 use crate::render_pool::RenderPoolError;
 use crate::values::ValuesError;
 use crate::watches::way_to_raise;
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kube_objects::diagnosis::{Cause, Patient};
+use operator_runtime::controller::Priority;
 
 use super::access::{Access, Who};
 use super::status::Status;
 use super::target::Target;
 use crate::action::live::Live;
-use operator_runtime::controller::Priority;
 
 /// The examination of a release.
 #[derive(Clone, Default)]

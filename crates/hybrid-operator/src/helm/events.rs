@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use kube_objects::Primary;
 use kube_objects::events::{EventRecorder, EventSender};
+use operator_runtime::manager::ControllerContext;
+use operator_runtime::telemetry::causes::with_causes;
 use parking_lot::Mutex;
 
 use crate::reasons::EventReason;
 use crate::release::StoreError;
-use operator_runtime::manager::ControllerContext;
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;

@@ -31,11 +31,11 @@ use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
 use kube_objects::Primary;
+use operator_runtime::controller::TypedObject;
+use operator_runtime::native::{self, MetadataReader, Reader, Readers};
 use tracing::Span;
 
 use super::annotations::ReleaseOptions;
-use operator_runtime::controller::TypedObject;
-use operator_runtime::native::{self, MetadataReader, Reader, Readers};
 
 /// Error of an extension. It is reported in the condition `Irreconcilable`, and the custom resource
 /// is retried with backoff.

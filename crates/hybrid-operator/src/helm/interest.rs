@@ -20,12 +20,12 @@ use kube_objects::watch::WatchState;
 use kube_objects::watch::follow::{
     Events, Follower, Lists, WatchTarget, follow, map_event, metadata, whole,
 };
+use operator_runtime::controller::{Key, Priority, QueueHandle};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::served::ServedKinds;
-use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 /// Reference to an object, or to all objects of a kind in a namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

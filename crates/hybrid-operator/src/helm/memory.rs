@@ -13,6 +13,8 @@ use helm_core::manifest::{ObjectKey, parse_objects};
 use helm_core::release::{Release as Record, Revision};
 use jiff::Timestamp;
 use kube_objects::OperatorId;
+use operator_runtime::controller::Key;
+use operator_runtime::telemetry::traces::History;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -27,8 +29,6 @@ use super::repetition::Repetition;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
 use crate::release::InputsDigest;
-use operator_runtime::controller::Key;
-use operator_runtime::telemetry::traces::History;
 
 /// Obstacles that blocked an attempt.
 #[derive(Clone, Default)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use kube_objects::ApiError;
 use kube_objects::diagnosis::Cause;
+use operator_runtime::controller::{self, ReconcileError};
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::access::Access;
 use super::act::error::ActError;
@@ -20,8 +22,6 @@ use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
 use super::subject::Subject;
 use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
-use operator_runtime::controller::{self, ReconcileError};
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Maximum number of revisions in the status.
 const MAX_HISTORY: usize = 5;

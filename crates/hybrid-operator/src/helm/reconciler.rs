@@ -7,6 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
+use operator_runtime::native::Readers;
+use operator_runtime::telemetry::causes::with_causes;
 use tracing::{Instrument, Span};
 
 use super::access::Access;
@@ -18,9 +21,6 @@ use super::reload::progress::Verdict;
 use super::resources::Resources;
 use super::retried;
 use super::setup::Setup;
-use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
-use operator_runtime::native::Readers;
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 pub(super) struct HelmReconciler {

@@ -19,6 +19,8 @@ use kube_objects::ownership::CR_LABEL;
 use kube_objects::read::{self, ReadError};
 use kube_objects::withheld::Withheld;
 use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::access::Access;
@@ -34,8 +36,6 @@ use super::subject::Subject;
 use super::target::Target;
 use crate::release_memory::RenderMemory;
 use crate::watches::Watch;
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 
 /// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube_objects::{AnyObject, ApiError, Primary, Target};
+use operator_runtime::controller::Key;
 use serde_json::{Value, json};
 
 use super::source::Source;
-use operator_runtime::controller::Key;
 
 /// The custom resources of one controller.
 #[derive(Clone)]

@@ -3,10 +3,10 @@
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::OperatorId;
 use kube_objects::watch::{Change, Owners, Route};
+use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 use super::source::Source;
 use crate::release::RecordMeta;
-use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 /// Enqueues the custom resource of a changed dependent or release record.
 pub(super) struct ChangeRouter {

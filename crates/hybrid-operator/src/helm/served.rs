@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
 use kube_objects::{ApiKind, Cluster};
+use operator_runtime::controller::{Key, Priority, QueueHandle};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 /// The kinds that the custom resources of one controller depend on.
 pub(crate) struct ServedKinds {

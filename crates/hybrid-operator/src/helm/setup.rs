@@ -6,13 +6,13 @@ use std::time::Duration;
 use helm_core::CompiledChart;
 use kube_objects::apply::{ApplyPolicy, LeaveOut};
 use kube_objects::{InstanceId, OperatorId};
+use operator_runtime::manager::ControllerContext;
 
 use super::chart::Chart;
 use super::extend::Extensions;
 use super::kind::ActionKind;
 use crate::options::ChartOptions;
 use crate::watches::{ActionPolicy, Watch};
-use operator_runtime::manager::ControllerContext;
 
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
 pub(super) struct Setup {

@@ -15,12 +15,11 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use kube_objects::watch::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use kube_objects::{ApiKind, Cluster, CrIdentity, Scope};
+use operator_runtime::controller::{Key, Priority, QueueHandle};
+use operator_runtime::telemetry::resources::ResourceLabels;
 use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
-
-use operator_runtime::controller::{Key, Priority, QueueHandle};
-use operator_runtime::telemetry::resources::ResourceLabels;
 
 /// The cached custom resources of one kind.
 #[derive(Clone)]

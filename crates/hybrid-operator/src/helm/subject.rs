@@ -8,6 +8,7 @@ use std::sync::Arc;
 use helm_core::release::{NameError, ReleaseName, Revision};
 use kube_objects::client::ImpersonateError;
 use kube_objects::{AccountNameError, Primary, Scope};
+use operator_runtime::telemetry::causes::with_causes;
 use serde_json::Value;
 
 use super::access::Access;
@@ -22,7 +23,6 @@ use super::target::{ReleaseLocation, Target};
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Error determining the release of a custom resource.
 #[derive(Debug, thiserror::Error)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 use kube_objects::{Cluster, Primary};
+use operator_runtime::controller::Key;
 
 use super::access::{Access, Account, Who};
 use super::interest::Interests;
 use crate::release::RecordMeta;
 use crate::release_memory::Share;
-use operator_runtime::controller::Key;
 
 /// Name and namespace of a release.
 #[derive(Debug, Clone)]

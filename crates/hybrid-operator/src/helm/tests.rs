@@ -10,6 +10,8 @@ use hybrid_operator_test::api_server::{ApiServer, Options};
 use hybrid_operator_test::fault::Fault;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
+use operator_runtime::manager::{Manager, ManagerError};
+use operator_runtime::native;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,8 +23,6 @@ use tokio_util::sync::CancellationToken;
 use super::reconciler::ATTEMPT_WITHIN;
 use super::{Chart, Charts, Component, HelmController, install};
 use crate::options::RunArgs;
-use operator_runtime::manager::{Manager, ManagerError};
-use operator_runtime::native;
 
 /// A host whose clock is that of the runtime.
 struct Clock(Instant);

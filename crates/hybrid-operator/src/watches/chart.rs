@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use chart_source::verify::{Policy, VerifyError};
 use chart_source::{ChartReference, Digest, Location, check_version};
 use go_yaml::tree::Node;
+use operator_runtime::naming;
 
 use super::fields::{Fields, name};
 use super::lock::LockedChart;
 use super::verify::{self, Verify};
-use operator_runtime::naming;
 
 /// Location of the chart of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use std::time::Duration;
 use go_yaml::tree::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
+use operator_runtime::{duration, naming};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::Problem;
 use super::suggest::nearest;
-use operator_runtime::{duration, naming};
 
 /// The fields of a map in the file, and the list of mistakes.
 pub(super) struct Fields<'a> {

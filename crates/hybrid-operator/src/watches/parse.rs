@@ -7,6 +7,7 @@ use go_yaml::tree::{self, Node};
 use helm_core::Values;
 use helm_core::values::{SetText, set_one};
 use kube::core::GroupVersionKind;
+use operator_runtime::naming;
 use serde_json::Value;
 
 use super::entry::{
@@ -22,7 +23,6 @@ use super::limits::ChartLimits;
 use super::problem::Problem;
 use super::{chart, template};
 use kube_objects::target::Target;
-use operator_runtime::naming;
 
 /// Kinds that hold user data or other objects: never deleted and created again.
 pub(crate) const NEVER_RECREATED: &[&str] = &[

@@ -70,7 +70,7 @@ pub struct ControllerContext {
     pub caches: Caches,
     /// Names under which this process writes.
     pub identity: Identity,
-    /// Concurrency and reconcile period.
+    /// Concurrency and resync period.
     pub limits: Limits,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
@@ -83,7 +83,7 @@ pub struct ControllerContext {
     /// Examines releases that are not ready.
     pub rounds: Rounds,
     /// What the options say to controllers of other crates.
-    pub(crate) settings: http::Extensions,
+    settings: http::Extensions,
     /// State that controllers share.
     shared: Arc<Mutex<http::Extensions>>,
     /// Cancelled when the controllers must stop.
@@ -102,8 +102,8 @@ impl ControllerContext {
         self.settings.get()
     }
 
-    /// Returns the state of this type that the controllers of the process share, which the first of them
-    /// opens, which may share state of other types. Controllers that need no leadership share their own.
+    /// Returns the state of this type that the controllers of the process share. The first that asks opens it,
+    /// with state of other types if it needs that. Controllers that need no leadership share their own.
     pub fn shared<T>(&self, open: impl FnOnce(&Self) -> T) -> T
     where
         T: Clone + Send + Sync + 'static,

@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_objects::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::super::definitions::{CrdError, InstalledCrds, PendingCrd, PendingCrds};
@@ -33,7 +34,6 @@ use super::super::setup::timeout;
 use super::context::ActContext;
 use super::error::ActError;
 use crate::watches::CrdPolicy;
-use operator_runtime::telemetry::traces;
 
 /// Shortest and longest time between two checks of a CRD.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));

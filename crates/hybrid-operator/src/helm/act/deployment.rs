@@ -2,6 +2,7 @@
 
 use helm_core::release::{Status, Time};
 use jiff::Timestamp;
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
@@ -16,7 +17,6 @@ use crate::action::deploy::{Deployment, deploy};
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::Failures;
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Deploys a pending record, or continues its deployment. The custom resource must have the
 /// finalizer.

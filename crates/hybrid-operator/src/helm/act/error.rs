@@ -4,6 +4,8 @@ use helm_core::manifest::ManifestError;
 use kube_objects::cut_off::CutOff;
 use kube_objects::read::ReadError;
 use kube_objects::{ApiError, DiscoveryError};
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::super::definitions::CrdError;
@@ -12,8 +14,6 @@ use super::super::extend::ExtensionError;
 use super::super::message::Message;
 use crate::action::ActionError;
 use crate::release::StoreError;
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 
 /// Error executing a step. The release is unchanged, or is resumed from its record.
 #[derive(Debug, thiserror::Error)]

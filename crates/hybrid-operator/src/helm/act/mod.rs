@@ -43,12 +43,12 @@ use super::memory::KnownRelease;
 use super::message::Message;
 use super::plan::Step;
 use super::report::{Report, StepOutcome};
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 
 pub(super) use context::ActContext;
 use context::POLL_INTERVAL;
 use error::ActError;
+use operator_runtime::telemetry::causes::with_causes;
+use operator_runtime::telemetry::traces;
 
 /// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step
 /// waits for something, what is annotated to be kept does not wait with it.

@@ -6,6 +6,7 @@
 //! of failures until the end, so that a crash in between is followed by the same step.
 
 use helm_core::release::Revision;
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
@@ -19,7 +20,6 @@ use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
-use operator_runtime::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -14,6 +14,7 @@ use helm_core::manifest::{HookPhase, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::placed;
 use kube_objects::{AccountName, DiscoveryError, read};
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::access::{Account, Who};
 use super::super::custom_resource::FINALIZER;
@@ -23,7 +24,6 @@ use super::error::ActError;
 use crate::action::StoredRelease;
 use crate::reasons::EventReason;
 use crate::release::RecordMeta;
-use operator_runtime::telemetry::causes::with_causes;
 
 /// The account as which a release is deleted.
 pub(super) enum Deleter {

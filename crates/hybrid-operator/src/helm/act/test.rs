@@ -2,6 +2,7 @@
 
 use helm_core::manifest::HookEvent;
 use helm_core::release::{Release, Revision, Time};
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
@@ -11,7 +12,6 @@ use super::context::{ActContext, POLL_INTERVAL};
 use super::error::ActError;
 use super::settle;
 use crate::action::{ActionError, ActionProgress, Interrupted, run_hooks};
-use operator_runtime::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

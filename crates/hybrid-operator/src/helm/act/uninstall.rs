@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
 use kube_objects::read::ReadError;
+use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::desired::inputs;
 use super::super::events::corrupt_record_event;
@@ -24,7 +25,6 @@ use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::reasons::{EventReason, Reason};
 use crate::release::RecordMeta;
-use operator_runtime::telemetry::causes::with_causes;
 
 pub(super) async fn run(
     context: &ActContext<'_>,

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 use kube::runtime::events::Event;
 use kube_objects::{ApiError, Primary};
+use operator_runtime::controller::{Backoff, Key, Outcome, ReconcileError};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -29,7 +30,6 @@ use super::super::setup::Setup;
 use super::super::status::Status;
 use super::super::subject::{Place, Subject, SubjectError, wanted};
 use super::super::target::Target;
-use operator_runtime::controller::{Backoff, Key, Outcome, ReconcileError};
 
 /// Number of steps that one call takes before it lets others run.
 const MAX_STEPS: usize = 16;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
@@ -16,7 +17,6 @@ use super::files::{EntryVersion, Mailbox};
 use super::rollout::Rollout;
 use super::waiting::Waiting;
 use crate::watches::Watch;
-use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
 
 /// Identifies an entry: group, version and kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use host::watch;
 use kube_objects::Cluster;
+use operator_runtime::manager::{ControllerContext, ControllerError};
+use operator_runtime::telemetry::causes::with_causes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -11,8 +13,6 @@ use tracing::{info, warn};
 use super::super::credentials;
 use super::super::remote::ChartReader;
 use crate::watches::{RemoteChart, Watch};
-use operator_runtime::manager::{ControllerContext, ControllerError};
-use operator_runtime::telemetry::causes::with_causes;
 
 /// Time before the second attempt, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

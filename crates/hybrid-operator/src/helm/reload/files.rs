@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_core::Digest;
+use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
+use operator_runtime::telemetry::reloads::ReloadMetrics;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -19,8 +21,6 @@ use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
 use crate::reasons::EventReason;
 use crate::watches::{self, ChartSource, Lock, RemoteChart, Watch, WatchesError};
-use operator_runtime::manager::{Controller, ControllerContext, ControllerError};
-use operator_runtime::telemetry::reloads::ReloadMetrics;
 
 /// Adds code to the controller of a chart.
 pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + Sync>;

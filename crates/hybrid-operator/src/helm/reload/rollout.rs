@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use operator_runtime::controller::{
+    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request,
+};
+use operator_runtime::native::Readers;
+use operator_runtime::telemetry::reloads::ReloadMetrics;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -19,11 +24,6 @@ use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::helm::source::Source;
 use crate::reasons::EventReason;
-use operator_runtime::controller::{
-    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request,
-};
-use operator_runtime::native::Readers;
-use operator_runtime::telemetry::reloads::ReloadMetrics;
 
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);

@@ -14,6 +14,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube_objects::Primary;
+use operator_runtime::controller::{
+    Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, WorkerOptions, Workers,
+};
+use operator_runtime::manager::ControllerContext;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -27,10 +31,6 @@ use super::EntryKey;
 use super::fetch::Missing;
 use crate::helm::source::Source;
 use crate::watches::Watch;
-use operator_runtime::controller::{
-    Backoff, Key, Outcome, Priority, Reconcile, ReconcileError, Request, WorkerOptions, Workers,
-};
-use operator_runtime::manager::ControllerContext;
 
 /// The entries whose custom resources wait for a chart.
 #[derive(Default)]

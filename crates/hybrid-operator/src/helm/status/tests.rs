@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use helm_core::release::Revision;
 use jiff::Timestamp;
+use operator_runtime::controller::{Backoff, Key};
 use serde_json::{Value, json};
 
 use crate::helm::annotations;
 use crate::helm::message::{Message, Reader, Redactor};
 use crate::helm::report::{ObjectsState, StepOutcome, apply};
 use crate::reasons::Reason;
-use operator_runtime::controller::{Backoff, Key};
 
 use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
 

@@ -7,6 +7,7 @@ use helm_core::release::{ReleaseName, name};
 use http::Method;
 use kube_objects::ownership::CR_LABEL;
 use kube_objects::{ApiError, CrIdentity, request};
+use operator_runtime::telemetry::traces;
 use serde_json::{Value, json};
 
 use super::RecordStore;
@@ -15,7 +16,6 @@ use crate::release::StoreError;
 use crate::release::index::OwnWrite;
 use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::{PART_OF_LABEL, PartMeta};
-use operator_runtime::telemetry::traces;
 
 impl RecordStore {
     /// Deletes a record and its parts. A missing record is not an error.

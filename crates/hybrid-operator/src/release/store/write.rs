@@ -9,6 +9,7 @@ use kube_objects::ApiError;
 use kube_objects::apply::keep_finalizers;
 use kube_objects::ownership::{CR_LABEL, OPERATOR_LABEL};
 use kube_objects::request::{self, Answer, Call};
+use operator_runtime::telemetry::traces;
 use serde_json::{Value, json};
 
 use super::{ObjectMetadata, RecordStore, on_blocking_thread};
@@ -21,7 +22,6 @@ use crate::release::proof::ProofSubject;
 use crate::release::side::{
     self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
-use operator_runtime::telemetry::traces;
 
 impl RecordStore {
     /// Creates a revision, which must not exist.

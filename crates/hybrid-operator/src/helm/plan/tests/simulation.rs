@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use operator_runtime::controller::{Backoff, Key, Priority, Queue};
 use tokio::time::Instant;
 
 use helm_core::release::{Revision, Status};
@@ -12,7 +13,6 @@ use super::{
     DesiredFacts, Drift, MAX_FAILED_REVISIONS, ObservedFacts, RecordFacts, Refusal, Step, Until,
     next_step,
 };
-use operator_runtime::controller::{Backoff, Key, Priority, Queue};
 
 const RESOURCES: usize = 20;
 /// Number of resources that may be deleted.

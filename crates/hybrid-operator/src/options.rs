@@ -14,10 +14,10 @@ pub use operator_runtime::options::*;
 /// The flags of `run`.
 #[derive(Parser, Debug, Clone)]
 pub struct RunArgs {
-    /// What an operator with charts needs.
+    /// Flags about charts.
     #[command(flatten)]
     pub charts: ChartOptions,
-    /// What every operator needs.
+    /// Flags of every operator.
     #[command(flatten)]
     pub process: ProcessArgs,
 }
@@ -26,11 +26,9 @@ impl RunArgs {
     /// Combines the flags with the environment variables that `env` returns.
     pub fn options(self, env: impl Fn(&str) -> Option<String>) -> Options {
         let mut charts = self.charts;
-        let given = charts
-            .chart_cache
-            .take()
-            .or_else(|| env("CHART_CACHE").map(PathBuf::from));
-        charts.chart_cache = given.filter(|directory| !directory.as_os_str().is_empty());
+        let variable = || env("CHART_CACHE").filter(|directory| !directory.is_empty());
+        let cache = charts.chart_cache.take();
+        charts.chart_cache = cache.or_else(|| variable().map(PathBuf::from));
         let mut options = self.process.options(env);
         options.extensions.insert(charts);
         options

@@ -75,7 +75,7 @@ pub struct Options {
     /// Endpoint for traces of releases; `None` disables them. From `$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
     /// `$OTEL_EXPORTER_OTLP_ENDPOINT` if the flag is not given.
     pub otlp_endpoint: Option<OtlpEndpoint>,
-    /// What the options say to controllers of other crates, see
+    /// Settings of controllers of other crates, see
     /// [`ControllerContext::settings`](crate::manager::ControllerContext::settings).
     pub extensions: http::Extensions,
 }
@@ -172,7 +172,7 @@ pub struct ProcessArgs {
     /// change at any time.
     #[arg(long, value_name = "SELECTOR", value_parser = forms::selector)]
     pub namespace_selector: Option<String>,
-    /// How long reconciles in progress may hold up the exit.
+    /// Longest time that reconciles in progress hold up the exit.
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub graceful_shutdown_timeout: Duration,
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
@@ -211,7 +211,7 @@ pub struct ProcessArgs {
     /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// How the leader is elected.
+    /// Mode of leader election.
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub leader_election_mode: LeaderElectionMode,
     /// Name of the leader election lease, and of the operator [default: `$OPERATOR_NAME`].

@@ -82,7 +82,7 @@ pub struct ControllerContext {
     pub tracer: Tracer,
     /// Examines releases that are not ready.
     pub rounds: Rounds,
-    /// What the options say to controllers of other crates.
+    /// Settings of controllers of other crates, from the options.
     settings: http::Extensions,
     /// State that controllers share.
     shared: Arc<Mutex<http::Extensions>>,

@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) readers: Readers,
     /// The statuses that this process wrote last: a cached object may be older.
     pub(super) statuses: Mutex<HashMap<Key, WrittenStatus>>,
-    /// What the controller manages beside what its functions do.
+    /// The part of the controller, if it has one.
     pub(super) part: Option<Arc<dyn RunningPart>>,
     pub(super) process: Process,
 }
@@ -41,7 +41,7 @@ pub(super) struct Shared {
 /// The process that a controller runs in.
 pub(super) enum Process {
     Running(Box<ControllerContext>),
-    /// What a test gives in place of what controllers of a process share.
+    /// State that a test gives in place of the state that controllers of a process share.
     Fixture(http::Extensions),
 }
 
@@ -115,8 +115,8 @@ impl<K: TypedObject> Context<K> {
         part.downcast_ref()
     }
 
-    /// Returns what controllers of the process share, see [`ControllerContext::shared`]; in tests, what
-    /// [`Fixture::sharing`](super::Fixture::sharing) has given, if anything.
+    /// Returns state that controllers of the process share, see [`ControllerContext::shared`]; in tests, the state
+    /// that [`Fixture::sharing`](super::Fixture::sharing) has given, if any.
     pub fn shared<T>(&self, open: impl FnOnce(&ControllerContext) -> T) -> Option<T>
     where
         T: Clone + Send + Sync + 'static,

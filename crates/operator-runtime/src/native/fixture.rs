@@ -45,7 +45,7 @@ impl<K: TypedObject> Fixture<K> {
         }
     }
 
-    /// Gives what the function finds in place of what controllers of a process share.
+    /// Gives state in place of the state that controllers of a process share.
     #[must_use]
     pub fn sharing(mut self, given: impl Clone + Send + Sync + 'static) -> Self {
         self.shared.insert(given);

@@ -37,7 +37,7 @@ pub(super) async fn find(
         for kind in kinds.map_err(ReadError::Unproven)? {
             match labelled(context, &kind, None).await {
                 Ok(objects) => found.extend(objects),
-                // The operator did not make objects that it may not read.
+                // Without the permission to list all, known places are all that can be looked at.
                 Err(ActError::Read(error)) if !error.is_transient() => {}
                 Err(error) => return Err(error),
             }

@@ -89,5 +89,5 @@ static SIMULATION: LazyLock<Simulation> =
 /// Runs the histories of `COMPONENT_SEEDS=FROM..TO`.
 #[test]
 fn components_end_like_a_fresh_install() {
-    super::search(&SIMULATION, "COMPONENT_SEEDS", 50);
+    super::search(&SIMULATION, "COMPONENT_SEEDS", 10);
 }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "runtime")]
+pub mod phases;
+#[cfg(feature = "runtime")]
 mod runtime;
 pub mod watch;
 

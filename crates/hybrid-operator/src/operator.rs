@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use chart_source::Cache;
 use clap::{Args, Command, FromArgMatches};
+use kube_objects::with_causes;
 use operator_runtime::manager::{Controller, ControllerError, Manager};
-use operator_runtime::telemetry::causes::with_causes;
 use operator_runtime::telemetry::logs;
 use operator_runtime::webhook::Webhooks;
 use serde_json::json;

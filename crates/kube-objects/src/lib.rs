@@ -27,6 +27,7 @@
 
 mod any_object;
 pub mod apply;
+mod causes;
 pub mod client;
 mod conflict;
 pub mod contents;
@@ -62,6 +63,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use any_object::{AnyObject, left_out};
+pub use causes::with_causes;
 pub use discovery::{ApiKind, DiscoveryError, Scope, Served};
 pub use error::{ApiError, Target};
 pub use ownership::{

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
+use host::phases;
 use kube_objects::apply::{
     self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
 };
@@ -20,7 +21,6 @@ use kube_objects::delete::{Propagation, Verdict, delete, verify};
 use kube_objects::ownership::mark;
 use kube_objects::watch::WatchState;
 use kube_objects::{DiscoveryError, Scope};
-use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::context::{ActionContext, ActionProgress, StoredRelease, generated_run, objects};
@@ -115,7 +115,7 @@ pub(crate) async fn deploy(
             .iter()
             .chain(left.iter().flat_map(|(_, objects)| objects));
         let autoscalers = Autoscalers::of(&wanted, earlier, context.namespace);
-        let applying = traces::span("apply").number("objects", wanted.len());
+        let applying = phases::span("apply").number("objects", wanted.len());
         match applying
             .run(Box::pin(apply_all(
                 context,
@@ -224,7 +224,7 @@ fn check_deadline(
             why: missing,
         });
     }
-    traces::waits_for("objects", "");
+    phases::waits_for("objects", "");
     Ok(ActionProgress::Waiting { why: missing })
 }
 
@@ -284,7 +284,7 @@ async fn apply_all(
             None => {}
             Some(error) => match awaited_kind(context, &error, wanted) {
                 Some(why) => {
-                    traces::waits_for("kind", "");
+                    phases::waits_for("kind", "");
                     return Ok(ActionProgress::Waiting { why });
                 }
                 None => return Err(error),
@@ -470,7 +470,7 @@ impl PlannedApply<'_> {
         } else {
             apply(context.cluster, request).await?
         };
-        traces::changed();
+        phases::changed();
         Ok(AppliedObject {
             applied,
             content,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use helm_core::manifest::{ManifestError, ObjectKey};
+use host::phases::Reason;
 use kube_objects::ApiError;
 use kube_objects::apply::ApplyError;
 use kube_objects::read::ReadError;
-use operator_runtime::telemetry::traces::Reason;
 
 use crate::release::StoreError;
 

@@ -41,6 +41,7 @@ mod ttl;
 use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
 use helm_core::manifest::{Hook, HookEvent, HookExecution, HookPhase, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Time};
+use host::phases;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use kube_objects::apply::{Apply, ApplyError, Claim, apply};
@@ -51,7 +52,6 @@ use kube_objects::ownership::{ForeignOwner, Ownership, mark, ownership};
 use kube_objects::read;
 use kube_objects::readiness::{HookOutcome, View, hook_outcome};
 use kube_objects::watch::WatchState;
-use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::context::StoredRelease;
@@ -110,7 +110,7 @@ pub(crate) async fn run(
         if is_first {
             set_phase(context, stored, &run, index, HookPhase::Running).await?;
         }
-        let checking = traces::span("hook")
+        let checking = phases::span("hook")
             .text("helm.hook.name", hook.display_name())
             .text("helm.hook.event", event.as_str())
             .run(check(
@@ -162,7 +162,7 @@ pub(crate) async fn run(
                     // The process that started the hook died before doing anything.
                     set_phase(context, stored, &run, index, HookPhase::Running).await?;
                 }
-                traces::waits_for("hook", hook.display_name());
+                phases::waits_for("hook", hook.display_name());
                 return Ok(ActionProgress::Waiting {
                     why: format!("{event} hook {}", hook.display_name()),
                 });
@@ -276,7 +276,7 @@ async fn check(
     for object in objects(&hook.manifest, 0)? {
         let check = check_object(context, memory, hook, &object, run, known, interrupted).await?;
         if matches!(check.outcome, HookOutcome::Failed(_)) {
-            traces::failed("HookFailed");
+            phases::failed("HookFailed");
         }
         if check.outcome != HookOutcome::Succeeded {
             return Ok(check);

@@ -1,13 +1,13 @@
 //! Removes objects that a release no longer has.
 
 use host::HashSet;
+use host::phases;
 use kube_objects::apply::{is_generated, list_generated};
 use kube_objects::delete::{
     Propagation, Verdict, Which, delete, delete_as_seen, judge_contents, release_kept, verify_in,
 };
 use kube_objects::locate::locate;
 use kube_objects::ownership::is_container;
-use operator_runtime::telemetry::traces;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
 
@@ -46,7 +46,7 @@ pub(super) async fn prune(
         uids: live.uids_of(&stay),
         which: Which::Dropped,
     };
-    let pruning = traces::span("prune").number("objects", gone.len());
+    let pruning = phases::span("prune").number("objects", gone.len());
     let prune = async {
         for object in gone {
             remove(context, live, revision, object, &spared).await?;

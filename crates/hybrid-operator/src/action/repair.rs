@@ -3,8 +3,8 @@
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
+use host::phases;
 use kube_objects::apply::ApplyPolicy;
-use operator_runtime::telemetry::traces;
 
 use super::context::ActionContext;
 use super::deploy::{Before, planned};
@@ -70,7 +70,7 @@ pub(super) async fn reapply(
     };
     // Whether an object has lost its autoscaler was found when its revision was deployed.
     let autoscalers = Autoscalers::default();
-    let applying = traces::span("apply").number("objects", chosen.len());
+    let applying = phases::span("apply").number("objects", chosen.len());
     let apply = async {
         let mut applied = Vec::new();
         let mut failed = None;

@@ -13,8 +13,8 @@ use kube_objects::delete::{Which, is_gone};
 
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
+use host::phases;
 use jiff::Timestamp;
-use operator_runtime::telemetry::traces;
 
 use super::context::StoredRelease;
 use super::context::{ActionContext, ActionProgress};
@@ -45,11 +45,11 @@ pub(crate) async fn uninstall(
         context.save(stored).await?;
     }
     let removing = remove_objects(context, live, stored, earlier);
-    let asked = traces::span("delete").run(removing).await?;
+    let asked = phases::span("delete").run(removing).await?;
     if wait {
         for (key, uid) in &asked {
             if !is_gone(context.cluster, key, uid).await? {
-                traces::waits_for("deletion", "");
+                phases::waits_for("deletion", "");
                 return Ok(ActionProgress::Waiting {
                     why: format!("{key} to be deleted"),
                 });

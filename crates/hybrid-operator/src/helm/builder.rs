@@ -95,8 +95,7 @@ pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
     let reader = ChartReader::open_default();
     watches::load_with(watches_file, |entry| {
         let chart = reader.load(&entry.watch.chart);
-        let chart =
-            chart.map_err(|error| operator_runtime::telemetry::causes::with_causes(&error))?;
+        let chart = chart.map_err(|error| kube_objects::with_causes(&error))?;
         Ok(HelmController::with_chart(entry.watch, chart))
     })
 }
@@ -109,16 +108,13 @@ pub(super) fn load_known(
 ) -> Result<(Vec<HelmController>, Vec<Watch>), WatchesError> {
     let mut missing = Vec::new();
     let entries = watches::load_with(watches_file, |entry| {
-        let chart =
-            match &entry.watch.chart {
-                ChartSource::Local(path) => {
-                    let chart = Chart::load(path);
-                    Some(chart.map_err(|error| {
-                        operator_runtime::telemetry::causes::with_causes(&error)
-                    })?)
-                }
-                ChartSource::Remote(chart) => reader.known(chart),
-            };
+        let chart = match &entry.watch.chart {
+            ChartSource::Local(path) => {
+                let chart = Chart::load(path);
+                Some(chart.map_err(|error| kube_objects::with_causes(&error))?)
+            }
+            ChartSource::Remote(chart) => reader.known(chart),
+        };
         Ok((entry.watch, chart))
     })?;
     let mut controllers = Vec::new();

@@ -10,10 +10,10 @@ use helm_core::Values;
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
 use kube::Resource;
+use kube_objects::with_causes;
 use operator_runtime::controller::{ObjectScope, TypedObject};
 use operator_runtime::manager::ControllerContext;
 use operator_runtime::native::{self, Context};
-use operator_runtime::telemetry::causes::with_causes;
 use serde_json::Value;
 
 use super::builder::complete;

@@ -2,10 +2,10 @@
 
 use helm_core::RenderError;
 use helm_core::values::CoalesceError;
+use host::phases;
 use kube_objects::DiscoveryError;
 use kube_objects::read::ReadError;
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
+use kube_objects::with_causes;
 use serde_json::Value;
 
 use super::extend::ExtensionError;
@@ -188,7 +188,7 @@ impl DesiredError {
     }
 }
 
-impl traces::Reason for DesiredError {
+impl phases::Reason for DesiredError {
     fn reason(&self) -> &'static str {
         if self.is_render() {
             "RenderError"

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use kube_objects::Primary;
 use kube_objects::events::{EventRecorder, EventSender};
+use kube_objects::with_causes;
 use operator_runtime::manager::ControllerContext;
-use operator_runtime::telemetry::causes::with_causes;
 use parking_lot::Mutex;
 
 use crate::reasons::EventReason;

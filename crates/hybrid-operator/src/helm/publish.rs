@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube_objects::ApiError;
 use kube_objects::diagnosis::Cause;
+use kube_objects::with_causes;
 use operator_runtime::controller::{self, ReconcileError};
-use operator_runtime::telemetry::causes::with_causes;
 
 use super::access::Access;
 use super::act::error::ActError;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use kube_objects::with_causes;
 use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
 use operator_runtime::native::Readers;
-use operator_runtime::telemetry::causes::with_causes;
 use tracing::{Instrument, Span};
 
 use super::access::Access;

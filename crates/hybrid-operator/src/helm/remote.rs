@@ -308,7 +308,7 @@ mod tests {
     fn said(result: Result<Chart, BuildError>) -> String {
         match result {
             Ok(chart) => chart.name().to_owned(),
-            Err(error) => operator_runtime::telemetry::causes::with_causes(&error),
+            Err(error) => kube_objects::with_causes(&error),
         }
     }
 

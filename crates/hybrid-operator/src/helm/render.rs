@@ -14,13 +14,13 @@ use helm_core::release::Revision;
 use helm_core::{
     Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
 };
+use host::phases;
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::CR_LABEL;
 use kube_objects::read::{self, ReadError};
+use kube_objects::with_causes;
 use kube_objects::withheld::Withheld;
 use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::access::Access;
@@ -82,7 +82,7 @@ pub(super) async fn render(
 ) -> Result<Render, DesiredError> {
     let mut lookups = Lookups::default();
     let render = render_with_lookups(setup, access, subject, coalesced, target, &mut lookups);
-    let rendered = traces::span("render").run(render).await;
+    let rendered = phases::span("render").run(render).await;
     if !lookups.contents.is_empty() {
         redactor.suspect();
         redactor.withhold(lookups.quotable(&rendered));

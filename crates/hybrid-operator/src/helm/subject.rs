@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
 use kube_objects::client::ImpersonateError;
+use kube_objects::with_causes;
 use kube_objects::{AccountNameError, Primary, Scope};
-use operator_runtime::telemetry::causes::with_causes;
 use serde_json::Value;
 
 use super::access::Access;

@@ -6,12 +6,12 @@ use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
 use super::target::Target;
 use crate::release::RecordMeta;
-use operator_runtime::telemetry::traces::{self, End, Reason as _};
+use host::phases::{self, End, Reason as _};
 
 /// Adds the names of the release to the present attempt.
 pub(super) fn release(setup: &Setup, target: &Target) {
     let gvk = &target.primary.gvk;
-    traces::about(&[
+    phases::about(&[
         ("k8s.object.group", &gvk.group),
         ("k8s.object.version", &gvk.version),
         ("k8s.object.kind", &gvk.kind),
@@ -28,7 +28,7 @@ pub(super) fn ended(step: &Step, latest: Option<&RecordMeta>, result: &Result<Re
         Err(error) => End::Failed(error.reason()),
     };
     let revision = latest.map(|record| record.revision.0);
-    traces::ended(step.name(), revision, end);
+    phases::ended(step.name(), revision, end);
 }
 
 fn end_of(step: &Step, report: &Report) -> End {

@@ -10,8 +10,8 @@ use axum::routing::get;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use crate::telemetry::causes::with_causes;
 use crate::telemetry::profiles::heap::{self, HeapProfileError};
+use kube_objects::with_causes;
 
 /// Reason why there is no profile.
 #[derive(Debug, thiserror::Error)]

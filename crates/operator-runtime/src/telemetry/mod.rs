@@ -1,6 +1,5 @@
 //! Logs, metrics, traces and profiles.
 
-pub mod causes;
 pub(crate) mod exposition;
 pub mod logs;
 pub mod metrics;

@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
-use crate::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 /// The name of the field with the text of an event.
 const MESSAGE: &str = "message";

@@ -7,7 +7,7 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation};
 use parking_lot::Mutex;
 
-use crate::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 /// A request to create, update or delete an object of type `K`.
 #[derive(Debug)]

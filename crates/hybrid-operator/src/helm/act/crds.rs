@@ -18,11 +18,11 @@ use std::time::Duration;
 use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
 use helm_core::manifest::{ManifestObject, parse_definitions};
+use host::phases;
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_objects::{ApiError, Cluster, DiscoveryError, FIELD_MANAGER, Scope, Target};
-use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::super::definitions::{CrdError, InstalledCrds, PendingCrd, PendingCrds};
@@ -110,7 +110,7 @@ pub(super) async fn run(
     };
     let limit = timeout(setup.policy(kind).timeout);
     if let Some(NotServed { why, delay }) = known.not_served(now, limit)? {
-        traces::waits_for("CRD", "");
+        phases::waits_for("CRD", "");
         return Ok(Report::wait(why, delay));
     }
     // What is established is in the discovery documents a moment later.
@@ -271,7 +271,7 @@ impl<'a> Installer<'a> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(object);
         let answer = place.api.patch(&place.name, &params, &patch).await;
-        traces::changed();
+        phases::changed();
         answer.map_err(|error| place.error("patch", error))
     }
 
@@ -291,7 +291,7 @@ impl<'a> Installer<'a> {
                 Ok((live.unwrap_or_else(|| object.clone()), false))
             }
             answer => {
-                traces::changed();
+                phases::changed();
                 let live = answer.map_err(|error| place.error("create", error))?;
                 Ok((live, true))
             }

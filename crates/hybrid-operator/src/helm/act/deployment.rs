@@ -2,7 +2,7 @@
 
 use helm_core::release::{Status, Time};
 use jiff::Timestamp;
-use operator_runtime::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;

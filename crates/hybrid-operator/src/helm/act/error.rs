@@ -1,11 +1,11 @@
 //! Error executing a step.
 
 use helm_core::manifest::ManifestError;
+use host::phases;
 use kube_objects::cut_off::CutOff;
 use kube_objects::read::ReadError;
+use kube_objects::with_causes;
 use kube_objects::{ApiError, DiscoveryError};
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
 use serde_json::Value;
 
 use super::super::definitions::CrdError;
@@ -92,7 +92,7 @@ impl ActError {
     }
 }
 
-impl traces::Reason for ActError {
+impl phases::Reason for ActError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Action(error) => error.reason(),
@@ -101,7 +101,7 @@ impl traces::Reason for ActError {
             Self::Read(error) => error.reason(),
             Self::Discovery(error) => error.reason(),
             Self::Crd(error) => error.reason(),
-            Self::Desired(error) => traces::Reason::reason(error),
+            Self::Desired(error) => phases::Reason::reason(error),
             Self::Manifest(_) => "InvalidManifest",
             Self::Extension(_) => "ExtensionFailed",
             Self::CutOff { .. } => "CutOff",

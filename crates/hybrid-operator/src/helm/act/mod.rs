@@ -47,8 +47,8 @@ use super::report::{Report, StepOutcome};
 pub(super) use context::ActContext;
 use context::POLL_INTERVAL;
 use error::ActError;
-use operator_runtime::telemetry::causes::with_causes;
-use operator_runtime::telemetry::traces;
+use host::phases;
+use kube_objects::with_causes;
 
 /// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step
 /// waits for something, what is annotated to be kept does not wait with it.
@@ -61,7 +61,7 @@ pub(super) async fn run(
     if let Some(desired) = context.desired().filter(|_| runs_hooks(step)) {
         owner.before(desired.inputs.coalesced.user()).await?;
     }
-    let executing = traces::span(step.name()).run(execute(step, context, memory));
+    let executing = phases::span(step.name()).run(execute(step, context, memory));
     let mut report = Box::pin(executing).await?;
     // Garbage collection comes before an uninstall could leave it.
     if matches!(report.outcome, StepOutcome::Progressing { .. }) {

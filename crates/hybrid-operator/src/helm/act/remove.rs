@@ -6,7 +6,7 @@
 //! of failures until the end, so that a crash in between is followed by the same step.
 
 use helm_core::release::Revision;
-use operator_runtime::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use helm_core::manifest::{HookPhase, ObjectKey, parse_objects};
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::placed;
+use kube_objects::with_causes;
 use kube_objects::{AccountName, DiscoveryError, read};
-use operator_runtime::telemetry::causes::with_causes;
 
 use super::super::access::{Account, Who};
 use super::super::custom_resource::FINALIZER;

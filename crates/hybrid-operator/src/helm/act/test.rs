@@ -2,7 +2,7 @@
 
 use helm_core::manifest::HookEvent;
 use helm_core::release::{Release, Revision, Time};
-use operator_runtime::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;

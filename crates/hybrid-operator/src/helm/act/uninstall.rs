@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use helm_core::manifest::{HookEvent, ObjectKey};
 use helm_core::release::Status;
 use kube_objects::read::ReadError;
-use operator_runtime::telemetry::causes::with_causes;
+use kube_objects::with_causes;
 
 use super::super::desired::inputs;
 use super::super::events::corrupt_record_event;

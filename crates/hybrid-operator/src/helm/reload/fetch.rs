@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use host::watch;
 use kube_objects::Cluster;
+use kube_objects::with_causes;
 use operator_runtime::manager::{ControllerContext, ControllerError};
-use operator_runtime::telemetry::causes::with_causes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};

@@ -280,7 +280,7 @@ impl FileWatcher {
         let controllers = match loaded.controllers {
             Ok(controllers) => controllers,
             Err(refused) => {
-                let why = operator_runtime::telemetry::causes::with_causes(&refused);
+                let why = kube_objects::with_causes(&refused);
                 self.refuse(&why, metrics, events).await;
                 return;
             }

@@ -4,10 +4,10 @@ use host::HashSet;
 use std::collections::BTreeSet;
 
 use helm_core::release::{ReleaseName, name};
+use host::phases;
 use http::Method;
 use kube_objects::ownership::CR_LABEL;
 use kube_objects::{ApiError, CrIdentity, request};
-use operator_runtime::telemetry::traces;
 use serde_json::{Value, json};
 
 use super::RecordStore;
@@ -140,7 +140,7 @@ impl RecordStore {
             .call("delete", &meta.namespace, Some(&meta.secret), call)
             .await
         {
-            Ok(_) => traces::changed(),
+            Ok(_) => phases::changed(),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(fencing_error(error, meta)),
         }

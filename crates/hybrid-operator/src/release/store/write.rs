@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use helm_core::release::Release;
 use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
+use host::phases;
 use http::Method;
 use kube_objects::ApiError;
 use kube_objects::apply::keep_finalizers;
 use kube_objects::ownership::{CR_LABEL, OPERATOR_LABEL};
 use kube_objects::request::{self, Answer, Call};
-use operator_runtime::telemetry::traces;
 use serde_json::{Value, json};
 
 use super::{ObjectMetadata, RecordStore, on_blocking_thread};
@@ -247,7 +247,7 @@ impl RecordStore {
         if meta.format == Format::Helm {
             self.index.written(adopted.clone());
         }
-        traces::changed();
+        phases::changed();
         Ok(adopted)
     }
 
@@ -315,7 +315,7 @@ impl RecordStore {
             });
         }
         self.index.written(meta.clone());
-        traces::changed();
+        phases::changed();
         Ok(meta)
     }
 }

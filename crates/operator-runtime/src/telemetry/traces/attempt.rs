@@ -1,17 +1,19 @@
 //! Attempts to reconcile a custom resource: which are sent, and how long the release waits between them.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use host::phases::{Attribute, Attributes, End, Phase, Recorded, Recording, random_id};
 use kube::core::ObjectMeta;
-use opentelemetry::KeyValue;
-use opentelemetry::trace::{SpanId, TraceId};
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use sha2::{Digest, Sha256};
 
-use super::End;
 use super::exporter::Sink;
-use super::recording::{Recording, State, data, random_id};
 
 /// Sends the spans of attempts, if there is an endpoint.
 #[derive(Clone, Default)]
@@ -31,9 +33,9 @@ pub struct History {
 struct Wait {
     trace: TraceId,
     /// The span of the attempt that began it.
-    parent: SpanId,
+    parent: u64,
     since: SystemTime,
-    attributes: Vec<KeyValue>,
+    attributes: Attributes,
 }
 
 impl Tracer {
@@ -58,13 +60,14 @@ impl Tracer {
         let trace = trace_of(metadata);
         let attempt = Attempt {
             sink: Arc::clone(sink),
-            recording: Recording::new(trace),
+            recording: Arc::default(),
+            trace,
             id: random_id(),
+            attributes: attributes_of(metadata),
             start: host::now(),
             is_over: false,
         };
         let recording = Arc::clone(&attempt.recording);
-        recording.state().attributes = attributes_of(metadata);
         let result = recording.run(attempt.id, Box::pin(future)).await;
         attempt.end(history, result.is_err());
         result
@@ -75,7 +78,9 @@ impl Tracer {
 struct Attempt {
     sink: Arc<Sink>,
     recording: Arc<Recording>,
-    id: SpanId,
+    trace: TraceId,
+    id: u64,
+    attributes: Attributes,
     start: SystemTime,
     is_over: bool,
 }
@@ -83,10 +88,9 @@ struct Attempt {
 impl Attempt {
     fn end(mut self, history: &mut History, failed: bool) {
         self.is_over = true;
-        let mut state = std::mem::take(&mut *self.recording.state());
-        let now = host::now();
-        let trace = self.recording.trace;
-        let (step, end) = ending(state.end, failed);
+        let mut recorded = self.recording.take();
+        let (now, trace) = (host::now(), self.trace);
+        let (step, end) = ending(recorded.end, failed);
         if history.trace != Some(trace) {
             self.sink.send(history.end_wait(now));
             *history = History {
@@ -94,16 +98,16 @@ impl Attempt {
                 ..History::default()
             };
         }
-        if state.changed || end != End::Waiting {
+        if recorded.changed || end != End::Waiting {
             self.sink.send(history.end_wait(now));
         }
-        let is_sent = history.is_news(step, end, state.changed);
+        let is_sent = history.is_news(step, end, recorded.changed);
         if end == End::Waiting && history.wait.is_none() {
             history.wait = Some(Wait {
                 trace,
                 parent: self.id,
                 since: now,
-                attributes: wait_attributes(step, state.waits_for.take()),
+                attributes: wait_attributes(step, recorded.waits_for.take()),
             });
         }
         if end != End::Idle {
@@ -114,43 +118,43 @@ impl Attempt {
                 End::Failed(reason) => Some(reason),
                 End::Done | End::Waiting | End::Idle => None,
             };
-            self.send(state, step, error, now);
+            self.send(recorded, step, error, now);
         }
     }
 
     fn send(
-        &self,
-        mut state: State,
+        &mut self,
+        recorded: Recorded,
         step: &'static str,
         error: Option<&'static str>,
         now: SystemTime,
     ) {
-        let mut attributes = std::mem::take(&mut state.attributes);
-        attributes.push(KeyValue::new("hybrid_operator.step", step));
-        if state.lost > 0 {
-            let lost = i64::try_from(state.lost).unwrap_or(i64::MAX);
-            attributes.push(KeyValue::new("hybrid_operator.lost_spans", lost));
+        let mut attributes = mem::take(&mut self.attributes);
+        attributes.extend(recorded.attributes);
+        attributes.push(("hybrid_operator.step", Attribute::Text(step.to_owned())));
+        if recorded.lost > 0 {
+            let lost = i64::try_from(recorded.lost).unwrap_or(i64::MAX);
+            attributes.push(("hybrid_operator.lost_spans", Attribute::Number(lost)));
         }
-        let ids = (self.id, SpanId::INVALID);
-        let timing = (self.start, now);
-        let root = data(
-            self.recording.trace,
-            ids,
-            "reconcile",
-            timing,
+        let root = Phase {
+            name: "reconcile",
+            ids: (self.id, 0),
+            timing: (self.start, now),
             attributes,
             error,
-        );
-        self.sink.send(std::iter::once(root).chain(state.spans));
+        };
+        let phases = std::iter::once(root).chain(recorded.phases);
+        let trace = self.trace;
+        self.sink.send(phases.map(|phase| span(trace, phase)));
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_over {
-            let state = std::mem::take(&mut *self.recording.state());
-            let step = state.end.map_or("unknown", |(step, _)| step);
-            self.send(state, step, Some("Cancelled"), host::now());
+            let recorded = self.recording.take();
+            let step = recorded.end.map_or("unknown", |(step, _)| step);
+            self.send(recorded, step, Some("Cancelled"), host::now());
         }
     }
 }
@@ -168,9 +172,14 @@ impl History {
     /// Returns the span of a wait that is over.
     fn end_wait(&mut self, now: SystemTime) -> Option<SpanData> {
         let wait = self.wait.take()?;
-        let ids = (random_id(), wait.parent);
-        let timing = (wait.since, now);
-        Some(data(wait.trace, ids, "wait", timing, wait.attributes, None))
+        let waited = Phase {
+            name: "wait",
+            ids: (random_id(), wait.parent),
+            timing: (wait.since, now),
+            attributes: wait.attributes,
+            error: None,
+        };
+        Some(span(wait.trace, waited))
     }
 }
 
@@ -185,15 +194,51 @@ fn ending(end: Option<(&'static str, End)>, failed: bool) -> (&'static str, End)
     }
 }
 
-fn wait_attributes(step: &'static str, waits_for: Option<(&'static str, String)>) -> Vec<KeyValue> {
-    let mut attributes = vec![KeyValue::new("hybrid_operator.step", step)];
+fn wait_attributes(step: &'static str, waits_for: Option<(&'static str, String)>) -> Attributes {
+    let text = |text: &str| Attribute::Text(text.to_owned());
+    let mut attributes = vec![("hybrid_operator.step", text(step))];
     if let Some((what, name)) = waits_for {
-        attributes.push(KeyValue::new("hybrid_operator.waits_for", what));
+        attributes.push(("hybrid_operator.waits_for", text(what)));
         if !name.is_empty() {
-            attributes.push(KeyValue::new("hybrid_operator.waits_for.name", name));
+            attributes.push(("hybrid_operator.waits_for.name", text(&name)));
         }
     }
     attributes
+}
+
+/// Returns the span of a phase, as it is sent.
+fn span(trace: TraceId, phase: Phase) -> SpanData {
+    let id = |id: u64| SpanId::from_bytes(id.to_be_bytes());
+    let attributes = phase.attributes.into_iter();
+    let error = phase.error.map(|error| KeyValue::new("error.type", error));
+    let attributes = attributes.map(|(key, value)| match value {
+        Attribute::Text(text) => KeyValue::new(key, text),
+        Attribute::Number(number) => KeyValue::new(key, number),
+    });
+    let (start_time, end_time) = phase.timing;
+    SpanData {
+        span_context: SpanContext::new(
+            trace,
+            id(phase.ids.0),
+            TraceFlags::SAMPLED,
+            false,
+            TraceState::default(),
+        ),
+        parent_span_id: id(phase.ids.1),
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Internal,
+        name: phase.name.into(),
+        start_time,
+        end_time: end_time.max(start_time),
+        attributes: attributes.chain(error).collect(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: phase.error.map_or(Status::Unset, Status::error),
+        instrumentation_scope: InstrumentationScope::builder("hybrid-operator")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
+    }
 }
 
 /// Returns the id of the trace of a generation: the first 16 bytes of the SHA-256 of `UID/GENERATION`.
@@ -208,19 +253,19 @@ fn trace_of(metadata: &ObjectMeta) -> TraceId {
     TraceId::from_bytes(bytes)
 }
 
-fn attributes_of(metadata: &ObjectMeta) -> Vec<KeyValue> {
-    let text = |key: &'static str, value: &Option<String>| {
-        let value = value.clone();
-        value.map(|value| KeyValue::new(key, value))
-    };
-    let generation = metadata
-        .generation
-        .map(|number| KeyValue::new("k8s.object.generation", number));
+fn attributes_of(metadata: &ObjectMeta) -> Attributes {
+    let text = |text: &Option<String>| text.clone().map(Attribute::Text);
     let known = [
-        text("k8s.object.namespace", &metadata.namespace),
-        text("k8s.object.name", &metadata.name),
-        text("k8s.object.uid", &metadata.uid),
-        generation,
+        ("k8s.object.namespace", text(&metadata.namespace)),
+        ("k8s.object.name", text(&metadata.name)),
+        ("k8s.object.uid", text(&metadata.uid)),
+        (
+            "k8s.object.generation",
+            metadata.generation.map(Attribute::Number),
+        ),
     ];
-    known.into_iter().flatten().collect()
+    let known = known.into_iter();
+    known
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
 }

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Destination, TraceError, Tracer};
-use crate::telemetry::causes::with_causes;
 use crate::telemetry::metrics::RegisterMetrics;
+use kube_objects::with_causes;
 
 /// Maximum number of spans that wait to be sent.
 const QUEUE: usize = 2048;

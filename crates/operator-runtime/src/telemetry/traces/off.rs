@@ -7,7 +7,7 @@
 
 use kube::core::ObjectMeta;
 
-use super::{Destination, End, TraceError};
+use super::{Destination, TraceError};
 use crate::telemetry::metrics::RegisterMetrics;
 
 /// Sends no traces.
@@ -20,9 +20,6 @@ pub struct History;
 
 /// A task that does not exist.
 pub(crate) struct Sending;
-
-/// A span that is not recorded.
-pub struct Span;
 
 /// Never called: the options are refused before.
 pub(crate) async fn start(
@@ -41,33 +38,3 @@ impl Tracer {
         future
     }
 }
-
-pub fn span(_: &'static str) -> Span {
-    Span
-}
-
-impl Span {
-    #[must_use]
-    pub fn text(self, _: &'static str, _: &str) -> Self {
-        self
-    }
-
-    #[must_use]
-    pub fn number(self, _: &'static str, _: usize) -> Self {
-        self
-    }
-
-    pub fn run<F: Future>(self, future: F) -> F {
-        future
-    }
-}
-
-pub fn about(_: &[(&'static str, &str)]) {}
-
-pub fn changed() {}
-
-pub fn failed(_: &'static str) {}
-
-pub fn waits_for(_: &'static str, _: &str) {}
-
-pub fn ended(_: &'static str, _: Option<u32>, _: End) {}

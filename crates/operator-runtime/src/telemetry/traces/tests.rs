@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use host::phases::{self, End, Reason};
 use hybrid_operator_test::http_server::{HttpServer, Received, Reply};
 use hybrid_operator_test::wait;
 use kube::api::{ApiResource, DynamicObject};
@@ -13,7 +14,7 @@ use prost::Message as _;
 use tokio::sync::mpsc;
 
 use super::exporter::{Sending, Sink};
-use super::{Destination, End, History, Reason, Tracer};
+use super::{Destination, History, Tracer};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -72,11 +73,13 @@ impl Collected {
         changes: bool,
     ) -> Vec<String> {
         let work = async {
-            super::span(step).run(async { Ok::<_, Broken>(()) }).await?;
+            phases::span(step)
+                .run(async { Ok::<_, Broken>(()) })
+                .await?;
             if changes {
-                super::changed();
+                phases::changed();
             }
-            super::ended(step, Some(1), end);
+            phases::ended(step, Some(1), end);
             Ok(())
         };
         assert!(self.run(generation, work).await.is_ok());
@@ -122,7 +125,7 @@ async fn the_trace_follows_from_the_uid_and_the_generation() {
     for generation in [1, 2] {
         collected.history = History::default();
         let work = async {
-            super::changed();
+            phases::changed();
             Err(Broken)
         };
         assert!(collected.run(generation, work).await.is_err());
@@ -140,8 +143,8 @@ async fn a_wait_that_a_new_generation_ends_belongs_to_the_old_one() {
     let mut collected = Collected::new();
     collected.attempt(1, "install", End::Waiting, true).await;
     let work = async {
-        super::changed();
-        super::ended("upgrade", Some(2), End::Done);
+        phases::changed();
+        phases::ended("upgrade", Some(2), End::Done);
         Ok::<_, Broken>(())
     };
     assert!(collected.run(2, work).await.is_ok());
@@ -158,17 +161,17 @@ async fn phases_are_nested_and_their_errors_are_named() {
     let mut collected = Collected::new();
     let work = async {
         let inner = async {
-            super::failed("HookFailed");
+            phases::failed("HookFailed");
             Ok::<_, Broken>(())
         };
         let outer = async {
-            super::span("hook")
+            phases::span("hook")
                 .text("name", &"x".repeat(600))
                 .run(inner)
                 .await?;
             Err::<(), _>(Broken)
         };
-        super::span("install").run(outer).await
+        phases::span("install").run(outer).await
     };
     assert!(collected.run(1, work).await.is_err());
     let sent = collected.sent();
@@ -228,7 +231,7 @@ fn counted(registry: &Registry, result: &str) -> u64 {
 async fn one_attempt(tracer: &Tracer) {
     let (mut history, widget) = (History::default(), widget(1));
     let attempt = tracer.attempt(&mut history, &widget.metadata, async {
-        super::changed();
+        phases::changed();
         Ok::<_, Broken>(())
     });
     assert!(attempt.await.is_ok());

@@ -99,6 +99,7 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
         "go-yaml",
         "go-template",
         "helm-core",
+        "helm-release",
         "kube-objects",
         "object-key",
         "operator-runtime",

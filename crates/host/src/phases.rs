@@ -243,7 +243,7 @@ pub fn random_id() -> u64 {
 
 /// Cuts a text that is too long.
 fn short(text: &str) -> String {
-    text.get(..text.floor_char_boundary(MAX_TEXT))
-        .unwrap_or(text)
-        .to_owned()
+    let mut texts = (0..=text.len().min(MAX_TEXT)).rev();
+    let cut = texts.find_map(|end| text.get(..end));
+    cut.unwrap_or_default().to_owned()
 }

@@ -4,15 +4,11 @@
 //! same manager. See [`helm`] for the life of a release, [`native`] for writing a controller, and
 //! [`manager`] for running them.
 
-mod action;
 pub mod helm;
 pub mod operator;
 pub mod options;
 mod process;
 mod reasons;
-mod release;
-mod release_memory;
-mod render_pool;
 mod values;
 pub mod watches;
 

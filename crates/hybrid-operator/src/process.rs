@@ -2,15 +2,13 @@
 
 use operator_runtime::manager::ControllerContext;
 
-use crate::release::{ProofKeys, Records};
-use crate::release_memory::ReleaseMemory;
-use crate::render_pool::RenderPool;
+use helm_release::{AllRecords, ProofKeys, ReleaseMemory, RenderPool};
 
 /// State that all controllers with charts share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Process {
     /// The history of all releases.
-    pub(crate) records: Records,
+    pub(crate) records: AllRecords,
     /// Renders the charts.
     pub(crate) pool: RenderPool,
     /// The memory that releases may take.
@@ -21,7 +19,7 @@ impl Process {
     /// Returns the state, which the first controller opens.
     pub(crate) fn of(context: &ControllerContext) -> Self {
         context.shared(|context| Self {
-            records: Records::new(
+            records: AllRecords::new(
                 context.client().clone(),
                 context.namespaces.clone(),
                 context.metrics.restarts(),

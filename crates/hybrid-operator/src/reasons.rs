@@ -3,6 +3,8 @@
 //! The text of each one is in the reference (`docs/reference`), which tests generate from here. What users
 //! can do about a reason of a condition is in `docs/troubleshooting.md`, which has a heading for each one.
 
+use helm_release::{ActionKind, ErrorKind};
+
 /// Defines an enum whose variants are written as they are named, each with its text.
 macro_rules! names {
     ($(#[doc = $about:literal])+ $enum:ident {
@@ -151,58 +153,32 @@ names! {
     }
 }
 
-names! {
-    /// Reasons of events, beside those of conditions.
-    EventReason {
-        /// Objects were changed or deleted by somebody, and were repaired.
-        DriftRepaired,
-        /// A release that somebody else had installed was taken over.
-        ReleaseAdopted,
-        /// The release was uninstalled.
-        UninstallSuccessful,
-        /// A failed upgrade was rolled back.
-        RolledBack,
-        /// A failed upgrade was followed by an uninstall, as `upgrade.remediation.strategy` says.
-        UninstalledAfterFailure,
-        /// `overrideValues` changed values of the custom resource; the paths are named.
-        ValueOverridden,
-        /// An object of `valuesFrom` with `optional: true` is gone; its last value is used.
-        LastValueUsed,
-        /// An object has list entries with the same key; the last one was applied.
-        ListEntriesMerged,
-        /// An object stays after an upgrade or an uninstall, with the cause: `helm.sh/resource-policy: keep`,
-        /// another owner, created anew by somebody, or it holds objects of others.
-        ObjectLeft,
-        /// The chart renders an object twice; the last one was applied, and the message names both templates.
-        RenderedTwice,
-        /// `Chart.yaml` lists a dependency that the chart does not contain; the rest was deployed.
-        DependencyMissing,
-        /// A record was not written by this operator, so that nothing is applied from it.
-        UnprovenRecord,
-        /// A record cannot be read.
-        CorruptRelease,
-        /// Parts of a large record are missing.
-        IncompleteRelease,
-        /// An annotation has a value that cannot be read, or does not exist.
-        InvalidAnnotation,
-        /// The definition lacks fields of the status, so that the API server drops them.
-        StatusPruned,
-        /// The record of a revision does not fit into one Secret.
-        LargeRecord,
-        /// Objects cannot be watched; the condition of the same name says so while it lasts.
-        WatchRefused,
-        /// A changed watches file or chart was refused, and the former one is still used.
-        ReloadRefused,
-        /// After three failures, a changed chart is not rolled out any further.
-        RolloutHalted,
+impl Reason {
+    /// Returns the reason of a condition about an action that has succeeded.
+    pub(crate) fn of_success(kind: ActionKind) -> Self {
+        match kind {
+            ActionKind::Install => Self::InstallSuccessful,
+            _ => Self::UpgradeSuccessful,
+        }
+    }
+
+    /// Returns the reason of a condition about an action that has failed.
+    pub(crate) fn of_failure(kind: ActionKind) -> Self {
+        match kind {
+            ActionKind::Install => Self::InstallError,
+            ActionKind::Uninstall => Self::UninstallError,
+            _ => Self::UpgradeError,
+        }
     }
 }
 
-impl EventReason {
-    pub(crate) const fn is_warning(self) -> bool {
-        !matches!(
-            self,
-            Self::DriftRepaired | Self::ReleaseAdopted | Self::UninstallSuccessful
-        )
+impl From<ErrorKind> for Reason {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Values => Self::ErrorGettingValues,
+            ErrorKind::Capabilities => Self::ErrorGettingClient,
+            ErrorKind::Records => Self::ErrorGettingReleaseState,
+            ErrorKind::Chart => Self::ReconcileError,
+        }
     }
 }

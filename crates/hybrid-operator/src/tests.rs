@@ -1,5 +1,3 @@
 //! Tests of several modules, and the pages of the reference that tests keep up to date.
 
-pub(crate) mod fixtures;
-mod real_cluster;
 pub(crate) mod reference;

@@ -184,9 +184,11 @@ impl Primary {
     }
 
     /// Returns whether an object of this scope and namespace can have an owner reference to this
-    /// custom resource: it is in the same namespace, or the custom resource is cluster-scoped.
+    /// custom resource: it is in the same namespace, or the custom resource is cluster-scoped. Without a uid it is no
+    /// object.
     pub(crate) fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
         match &self.namespace {
+            _ if self.uid.is_empty() => false,
             None => true,
             Some(own) => scope == Scope::Namespaced && namespace == Some(own),
         }

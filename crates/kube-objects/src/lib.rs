@@ -41,12 +41,14 @@ pub mod events;
 mod failure;
 mod generated;
 mod identity;
+mod key;
 pub mod locate;
 mod nulls;
 pub mod ownership;
 mod prepare;
 pub mod read;
 pub mod readiness;
+mod reasons;
 pub mod request;
 pub mod target;
 pub mod watch;
@@ -66,6 +68,7 @@ pub use any_object::{AnyObject, left_out};
 pub use causes::with_causes;
 pub use discovery::{ApiKind, DiscoveryError, Scope, Served};
 pub use error::{ApiError, Target};
+pub use key::Key;
 pub use ownership::{
     AccountName, AccountNameError, Claimant, InstanceId, Marks, OperatorId, Ownership, Primary,
 };

@@ -73,7 +73,7 @@ impl Bindings {
 
     /// Sets the limits that entries do not set.
     pub(crate) fn limit(&mut self, limits: LimitArgs) {
-        self.change(|watch| watch.limits = watch.limits.or(limits.limits()));
+        self.change(|watch| watch.policy.limits = watch.policy.limits.or(limits.limits()));
     }
 
     /// Returns whether a kind is in the watches file.
@@ -306,7 +306,7 @@ pub(crate) fn hooks_run<'a>(hooks: &'a [Hook], watch: &Watch) -> Vec<&'a Hook> {
     let is_test = |hook: &Hook| hook.events.iter().all(|event| *event == HookEvent::Test);
     let hooks = hooks.iter();
     hooks
-        .filter(|hook| watch.test.is_some() || !is_test(hook))
+        .filter(|hook| watch.policy.test.is_some() || !is_test(hook))
         .collect()
 }
 

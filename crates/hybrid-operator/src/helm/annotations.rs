@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use helm_release::{AdoptionPolicy, Instructions};
 use kube_objects::OperatorId;
 use operator_runtime::{duration, naming};
 
@@ -11,95 +12,13 @@ use crate::watches::nearest;
 /// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
-/// Operator that may adopt a release that it did not create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AdoptionPolicy {
-    /// No operator.
-    Denied,
-    /// Any operator, unless another operator manages the release.
-    Allowed,
-    /// The named operator, even if another operator manages the release.
-    AllowedFor(OperatorId),
-}
-
-/// Options of the actions on one release, which annotations of its custom resource set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an annotation")]
-#[non_exhaustive]
-pub struct ReleaseOptions {
-    /// `install-disable-hooks`
-    pub install_disable_hooks: bool,
-    /// `upgrade-disable-hooks`
-    pub upgrade_disable_hooks: bool,
-    /// `uninstall-disable-hooks`
-    pub uninstall_disable_hooks: bool,
-    /// `install-description`
-    pub install_description: Option<String>,
-    /// `upgrade-description`
-    pub upgrade_description: Option<String>,
-    /// `uninstall-description`
-    pub uninstall_description: Option<String>,
-    /// `upgrade-force`: objects are replaced instead of applied.
-    pub upgrade_force: bool,
-    /// `rollback-force`; true by default.
-    pub rollback_force: bool,
-    /// `uninstall-wait`: the finalizer stays until every object is gone.
-    pub uninstall_wait: bool,
-    /// `reconcile-period`; zero means never.
-    pub reconcile_period: Option<Duration>,
-}
-
 /// Parsed annotations of a custom resource.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
-    /// Options of the actions.
-    pub(crate) options: ReleaseOptions,
-    /// `adopt-release`: true, false, or the name of an operator.
-    pub(crate) adopt_release: AdoptionPolicy,
-    /// `paused`, or the annotation configured in its place.
-    pub(crate) paused: bool,
-    /// `reset-at`: a new value resets the count of failed attempts.
-    pub(crate) reset_at: Option<String>,
-    /// `force-at`: a new value forces a new revision even if the inputs are unchanged.
-    pub(crate) force_at: Option<String>,
+    /// What they ask for.
+    pub(crate) instructions: Instructions,
     /// Error messages for annotations with invalid values.
     pub(crate) problems: Vec<String>,
-}
-
-impl Default for Annotations {
-    fn default() -> Self {
-        Self {
-            options: ReleaseOptions {
-                install_disable_hooks: false,
-                upgrade_disable_hooks: false,
-                uninstall_disable_hooks: false,
-                install_description: None,
-                upgrade_description: None,
-                uninstall_description: None,
-                upgrade_force: false,
-                rollback_force: true,
-                uninstall_wait: false,
-                reconcile_period: None,
-            },
-            adopt_release: AdoptionPolicy::Denied,
-            paused: false,
-            reset_at: None,
-            force_at: None,
-            problems: Vec::new(),
-        }
-    }
-}
-
-impl Annotations {
-    /// Returns whether `operator` may adopt a release that no operator manages.
-    pub(crate) fn adopts(&self, operator: &OperatorId) -> bool {
-        self.adopt_release == AdoptionPolicy::Allowed || self.adopts_from_operators(operator)
-    }
-
-    /// Returns whether `operator` may adopt a release from another operator.
-    pub(crate) fn adopts_from_operators(&self, operator: &OperatorId) -> bool {
-        matches!(&self.adopt_release, AdoptionPolicy::AllowedFor(chosen) if chosen == operator)
-    }
 }
 
 /// An annotation of the operator.
@@ -113,7 +32,7 @@ struct Annotation {
 }
 
 /// Sets what an annotation's value says; an error is the form that the value must have.
-type Read = fn(&str, &mut Annotations) -> Result<(), &'static str>;
+type Read = fn(&str, &mut Instructions) -> Result<(), &'static str>;
 
 /// The form of a boolean.
 const BOOLEAN: &str = "a boolean: true or false";
@@ -173,7 +92,7 @@ pub(crate) fn read<'a>(
     let mut read = Annotations::default();
     for (key, value) in annotations {
         if pause_annotation == Some(key) {
-            if set_bool(value, &mut read.paused).is_err() {
+            if set_bool(value, &mut read.instructions.paused).is_err() {
                 let problem =
                     format!("{key}: {value:?} is not {BOOLEAN}; the custom resource is not paused");
                 read.problems.push(problem);
@@ -191,7 +110,7 @@ pub(crate) fn read<'a>(
             (Some(known), Some(other)) if known.name == "paused" => Some(format!(
                 "{key} has no effect; pauseAnnotation in watches.yaml is {other}"
             )),
-            (Some(known), _) => (known.read)(value, &mut read)
+            (Some(known), _) => (known.read)(value, &mut read.instructions)
                 .err()
                 .map(|wanted| format!("{key}: {value:?} is not {wanted}; {}", known.otherwise)),
             (None, _) => Some(unknown(key, name)),
@@ -258,7 +177,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
-    use super::{ANNOTATIONS, AdoptionPolicy, Annotations, OperatorId, PREFIX};
+    use super::{ANNOTATIONS, AdoptionPolicy, Annotations, Instructions, OperatorId, PREFIX};
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -280,7 +199,7 @@ mod tests {
         meaning: &'static str,
         right: &'static str,
         /// Effect of the right value.
-        effect: fn(&mut Annotations),
+        effect: fn(&mut Instructions),
         /// A wrong value, the form that is wanted, and what holds instead; `None` if every text is right.
         wrong: Option<(&'static str, &'static str, &'static str)>,
         /// Test that shows the effect on a release.
@@ -467,7 +386,7 @@ mod tests {
     fn each_annotation_sets_its_option_and_a_wrong_value_is_named_and_does_not_count() {
         for row in ROWS {
             let mut wanted = Annotations::default();
-            (row.effect)(&mut wanted);
+            (row.effect)(&mut wanted.instructions);
             let found = read(&annotations(&[(row.name, row.right)]), None);
             assert_eq!(found, wanted, "{}", row.name);
             assert!(
@@ -548,20 +467,23 @@ mod tests {
         ] {
             let all = value.map(|value| ("adopt-release", value));
             let found = read(&annotations(all.as_slice()), None);
-            assert_eq!(found.adopts(&own), release, "{value:?}");
-            assert_eq!(found.adopts_from_operators(&own), operators_release);
+            assert_eq!(found.instructions.adopts(&own), release, "{value:?}");
+            assert_eq!(
+                found.instructions.adopts_from_operators(&own),
+                operators_release
+            );
         }
     }
 
     #[test]
     fn pause_annotation_name_is_configurable() {
         let mut all = annotations(&[("paused", "true")]);
-        assert!(!read(&all, Some("example.com/hold")).paused);
+        assert!(!read(&all, Some("example.com/hold")).instructions.paused);
         all.insert("example.com/hold".to_owned(), "true".to_owned());
-        assert!(read(&all, Some("example.com/hold")).paused);
+        assert!(read(&all, Some("example.com/hold")).instructions.paused);
         all.insert("example.com/hold".to_owned(), "maybe".to_owned());
         let found = read(&all, Some("example.com/hold"));
-        assert!(!found.paused);
+        assert!(!found.instructions.paused);
         assert_eq!(
             found.problems,
             [

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_core::{Digest, Values};
+use helm_release::{
+    IndexState, Memories, RecordChange, ReleaseIndex, ReleaseOptions, ReleaseRef, Storage,
+};
 use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
@@ -18,11 +21,10 @@ use operator_runtime::native::Readers;
 use tracing::Span;
 
 use super::access::Access;
-use super::annotations::ReleaseOptions;
 use super::chart::{BuildError, Chart};
 use super::events::OperatorEvents;
-use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
-use super::memory::Memories;
+use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext};
+use super::locate::check_scope;
 use super::reconciler::{ATTEMPT_WITHIN, REPORT_WITHIN};
 use super::reload::rollout::{Rollout, RolloutReconciler};
 use super::remote::ChartReader;
@@ -30,9 +32,7 @@ use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::source::Source;
-use super::subject::check_scope;
 use crate::process::Process;
-use crate::release::{IndexState, RecordChange, ReleaseIndex, Storage};
 use crate::watches::{self, ChartSource, Watch, WatchesError};
 
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
@@ -69,7 +69,7 @@ struct SourceContext<'a> {
 /// # fn controller() -> Result<HelmController, Box<dyn std::error::Error>> {
 /// let gvk = GroupVersionKind::gvk("cache.example.com", "v1alpha1", "Memcached");
 /// let controller = HelmController::builder(gvk, Chart::load("helm-charts/memcached")?)
-///     .options(|watch| watch.lookup_is_input = true)
+///     .options(|watch| watch.policy.lookup_is_input = true)
 ///     .watches_for::<Namespace>(|namespace, memcached| {
 ///         namespace.metadata.name == memcached.metadata.namespace
 ///     })

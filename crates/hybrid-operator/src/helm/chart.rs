@@ -75,15 +75,6 @@ impl Chart {
         Self::opened(path, chart)
     }
 
-    /// Returns a chart without templates.
-    pub(super) fn empty() -> Result<Self, BuildError> {
-        let metadata = "apiVersion: v2\nname: empty\nversion: 0.0.0\n";
-        let files = [helm_core::chart::File::new("Chart.yaml", metadata)];
-        let chart = helm_core::Chart::from_files(files).map_err(OpenError::from);
-        let compiled = chart.and_then(|chart| Ok(CompiledChart::compile(&chart)?));
-        Self::opened(Path::new("empty"), compiled)
-    }
-
     fn opened(path: &Path, chart: Result<CompiledChart, OpenError>) -> Result<Self, BuildError> {
         let path = path.to_owned();
         match chart {

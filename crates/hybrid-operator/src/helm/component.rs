@@ -7,12 +7,15 @@ use futures::future::BoxFuture;
 use host::{HashMap, HashSet};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use helm_release::{
+    ActionPolicy, Advanced, ChartLimits, Identity, RecordChange, RecordStore, ReleasePolicy,
+    Releases, Storage, Wanted,
+};
 use kube_objects::watch::{Change, Owners, Route};
-use kube_objects::{CrIdentity, Primary};
-use operator_runtime::controller::{Key, Priority, QueueHandle, TypedObject};
+use kube_objects::{CrIdentity, Key, Primary, with_causes};
+use operator_runtime::controller::{Priority, QueueHandle, TypedObject};
 use operator_runtime::manager::ControllerContext;
 use operator_runtime::native::{self, Context};
 use parking_lot::Mutex;
@@ -23,11 +26,9 @@ use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
 use super::custom_resource::FINALIZER;
-use super::setup::Setup;
+use crate::options::ChartOptions;
 use crate::process::Process;
-use crate::release::{RecordChange, RecordStore, Storage};
-use crate::watches::{ActionPolicy, Watch};
-use known::{ComponentOwner, KnownComponent, Passed};
+use known::KnownComponent;
 
 mod known;
 
@@ -89,17 +90,30 @@ impl Component {
         self
     }
 
-    fn watch(&self, primary: &Primary) -> Watch {
+    /// Returns chart, values and options of the release.
+    fn wanted(&self, generation: i64, limits: ChartLimits) -> Wanted {
         let policy = || ActionPolicy {
             timeout: self.timeout,
             wait: self.wait,
             ..ActionPolicy::default()
         };
-        let mut watch = Watch::new(primary.gvk.clone(), self.chart.name());
-        (watch.install, watch.upgrade) = (policy(), policy());
-        watch.rollback = policy();
-        watch.uninstall.timeout = self.timeout;
-        watch
+        let uninstall = ActionPolicy {
+            timeout: self.timeout,
+            ..ActionPolicy::default()
+        };
+        Wanted {
+            chart: Arc::clone(self.chart.compiled()),
+            values: self.values.as_object().cloned().unwrap_or_default(),
+            policy: ReleasePolicy {
+                install: policy(),
+                upgrade: policy(),
+                rollback: policy(),
+                uninstall,
+                limits,
+                ..ReleasePolicy::default()
+            },
+            generation,
+        }
     }
 }
 
@@ -357,27 +371,26 @@ impl Components {
         let key = Key::from(custom);
         self.owners.lock().insert(identity.clone(), key.clone());
         let generation = known.wants(&key, &custom.uid, &component.chart, &component.values);
-        let owner = ComponentOwner {
-            known: Arc::clone(&known),
-            primary,
-            values: component.values.clone(),
-            release_name: component.release_name.clone(),
-            generation,
-            deleted: None,
-            released: AtomicBool::new(false),
+        let wanted = component.wanted(generation, ChartOptions::of(&self.context).limits());
+        let name = component.release_name.as_deref();
+        let place = known.place(&primary, name, false, &self.context)?;
+        let advanced = if let Some(error) = place.error {
+            Advanced::failed(with_causes(&error))
+        } else {
+            let location = &place.location;
+            let wanted = Some(&wanted);
+            known.advance(&primary, location, wanted, until).await
         };
-        let setup = self.setup(component.watch(custom), &component.chart);
-        let Passed { status, result, .. } = known.reconcile(setup, owner, until).await;
         let records = self.store.records_of(&identity);
         let newest = records.last();
         let release = Release {
             name: newest.map_or_else(String::new, |meta| meta.name.to_string()),
             namespace: newest.map_or_else(String::new, |meta| meta.namespace.clone()),
             revision: newest.map_or(0, |meta| meta.revision.0),
-            ready: status.is_ready(),
-            message: status.problem().unwrap_or_default().to_owned(),
+            ready: advanced.state.is_ready,
+            message: advanced.state.message,
         };
-        match result {
+        match advanced.next {
             Ok(retry) => {
                 known.succeeded(&key);
                 Ok((release, retry))
@@ -386,7 +399,7 @@ impl Components {
             Err(_) if !release.message.is_empty() && !release.ready => {
                 Ok((release, Some(known.failed(&key))))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -401,29 +414,18 @@ impl Components {
         let known = self.component(name);
         let primary = of_component(custom, name);
         let (identity, key) = (primary.identity(), Key::from(custom));
-        let chart = known.chart(&key, &custom.uid);
-        if chart.is_none() && self.store.records_of(&identity).is_empty() {
+        let is_installed = known.is_installed(&key, &custom.uid);
+        if !is_installed && self.store.records_of(&identity).is_empty() {
             // A crash before the first record may have left parts of it.
             self.store.delete_leftover_parts(&identity).await?;
             self.forget_component(name, &known, &key, &identity);
             return Ok(None);
         }
         self.owners.lock().insert(identity.clone(), key.clone());
-        // Uninstalling needs the records alone.
-        let chart = chart.map_or_else(Chart::empty, Ok)?;
-        let setup = self.setup(Watch::new(custom.gvk.clone(), chart.name()), &chart);
-        let owner = ComponentOwner {
-            known: Arc::clone(&known),
-            primary,
-            values: json!({}),
-            release_name: None,
-            generation: 0,
-            deleted: Some(host::timestamp()),
-            released: AtomicBool::new(false),
-        };
-        let passed = known.reconcile(setup, owner, until).await;
-        let retry = passed.result?;
-        if !passed.released {
+        let place = known.place(&primary, None, true, &self.context)?;
+        let advanced = known.advance(&primary, &place.location, None, until).await;
+        let retry = advanced.next?;
+        if !advanced.state.is_gone {
             return Ok(Some(retry.unwrap_or(Duration::from_secs(5))));
         }
         self.forget_component(name, &known, &key, &identity);
@@ -438,8 +440,8 @@ impl Components {
         let mut names = self.store.components_of(&custom.identity());
         let key = Key::from(custom);
         names.extend(self.known.lock().iter().filter_map(|(name, known)| {
-            let is_known = known.chart(&key, &custom.uid).is_some();
-            is_known.then(|| name.clone())
+            let is_installed = known.is_installed(&key, &custom.uid);
+            is_installed.then(|| name.clone())
         }));
         names.sort_unstable();
         names.dedup();
@@ -469,23 +471,20 @@ impl Components {
     fn component(&self, name: &str) -> Arc<KnownComponent> {
         let mut known = self.known.lock();
         let component = known.entry(name.to_owned()).or_insert_with(|| {
-            let all_records = Process::of(&self.context).records;
-            let records = all_records.stored_in(Storage::Secrets);
-            Arc::new(KnownComponent::new(Access::new(
-                &self.context,
-                &self.queue,
-                records,
-            )))
+            let context = &self.context;
+            let records = Process::of(context).records.stored_in(Storage::Secrets);
+            let access = Access::new(context, &self.queue, records);
+            let identity = Identity {
+                operator: context.identity.operator.clone(),
+                instance: context.identity.instance.clone(),
+                elected: context.identity.elected,
+                namespaces: context.namespaces.clone(),
+            };
+            let (shared, rounds) = (Arc::clone(&access.releases), context.rounds.clone());
+            let releases = Releases::new(shared, rounds, identity);
+            Arc::new(KnownComponent::new(access, releases))
         });
         Arc::clone(component)
-    }
-
-    fn setup(&self, watch: Watch, chart: &Chart) -> Setup {
-        Setup {
-            // The native controller decides when it looks again.
-            period: Duration::ZERO,
-            ..Setup::of(watch, chart, &self.context)
-        }
     }
 
     fn begin(&self, custom: &Primary, name: &str) -> Result<BusyComponent<'_>, CallError> {

@@ -5,30 +5,27 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_core::{Digest, Values};
+use helm_release::{
+    Account, BoxError, DesiredError, Notices, OwnValues, Owner, Present, Redactor, ReleaseRef,
+    Remedy, Subject, Target, canonical,
+};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
 use kube_objects::withheld::Withheld;
-use kube_objects::{AccountName, ApiError, Primary, left_out};
-use operator_runtime::controller::Key;
+use kube_objects::{AccountName, ApiError, Key, Primary, left_out};
 use operator_runtime::native::Readers;
 use serde_json::{Value, json};
 
-use super::access::{Access, Account};
-use super::annotations::{self, Annotations};
-use super::desired_error::DesiredError;
-use super::digest::canonical;
+use super::access::Access;
+use super::annotations::{self, Annotations, PREFIX};
 use super::environment::environment;
-use super::events::Notices;
-use super::extend::{ExtensionError, ReleaseContext, ReleaseRef};
-use super::message::{Reader, Redactor};
-use super::owner::{OwnValues, Owner, Present, Reporter};
+use super::extend::ReleaseContext;
+use super::locate::{Locator, SubjectError, wanted};
 use super::references;
 use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::Status;
-use super::subject::{Place, Subject, SubjectError, wanted};
-use super::target::Target;
 use crate::values::{self, Environment};
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
@@ -42,6 +39,8 @@ pub(super) struct CustomResource {
     resources: Resources,
     context: ReleaseContext,
     object: Arc<Value>,
+    annotations: Annotations,
+    status: Status,
 }
 
 impl CustomResource {
@@ -53,11 +52,56 @@ impl CustomResource {
         readers: &Readers,
     ) -> Self {
         let primary = primary(resource, setup);
+        let (status, generation) = (resource.data.get("status"), resource.metadata.generation);
         Self {
+            annotations: annotations_of(resource, setup),
+            status: Status::read(status, host::timestamp(), generation),
             setup: Arc::clone(setup),
             resources: resources.clone(),
-            context: ReleaseContext::new(resource, primary, access.client.clone(), readers.clone()),
+            context: ReleaseContext::new(
+                resource,
+                primary,
+                access.releases.client.clone(),
+                readers.clone(),
+            ),
             object: Arc::new(serde_json::to_value(resource).unwrap_or_default()),
+        }
+    }
+
+    /// Returns the status before the pass.
+    pub(super) fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Returns what is wrong with the annotations.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.annotations.problems
+    }
+
+    /// Merges a patch into the status. Returns the stored status, `None` if the custom resource no longer exists.
+    pub(super) async fn patch_status(&self, patch: &Value) -> Result<Option<Value>, ApiError> {
+        let primary = self.primary();
+        let known = self.resources.get(&Key::from(primary));
+        let version = known
+            .filter(|known| known.uid().as_deref() == Some(primary.uid.as_str()))
+            .and_then(|known| known.resource_version())
+            .or_else(|| self.resource().resource_version());
+        let change = Change::Status {
+            patch,
+            version: json!(version),
+        };
+        let changed = self.resources.change(primary, change).await?;
+        Ok(changed.map(|object| object.data.get("status").cloned().unwrap_or_default()))
+    }
+
+    /// Sends an event about the custom resource.
+    pub(super) async fn send(&self, access: &Access, event: Event) {
+        let Some(record) = &self.setup.extensions.recorder else {
+            return access.events.publish(self.primary(), event).await;
+        };
+        if let Err(error) = record(self.context.clone(), event).await {
+            let error: &dyn std::error::Error = error.as_ref();
+            tracing::warn!(error, "the operator's event recorder failed");
         }
     }
 
@@ -77,29 +121,35 @@ impl CustomResource {
         let own = setup.operator_namespace.as_deref();
         let primary = self.primary();
         let configured = || wanted(primary, &self.object, &setup.watch, own);
-        let place = Place::of(primary, deleting, setup, access, configured)?;
+        let locator = Locator {
+            watch: &setup.watch,
+            home: own,
+            namespaces: &setup.release.namespaces,
+            store: &access.releases.store,
+            others: &access.other_records,
+        };
+        let place = locator.place(primary, deleting, configured)?;
         if let Some(found) = place.error {
             error.get_or_insert(found);
         }
         let account = self.account(access).unwrap_or_else(|found| {
             error.get_or_insert(found);
-            access.nobody()
+            access.releases.nobody()
         });
-        let target = Target::new(primary.clone(), place.location, account, access);
-        let (status, generation) = (resource.data.get("status"), resource.metadata.generation);
+        let target = Target::new(primary.clone(), place.location, account, &access.releases);
         let finalizers = resource.finalizers();
         let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
         Ok(Subject {
-            status: Status::read(status, target.now, generation),
+            reported: self.status.reported(),
             target,
             owner: Arc::clone(self) as Arc<dyn Owner>,
-            generation,
+            generation: resource.metadata.generation,
             deleting,
             held: finalizers.iter().any(|name| holds(name)),
             foreground: has("foregroundDeletion"),
             legacy: LEGACY.iter().any(|name| has(name)),
-            annotations: annotations_of(resource, setup),
-            error,
+            instructions: self.annotations.instructions.clone(),
+            error: error.map(|error| error.message()),
         })
     }
 
@@ -107,8 +157,8 @@ impl CustomResource {
     fn account(&self, access: &Access) -> Result<Account, SubjectError> {
         let (setup, primary) = (&self.setup, self.primary());
         let Some(template) = &setup.watch.service_account_name else {
-            access.release_account(&Key::from(primary));
-            return Ok(access.own_account());
+            access.releases.release_account(&Key::from(primary));
+            return Ok(access.releases.own_account());
         };
         // What was left out may name another account.
         if let Some(left_out) = left_out(self.resource()).filter(|_| template.contains("{{")) {
@@ -122,7 +172,7 @@ impl CustomResource {
         }
         let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
         let account = AccountName::new(namespace, &name)?;
-        Ok(access.account(&Key::from(primary), &account)?)
+        Ok(access.releases.account(&Key::from(primary), &account)?)
     }
 
     /// Sets the finalizers. Returns whether the custom resource still exists. The resource version
@@ -157,9 +207,21 @@ impl CustomResource {
         }
     }
 
+    /// Returns the note about paths that `overrideValues` has changed. The texts of `watches.yaml` are shown
+    /// only if that is asked for, and are not expanded: the environment may hold passwords.
+    fn overridden(&self, paths: &[String]) -> Option<String> {
+        let texts = &self.setup.watch.override_values;
+        let shown = paths.iter().map(|path| match texts.get(path) {
+            Some(text) if self.setup.shows_overrides => format!("{path} with {text:?}"),
+            _ => path.clone(),
+        });
+        let shown: Vec<String> = shown.collect();
+        (!shown.is_empty()).then(|| format!("watches.yaml overrides {}", shown.join(", ")))
+    }
+
     async fn compute(
         &self,
-        access: &Access,
+        access: &helm_release::Access,
         target: &Target,
         redactor: &mut Redactor,
         notices: &Notices,
@@ -176,7 +238,8 @@ impl CustomResource {
             notices,
         );
         let kept = kept.await?;
-        *redactor = Redactor::of(&contents);
+        let texts = contents.values().flat_map(|data| data.values());
+        *redactor = Redactor::of(texts.map(String::as_str));
         self.withhold_variables(target, redactor);
         let (setup, object) = (Arc::clone(&self.setup), Arc::clone(&self.object));
         let compute = move |_| {
@@ -201,7 +264,7 @@ impl CustomResource {
         };
         Ok(OwnValues {
             values,
-            overridden: computed.overridden,
+            note: self.overridden(&computed.overridden),
             kept,
             read,
         })
@@ -259,7 +322,7 @@ impl Owner for CustomResource {
 
     fn values<'a>(
         &'a self,
-        access: &'a Access,
+        access: &'a helm_release::Access,
         target: &'a Target,
         redactor: &'a mut Redactor,
         notices: &'a Notices,
@@ -275,54 +338,31 @@ impl Owner for CustomResource {
         Box::pin(references::missing_dependency(watch, target, &self.object))
     }
 
+    fn remedy(&self, remedy: Remedy<'_>) -> String {
+        let annotate = |text: &str| format!("annotate the custom resource with {PREFIX}{text}");
+        match remedy {
+            Remedy::Adopt => annotate("adopt-release=true"),
+            Remedy::AdoptBy(operator) => annotate(&format!("adopt-release={operator}")),
+            Remedy::Retry => annotate("reset-at=NOW"),
+            Remedy::NameAccount => "correct serviceAccountName or what it is made from".to_owned(),
+            Remedy::LetGo => format!("remove the finalizer {FINALIZER}"),
+        }
+    }
+
+    fn reported_manifest(&self) -> String {
+        self.status.deployed_manifest().to_owned()
+    }
+
     fn quoted(&self) -> Option<&Value> {
         self.object.get("spec")
     }
 
-    fn before<'a>(&'a self, values: &'a Values) -> BoxFuture<'a, Result<(), ExtensionError>> {
+    fn before<'a>(&'a self, values: &'a Values) -> BoxFuture<'a, Result<(), BoxError>> {
         Box::pin(self.setup.extensions.before(&self.context, values))
     }
 
-    fn after(&self, release: ReleaseRef) -> BoxFuture<'_, Result<(), ExtensionError>> {
+    fn after(&self, release: ReleaseRef) -> BoxFuture<'_, Result<(), BoxError>> {
         Box::pin(self.setup.extensions.after(&self.context, release))
-    }
-}
-
-impl Reporter for CustomResource {
-    fn reader(&self) -> Reader {
-        Reader::OfResource
-    }
-
-    fn patch_status<'a>(
-        &'a self,
-        patch: &'a Value,
-    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>> {
-        Box::pin(async move {
-            let primary = self.primary();
-            let known = self.resources.get(&Key::from(primary));
-            let version = known
-                .filter(|known| known.uid().as_deref() == Some(primary.uid.as_str()))
-                .and_then(|known| known.resource_version())
-                .or_else(|| self.resource().resource_version());
-            let change = Change::Status {
-                patch,
-                version: json!(version),
-            };
-            let changed = self.resources.change(primary, change).await?;
-            Ok(changed.map(|object| object.data.get("status").cloned().unwrap_or_default()))
-        })
-    }
-
-    fn send<'a>(&'a self, access: &'a Access, event: Event) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let Some(record) = &self.setup.extensions.recorder else {
-                return access.events.publish(self.primary(), event).await;
-            };
-            if let Err(error) = record(self.context.clone(), event).await {
-                let error: &dyn std::error::Error = error.as_ref();
-                tracing::warn!(error, "the operator's event recorder failed");
-            }
-        })
     }
 }
 
@@ -353,13 +393,14 @@ fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref(), others);
     for custom in &extensions.annotations {
         if let Some(value) = all.get(&custom.name)
-            && let Err(problem) = (custom.read)(value, &mut read.options)
+            && let Err(problem) = (custom.read)(value, &mut read.instructions.options)
         {
             read.problems.push(format!("{}: {problem}", custom.name));
         }
     }
     let is_paused = extensions.is_paused.as_ref();
-    read.paused = read.paused || is_paused.is_some_and(|is_paused| is_paused(resource));
+    let paused = &mut read.instructions.paused;
+    *paused = *paused || is_paused.is_some_and(|is_paused| is_paused(resource));
     read
 }
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::builder::complete;
 use crate::process::Process;
-use crate::release::{RecordStore, Records, Storage};
+use helm_release::{AllRecords, RecordStore, Storage};
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,7 +153,7 @@ pub struct DeployedReleases(Arc<Place>);
 enum Place {
     /// The release records.
     Stored {
-        records: Records,
+        records: AllRecords,
         /// Stores keep the content of the records that were read last.
         stores: Mutex<HashMap<Storage, RecordStore>>,
     },

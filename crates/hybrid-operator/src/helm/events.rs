@@ -8,92 +8,29 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use kube_objects::Primary;
 use kube_objects::events::{EventRecorder, EventSender};
-use kube_objects::with_causes;
 use operator_runtime::manager::ControllerContext;
 use parking_lot::Mutex;
 
-use crate::reasons::EventReason;
-use crate::release::StoreError;
+use helm_release::Notice;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;
 /// Maximum length of a note in characters; the API server accepts up to 1 KiB.
 const MAX_NOTE_LENGTH: usize = 1000;
 
-/// Event to publish.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Notice {
-    pub(super) warning: bool,
-    pub(super) reason: &'static str,
-    pub(super) action: &'static str,
-    pub(super) note: String,
-    /// Namespace that the event is about instead of the custom resource: nothing can be created in a
-    /// namespace that is being deleted, and events about a namespace are in `default`.
-    pub(super) namespace: Option<String>,
-}
-
-impl Notice {
-    pub(super) fn new(reason: EventReason, action: &'static str, note: impl Into<String>) -> Self {
-        Self {
-            warning: reason.is_warning(),
-            reason: reason.as_str(),
-            action,
-            note: note.into(),
-            namespace: None,
-        }
+/// Returns the event of a notice.
+pub(super) fn event(notice: &Notice) -> Event {
+    Event {
+        type_: if notice.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: notice.reason.to_owned(),
+        note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
+        action: notice.action.to_owned(),
+        secondary: None,
     }
-
-    /// Makes the event one about a namespace.
-    pub(super) fn about_namespace(self, namespace: &str) -> Self {
-        Self {
-            namespace: Some(namespace.to_owned()),
-            ..self
-        }
-    }
-}
-
-impl From<Notice> for Event {
-    fn from(notice: Notice) -> Self {
-        Self {
-            type_: if notice.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: notice.reason.to_owned(),
-            note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
-            action: notice.action.to_owned(),
-            secondary: None,
-        }
-    }
-}
-
-/// Events collected during a reconcile; `report` publishes them.
-#[derive(Debug, Default)]
-pub(super) struct Notices(Mutex<Vec<Notice>>);
-
-impl Notices {
-    pub(super) fn add(&self, notice: Notice) {
-        self.0.lock().push(notice);
-    }
-
-    /// Adds an event about the custom resource.
-    pub(super) fn tell(&self, reason: EventReason, action: &'static str, note: impl Into<String>) {
-        self.add(Notice::new(reason, action, note));
-    }
-
-    pub(super) fn take(&self) -> Vec<Notice> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
-
-/// Returns the event for a record that cannot be read.
-pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
-    let reason = match error {
-        StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
-        _ => EventReason::CorruptRelease,
-    };
-    Notice::new(reason, "Load", with_causes(error))
 }
 
 /// Sends events about the operator itself.

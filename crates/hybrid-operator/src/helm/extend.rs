@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_core::Values;
-use helm_core::release::{ReleaseName, Revision};
+use helm_release::{ReleaseOptions, ReleaseRef};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
@@ -34,8 +34,6 @@ use kube_objects::Primary;
 use operator_runtime::controller::TypedObject;
 use operator_runtime::native::{self, MetadataReader, Reader, Readers};
 use tracing::Span;
-
-use super::annotations::ReleaseOptions;
 
 /// Error of an extension. It is reported in the condition `Irreconcilable`, and the custom resource
 /// is retried with backoff.
@@ -96,17 +94,6 @@ impl ReleaseContext {
     pub fn cached_metadata<O: TypedObject>(&self) -> Result<MetadataReader<O>, native::Error> {
         self.readers.reader(&self.primary)
     }
-}
-
-/// Release passed to a post hook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReleaseRef {
-    /// Name of the release.
-    pub name: ReleaseName,
-    /// Namespace of the release.
-    pub namespace: String,
-    /// Deployed revision.
-    pub revision: Revision,
 }
 
 /// Result of an extension.

@@ -21,73 +21,48 @@
 //! `patch`, `delete`.
 
 mod access;
-mod act;
-mod action_context;
 mod annotations;
-mod bounded;
 mod builder;
-pub(crate) mod capabilities;
 mod chart;
 mod component;
 mod conditions;
 mod credentials;
 mod custom_resource;
-mod definitions;
 mod deployed;
-mod desired;
-mod desired_error;
-mod diagnose;
-mod digest;
-mod engine;
 mod environment;
 mod events;
 mod extend;
-mod inputs;
-mod interest;
-mod kind;
-mod lookup;
+mod locate;
 mod memory;
-mod message;
-mod observe;
 mod offline;
-mod owner;
-mod patches;
-mod plan;
 mod preview;
 mod publish;
 mod reconciler;
-mod records;
 mod references;
 mod reload;
 mod remote;
-mod render;
-mod repairs;
-mod repetition;
 mod report;
 mod resources;
 mod retried;
 mod router;
-mod served;
 mod setup;
 mod source;
 mod status;
-mod subject;
-mod target;
 #[cfg(test)]
 mod tests;
-mod traced;
 
-pub use crate::release::{Storage, record_key_secret};
-pub use annotations::ReleaseOptions;
 pub use builder::{HelmController, load};
 pub use chart::{BuildError, Chart};
 pub use component::{Component, ComponentError, Release, components, install, uninstall};
 pub use deployed::{DeployedRelease, DeployedReleases, deployed};
-pub use extend::{ExtensionError, ReleaseContext, ReleaseRef};
+pub use extend::{ExtensionError, ReleaseContext};
 pub use helm_core::Values;
+pub use helm_release::{
+    ObjectHealth, RecordInfo, Records, RecordsError, ReleaseOptions, ReleaseRef, Storage, health,
+    record_key_secret,
+};
 pub use offline::{Preview, PreviewError, PreviewInput, offline};
 pub use preview::in_cluster;
-pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
 pub use reload::Charts;
 pub(crate) use reload::{MissingCharts, READINESS};
 pub use remote::ChartReader;

@@ -14,13 +14,12 @@ use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
 use kube_objects::Primary;
 use serde_json::Value;
 
+use helm_release::{DesiredError, DigestInputs, render_once};
+
 use super::chart::Chart;
-use super::desired_error::DesiredError;
-use super::digest::DigestInputs;
 use super::environment::environment;
+use super::locate::{SubjectError, wanted};
 use super::references::{data_of, key_of, references_of};
-use super::render::render_once;
-use super::subject::{self, SubjectError};
 use crate::values::{self, Contents};
 use crate::watches::{ReferenceKind, Watch};
 
@@ -101,7 +100,7 @@ pub fn offline(
     objects: &[Value],
 ) -> Result<Preview, PreviewError> {
     let mut contents = Contents::new();
-    for reference in references_of(input.watch, input.object).map_err(DesiredError::Values)? {
+    for reference in references_of(input.watch, input.object).map_err(DesiredError::from)? {
         let key = key_of(&reference);
         let is_it = |object: &&Value| {
             let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
@@ -156,7 +155,7 @@ pub(super) fn prepare(
         (record.name.clone(), record.namespace.clone())
     } else {
         let primary = primary(input);
-        let wanted = subject::wanted(&primary, object, input.watch, input.operator_namespace)?;
+        let wanted = wanted(&primary, object, input.watch, input.operator_namespace)?;
         let namespace = wanted.namespace.ok_or(SubjectError::NoNamespace)?;
         (wanted.name, namespace)
     };
@@ -165,7 +164,7 @@ pub(super) fn prepare(
         env: environment(),
         references,
     };
-    let computed = values::compute(input.watch, &inputs).map_err(DesiredError::Values)?;
+    let computed = values::compute(input.watch, &inputs).map_err(DesiredError::from)?;
     let chart = input.chart.used_by(input.watch);
     let values = chart
         .coalesce(computed.values)
@@ -191,19 +190,19 @@ pub(super) fn finish(
         values,
         overridden,
     } = prepared;
-    let patches = &input.watch.patches;
+    let patches = &input.watch.policy.patches;
     let render = |release: ReleaseInfo| {
         let mut render = RenderInput::new(release, &values)
             .capabilities(capabilities)
             .lookup(lookup.clone());
         render.values_in_errors = input.values_in_errors;
-        render.limits = input.watch.limits.of_render();
-        render_once(input.chart.compiled(), &render, input.watch)
+        render.limits = input.watch.policy.limits.of_render();
+        render_once(input.chart.compiled(), &render, patches)
     };
     let first = ReleaseInfo::new(name.as_str(), namespace.as_str());
     // As in the reconciler, the digest is that of a first revision.
     let mut rendered = render(first.clone())?;
-    let looks_up = input.watch.lookup_is_input && !rendered.lookups().is_empty();
+    let looks_up = input.watch.policy.lookup_is_input && !rendered.lookups().is_empty();
     let inputs = DigestInputs {
         coalesced: &values,
         name: name.as_str(),

@@ -11,12 +11,10 @@ use kube::Client;
 use kube_objects::read::{self, ReadError};
 use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
 
-use super::capabilities::capabilities;
-use super::desired_error::DesiredError;
-use super::lookup::{LOOKUP_ROUNDS, VisibleObjects};
+use helm_release::{DesiredError, LOOKUP_ROUNDS, VisibleObjects, capabilities, kind_of, read_key};
+
 use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
 use super::references::{data_of, key_of, references_of};
-use super::render::{kind_of, read_key};
 use crate::values::Contents;
 
 /// Computes what the operator deploys for a custom resource: as [`offline`](super::offline()), but
@@ -38,7 +36,7 @@ pub async fn in_cluster(
     let mut cluster_scoped = HashSet::default();
     for _ in 0..LOOKUP_ROUNDS {
         let prepared = prepare(input, &contents)?;
-        let trusted = input.watch.lookup_is_trusted;
+        let trusted = input.watch.policy.lookup_is_trusted;
         let scopes = Arc::new(cluster_scoped.clone());
         let objects = VisibleObjects::new(snapshot.clone(), prepared.namespace(), trusted, scopes);
         let keys = match finish(input, prepared, &capabilities, &objects) {
@@ -72,7 +70,7 @@ pub async fn in_cluster(
 
 /// Reads the objects of `valuesFrom`, with the last values of optional ones that are gone.
 async fn referenced(input: &PreviewInput<'_>, cluster: &Cluster) -> Result<Contents, PreviewError> {
-    let references = references_of(input.watch, input.object).map_err(DesiredError::Values)?;
+    let references = references_of(input.watch, input.object).map_err(DesiredError::from)?;
     let last = input.latest.and_then(|record| record.values_from.as_ref());
     let mut contents = Contents::new();
     for (from, reference) in input.watch.values_from.iter().zip(references) {

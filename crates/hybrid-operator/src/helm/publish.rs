@@ -6,22 +6,21 @@ use std::time::Duration;
 use kube_objects::ApiError;
 use kube_objects::diagnosis::Cause;
 use kube_objects::with_causes;
-use operator_runtime::controller::{self, ReconcileError};
+use operator_runtime::controller::{self, Priority, ReconcileError};
+
+use helm_release::{
+    Diagnosis, EngineError, EventReason, InputsDigest, Message, Next, Notice, Notices,
+    ObjectsState, Outcome, Reader, Report, StepOutcome, Subject,
+};
 
 use super::access::Access;
-use super::act::error::ActError;
-use super::diagnose::{self, Diagnosis};
-use super::events::{Notice, Notices};
+use super::custom_resource::CustomResource;
+use super::events::event;
 use super::memory::{Memory, Pruned};
-use super::message::{Message, Reader};
-use super::observe::Observation;
-use super::owner::Reporter;
-use super::report::{Next, ObjectsState, Report, StepOutcome, apply};
+use super::report::apply;
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
-use super::subject::Subject;
-use crate::reasons::{EventReason, Reason};
-use crate::release::InputsDigest;
+use crate::reasons::Reason;
 
 /// Maximum number of revisions in the status.
 const MAX_HISTORY: usize = 5;
@@ -31,17 +30,26 @@ const STATUS_CONFLICT_DELAY: Duration = Duration::from_secs(1);
 /// Has the objects examined that a release waits for, and returns why they are not ready, if that is
 /// known.
 fn cause(
-    setup: &Setup,
-    access: &Access,
-    subject: &Subject,
+    pass: &Pass<'_>,
     memory: &mut Memory,
     status: &Status,
     outcome: &StepOutcome,
 ) -> Option<Cause> {
     if outcome.waits_for_objects() {
-        let (diagnosis, live) = (&mut memory.told.diagnosis, &memory.release.live);
-        let logs = setup.watch.crash_logs;
-        return diagnose::update(access, &subject.target, diagnosis, live, status, logs);
+        let Memory { told, release, .. } = memory;
+        let logs = pass.setup.release.policy.crash_logs;
+        let (access, target) = (pass.access, &pass.subject.target);
+        // After a restart, the status has what the process before has found.
+        let earlier = status.cause();
+        let (key, queue) = (target.key(), access.queue.downgrade());
+        let wake = move || {
+            if let Some(queue) = queue.upgrade() {
+                queue.add(key.clone(), Priority::Background);
+            }
+        };
+        let (rounds, live) = (&access.rounds, &release.live);
+        let diagnosis = &mut told.diagnosis;
+        return diagnosis.update(rounds, target, live, logs, earlier, wake);
     }
     if !matches!(outcome, StepOutcome::Silent) {
         memory.told.diagnosis = Diagnosis::default();
@@ -49,91 +57,78 @@ fn cause(
     None
 }
 
-/// The result of a pass.
-pub(super) struct Attempt<'a> {
-    pub(super) observation: &'a Observation,
-    pub(super) notices: &'a Notices,
-    pub(super) result: Result<Report, ActError>,
-    /// Longest time until the next attempt if this one has failed.
+/// A pass over the release of a custom resource.
+pub(super) struct Pass<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) access: &'a Access,
+    pub(super) subject: &'a Subject,
+    pub(super) owner: &'a CustomResource,
+    /// Longest time until the next attempt if this one fails.
     pub(super) pause: Duration,
-}
-
-/// A pass whose result is published.
-pub(super) struct Published {
-    pub(super) status: Status,
-    pub(super) outcome: Result<controller::Outcome, ReconcileError>,
 }
 
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
 pub(super) async fn publish(
-    setup: &Setup,
-    access: &Access,
-    subject: &Subject,
-    reporter: &dyn Reporter,
+    pass: &Pass<'_>,
     memory: &mut Memory,
-    attempt: Attempt<'_>,
-) -> Published {
-    let mut status = subject.status.clone();
-    let outcome = report(
+    ended: Outcome,
+) -> Result<controller::Outcome, ReconcileError> {
+    let mut status = pass.owner.status().clone();
+    let status = &mut status;
+    let Outcome {
+        observation,
+        notices,
+        result,
+        ..
+    } = ended;
+    let notices = &notices;
+    let Pass {
         setup,
         access,
         subject,
-        reporter,
-        memory,
-        &mut status,
-        attempt,
-    )
-    .await;
-    Published { status, outcome }
-}
-
-async fn report(
-    setup: &Setup,
-    access: &Access,
-    subject: &Subject,
-    reporter: &dyn Reporter,
-    memory: &mut Memory,
-    status: &mut Status,
-    attempt: Attempt<'_>,
-) -> Result<controller::Outcome, ReconcileError> {
-    let (observation, notices) = (attempt.observation, attempt.notices);
-    let own = Some(setup.operator.clone());
+        owner,
+        ..
+    } = pass;
+    let own = Some(setup.release.operator.clone());
     let managing_operator = Some(observation.managing_operator.clone());
-    if !observation.facts.contested {
+    if !observation.is_contested() {
         status.clear_contested(
-            memory.told.managing_operator != own && memory.told.managing_operator.is_some(),
+            memory.release.managing_operator != own && memory.release.managing_operator.is_some(),
         );
     }
-    if !observation.facts.paused {
+    if !observation.is_paused() {
         status.unpaused();
     }
-    memory.told.managing_operator = if observation.facts.contested {
+    memory.release.managing_operator = if observation.is_contested() {
         managing_operator
     } else {
         own
     };
-    let mut objects = ObjectsState::of(&memory.release.live, setup.watch.drift_detection.mode);
+    let mut objects = ObjectsState::of(
+        &memory.release.live,
+        setup.release.policy.drift_detection.mode,
+    );
     // After an error it is not known what the release waits for.
-    if let Ok(report) = &attempt.result {
-        objects.cause = cause(setup, access, subject, memory, status, &report.outcome);
+    if let Ok(report) = &result {
+        objects.cause = cause(pass, memory, status, &report.outcome);
     }
     let redactor = memory.release.redactor.clone();
-    status.redact(&redactor, reporter.reader());
-    let deployed = attempt.result.as_ref().is_ok_and(Report::deploys);
-    let ended = conclude(setup, subject, memory, &objects, status, attempt);
+    status.redact(&redactor, Reader::OfResource);
+    let deployed = result.as_ref().is_ok_and(Report::deploys);
+    let ended = conclude(pass, memory, &objects, status, result);
     for remark in memory.release.live.take_remarks() {
         notices.tell(remark.reason, "Reconcile", remark.note);
     }
     let mut written = true;
     let pruned_before = memory.told.pruned.clone();
     if !matches!(ended, Ok(Next::Gone)) {
-        report_annotation_problems(subject, memory, notices);
-        if !observation.facts.contested {
-            report_what_lasts(access, subject, deployed, memory, notices, status);
+        report_annotation_problems(owner, memory, notices);
+        if !observation.is_contested() {
+            report_what_lasts(pass, deployed, memory, notices, status);
         }
         // What is not written is not reported.
         let revision = memory.release.reported.take();
-        let answer = write(subject, reporter, memory, notices, status).await;
+        let answer = write(pass, memory, notices, status).await;
         written = answer.map_err(|error| {
             let message = Message::from(with_causes(&error))
                 .about(&memory.release.values(subject.owner.quoted()));
@@ -144,14 +139,14 @@ async fn report(
     for notice in notices.take() {
         let note = redactor.clean(&notice.note);
         let notice = Notice { note, ..notice };
-        match notice.namespace.clone() {
+        match &notice.namespace {
             Some(namespace) => {
                 let events = &access.events;
                 events
-                    .publish_about_namespace(&namespace, notice.into())
+                    .publish_about_namespace(namespace, event(&notice))
                     .await;
             }
-            None => reporter.send(access, notice.into()).await,
+            None => owner.send(access, event(&notice)).await,
         }
     }
     memory.release.redactor.forget_record();
@@ -167,11 +162,12 @@ async fn report(
         Next::Now => controller::Outcome::After(Duration::ZERO),
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
-            let asked = subject.annotations.options.reconcile_period;
-            let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
+            let asked = subject.instructions.options.reconcile_period;
+            let period =
+                Some(asked.unwrap_or(setup.release.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
             let read = memory.release.live.read_in();
-            let read = read.filter(|_| observation.is_complete);
+            let read = read.filter(|_| observation.is_complete());
             match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
@@ -183,14 +179,19 @@ async fn report(
 /// Sets the conditions that follow from the result of a reconcile. Returns when to reconcile again, or the
 /// error as the log shows it. No I/O.
 fn conclude(
-    setup: &Setup,
-    subject: &Subject,
+    pass: &Pass<'_>,
     memory: &Memory,
     objects: &ObjectsState,
     status: &mut Status,
-    attempt: Attempt<'_>,
+    result: Result<Report, EngineError>,
 ) -> Result<Next, ReconcileError> {
-    let Attempt { result, pause, .. } = attempt;
+    let Pass {
+        setup,
+        subject,
+        pause,
+        ..
+    } = pass;
+    let pause = *pause;
     let logged = |message: &Message| memory.release.redactor.text(message, Reader::Anybody);
     match result {
         Ok(report) => {
@@ -201,7 +202,7 @@ fn conclude(
                 status.leave_out_manifest();
             }
             if let Some(revision) = report.handled {
-                status.handle(&subject.annotations, revision);
+                status.handle(&subject.instructions, revision);
             }
             if let Some(hook_error) = &report.hook_error {
                 status.irreconcilable(Reason::ReconcileError, hook_error.clone());
@@ -233,15 +234,14 @@ fn conclude(
 
 /// Writes the status if it has changed. Returns `false` on a conflict.
 async fn write(
-    subject: &Subject,
-    reporter: &dyn Reporter,
+    pass: &Pass<'_>,
     memory: &mut Memory,
     notices: &Notices,
     status: &Status,
 ) -> Result<bool, ApiError> {
     if let Some(patch) = status.patch(&memory.told.written) {
         let before = std::mem::replace(&mut memory.told.written, WrittenStatus::unanswered());
-        let kept = match reporter.patch_status(&patch).await {
+        let kept = match pass.owner.patch_status(&patch).await {
             Err(ApiError::Conflict { .. }) => {
                 memory.told.written = before;
                 return Ok(false);
@@ -255,7 +255,7 @@ async fn write(
         } else {
             let why = format!(
                 "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
-                subject.target.primary.gvk.kind,
+                pass.subject.target.primary.gvk.kind,
                 pruned.join(", ")
             );
             let pruned = Pruned::Some(why.clone());
@@ -278,28 +278,24 @@ async fn write(
 }
 
 /// Adds an event for each invalid annotation, once.
-fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
-    let problems = &subject.annotations.problems;
+fn report_annotation_problems(owner: &CustomResource, memory: &mut Memory, notices: &Notices) {
+    let problems = owner.problems();
     if memory.told.problems != *problems {
         for problem in problems {
             notices.tell(EventReason::InvalidAnnotation, "Read", problem.as_str());
         }
-        memory.told.problems.clone_from(problems);
+        memory.told.problems = problems.to_vec();
     }
 }
 
 /// Returns the objects that cannot be watched, with the reason. Adds an event for each new one.
-fn report_unwatched(
-    access: &Access,
-    subject: &Subject,
-    memory: &mut Memory,
-    notices: &Notices,
-) -> BTreeSet<String> {
+fn report_unwatched(pass: &Pass<'_>, memory: &mut Memory, notices: &Notices) -> BTreeSet<String> {
+    let target = &pass.subject.target;
     let unwatched = memory.release.live.unwatched().into_iter();
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
-        .chain(access.interests.problem(&subject.target.key()))
-        .chain(subject.target.interests.problem(&subject.target.key()))
+        .chain(pass.access.releases.interests.problem(&target.key()))
+        .chain(target.interests.problem(&target.key()))
         .collect();
     for reason in found.difference(&memory.told.unwatched) {
         notices.tell(EventReason::WatchRefused, "Watch", reason.as_str());
@@ -311,20 +307,19 @@ fn report_unwatched(
 /// Sets the conditions about what lasts whatever the step was: objects that are not watched or not as
 /// rendered, a large record, a status that is cut. `deployed` says whether a revision was deployed.
 fn report_what_lasts(
-    access: &Access,
-    subject: &Subject,
+    pass: &Pass<'_>,
     deployed: bool,
     memory: &mut Memory,
     notices: &Notices,
     status: &mut Status,
 ) {
-    status.unwatched(&report_unwatched(access, subject, memory, notices));
+    status.unwatched(&report_unwatched(pass, memory, notices));
     memory
         .release
         .live
-        .wake_when_known(&subject.target.primary.identity());
-    status.history = Some(recent_history(access, subject));
-    report_large_record(access, subject, memory, notices, status);
+        .wake_when_known(&pass.subject.target.primary.identity());
+    status.history = Some(recent_history(pass));
+    report_large_record(pass, memory, notices, status);
     // After a restart, what was remarked is known from the status alone.
     let remarks = memory.release.live.reported();
     if deployed || !remarks.is_empty() {
@@ -341,13 +336,12 @@ fn report_what_lasts(
 
 /// Reports whether the newest record is stored in parts. Adds an event for each new one.
 fn report_large_record(
-    access: &Access,
-    subject: &Subject,
+    pass: &Pass<'_>,
     memory: &mut Memory,
     notices: &Notices,
     status: &mut Status,
 ) {
-    let history = subject.target.history(access);
+    let history = pass.subject.target.history(&pass.access.releases);
     let large = history.last().filter(|latest| latest.parts() > 0);
     let why = large.map(|latest| format!(
         "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
@@ -365,8 +359,8 @@ fn report_large_record(
 }
 
 /// Returns the newest revisions.
-fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
-    let history = subject.target.history(access);
+fn recent_history(pass: &Pass<'_>) -> Vec<HistoryEntry> {
+    let history = pass.subject.target.history(&pass.access.releases);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {

@@ -12,12 +12,14 @@ use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
 use operator_runtime::native::Readers;
 use tracing::{Instrument, Span};
 
+use helm_release::{Engine, Memories, Message};
+
 use super::access::Access;
 use super::custom_resource::CustomResource;
-use super::engine::Engine;
-use super::memory::{Memories, Memory};
-use super::message::Message;
+use super::memory::Memory;
+use super::publish::{Pass, publish};
 use super::reload::progress::Verdict;
+use super::reload::verdict::{Ended, Trouble, verdict};
 use super::resources::Resources;
 use super::retried;
 use super::setup::Setup;
@@ -29,7 +31,7 @@ pub(super) struct HelmReconciler {
     pub(super) resources: Resources,
     /// Objects that the extensions read.
     pub(super) readers: Readers,
-    pub(super) memories: Memories,
+    pub(super) memories: Memories<Memory>,
 }
 
 /// Time that an attempt of a chart's controller has.
@@ -42,11 +44,11 @@ impl Reconcile for HelmReconciler {
         Box::pin(async move {
             let Some(resource) = self.resources.get(&request.key) else {
                 self.memories.forget(&request.key);
-                self.access.forget(&request.key);
+                self.access.releases.forget(&request.key);
                 return Ok(Outcome::Done);
             };
             let uid = resource.metadata.uid.as_deref().unwrap_or_default();
-            let forget = || self.access.forget(&request.key);
+            let forget = || self.access.releases.forget(&request.key);
             let mut memory = self.memories.take(&request.key, uid, forget);
             memory.for_setup(self.setup.version);
             let span = self
@@ -68,7 +70,7 @@ impl Reconcile for HelmReconciler {
                 }
                 Err(panic) => {
                     // What it knew may be half done, also if it is cancelled before the status is written.
-                    *memory = Memory::new(uid);
+                    *memory = Memory::default();
                     self.tell_of_panic(&request, uid).await;
                     // The worker counts and logs it.
                     resume_unwind(panic)
@@ -125,11 +127,27 @@ impl HelmReconciler {
             }
         };
         let engine = Engine {
-            setup: Arc::clone(setup),
-            access: Arc::clone(access),
+            setup: Arc::clone(&setup.release),
+            access: Arc::clone(&access.releases),
             limit: ATTEMPT_WITHIN,
         };
-        let published = engine.advance(&subject, &*owner, memory, pause).await;
-        published.outcome
+        let outcome = engine.advance(&subject, &mut memory.release).await;
+        if let Some(taken) = &outcome.taken {
+            let error = outcome.result.as_ref().err();
+            memory.verdict = verdict(&Ended {
+                step: &taken.step,
+                latest: (taken.latest.as_ref()).map(|meta| (meta.status, taken.is_wanted)),
+                inputs: taken.inputs_fail.map(Trouble::of),
+                error: error.map(|error| Trouble::of(error.is_transient())),
+            });
+        }
+        let pass = Pass {
+            setup,
+            access,
+            subject: &subject,
+            owner: &owner,
+            pause,
+        };
+        publish(&pass, memory, outcome).await
     }
 }

@@ -8,15 +8,12 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube_objects::{DiscoveryError, Scope, read};
 use serde_json::Value;
 
-use super::access::Access;
-use super::desired_error::DesiredError;
+use helm_release::{
+    Access, DesiredError, EventReason, LastValues, Notices, Read, ResourceRef, StoreError, Target,
+    corrupt_record_event,
+};
+
 use super::environment::environment;
-use super::events::{Notices, corrupt_record_event};
-use super::inputs::{LastValues, Read};
-use super::interest::ResourceRef;
-use super::target::Target;
-use crate::reasons::EventReason;
-use crate::release::StoreError;
 use crate::values::{self, Contents, Inputs, Reference, ValuesError};
 use crate::watches::{ReferenceKind, Watch};
 
@@ -140,12 +137,6 @@ pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Referen
     };
     let from = watch.values_from.iter();
     from.map(|from| Reference::of(from, &inputs)).collect()
-}
-
-/// Returns whether none of the objects read has changed.
-pub(super) fn is_current(target: &Target, read: &Read) -> bool {
-    read.iter()
-        .all(|(read, seen)| target.interests.is_current(read, *seen))
 }
 
 /// Returns the first custom resource of `dependsOn` that is not `Ready`.

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
+use helm_release::{Message, Reader, Redactor};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube_objects::ApiError;
 use serde_json::json;
 
 use super::custom_resource;
-use super::message::{Message, Reader, Redactor};
 use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::{Status, WrittenStatus};

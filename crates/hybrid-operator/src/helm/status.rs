@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use helm_core::manifest::ObjectKey;
 use helm_core::release::Revision;
+use helm_release::{
+    EventReason, Handled, Instructions, Message, Reader, Redactor, ReleaseStatus, Remark, Reported,
+    bounded, is_same, remembered,
+};
 use jiff::Timestamp;
 use kube_objects::diagnosis::{self, Cause};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::annotations::Annotations;
-use super::bounded::{bounded, remembered};
 use super::conditions::{self, Condition, ConditionStatus};
-use super::message::{Message, Reader, Redactor};
-use super::repetition::is_same;
-use crate::action::live::Remark;
-use crate::reasons::{ConditionType, EventReason, Reason};
-use crate::release::RecordMeta;
+use crate::reasons::{ConditionType, Reason};
 
 mod patch;
 
@@ -35,33 +33,6 @@ const MAX_MESSAGE: usize = 8 * 1024;
 /// attempts costs no write.
 pub(super) const TOLD_PAUSE: Duration = Duration::from_secs(4);
 
-/// Release in the status.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ReleaseStatus {
-    /// Name of the release.
-    pub(crate) name: String,
-    /// Newest revision.
-    pub(crate) revision: u32,
-    /// Helm's status of that revision.
-    pub(crate) status: String,
-    /// Name and version of the chart, `NAME-VERSION`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) chart_version: Option<String>,
-    /// `appVersion` of the chart.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) app_version: Option<String>,
-    /// Digest of the inputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) digest: Option<String>,
-    /// Hash of the operator's fields of all objects of the deployed revision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) baseline: Option<String>,
-    /// Revision that the chart's tests ran on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tested: Option<u32>,
-}
-
 /// Revision in the status history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HistoryEntry {
@@ -72,21 +43,6 @@ pub(crate) struct HistoryEntry {
     /// Digest of the inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
-}
-
-/// Handled values of one-time annotations.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Handled {
-    /// `force-at`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) force_at: Option<String>,
-    /// `reset-at`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reset_at: Option<String>,
-    /// Newest revision whose failures no longer count after `reset-at`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) forgiven: Option<u32>,
 }
 
 /// Condition that became true, or is true for a new reason; published as an event.
@@ -123,7 +79,7 @@ pub(crate) struct Status {
     without_manifest: bool,
     /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
-    /// Handled values of one-time annotations.
+    /// Handled values of one-time instructions.
     pub(crate) handled: Handled,
     /// Transitions to publish as events.
     pub(crate) transitions: Vec<Transition>,
@@ -251,26 +207,23 @@ impl Status {
         conditions.find(|condition| condition.type_ == type_ && condition.status == status)
     }
 
-    /// Returns whether the release of this generation is ready.
-    pub(super) fn is_ready(&self) -> bool {
-        let ready = self.find(ConditionType::Ready, ConditionStatus::True);
-        ready.is_some_and(|ready| ready.observed_generation == self.generation)
-    }
-
-    /// Returns whether the release was ready before this generation, which may be that of the deletion.
-    pub(super) fn was_ready(&self) -> bool {
+    /// Returns what the status says of the release.
+    pub(super) fn reported(&self) -> Reported {
+        let failure = self.failure();
+        let is_sound = self.find(ConditionType::ReleaseFailed, ConditionStatus::False);
         let ready = self.find(ConditionType::Ready, ConditionStatus::True);
         let observed = ready.and_then(|ready| ready.observed_generation);
-        observed.is_some_and(|observed| self.generation.is_none_or(|now| observed + 1 >= now))
-    }
-
-    /// Returns what is missing until the release is ready, or what failed.
-    pub(super) fn problem(&self) -> Option<&str> {
-        let of = |type_| self.find(type_, ConditionStatus::True);
-        let problem = of(ConditionType::Irreconcilable)
-            .or_else(|| of(ConditionType::Contested))
-            .or_else(|| self.find(ConditionType::Ready, ConditionStatus::False));
-        problem.map(|condition| condition.message.as_str())
+        let is_close = |observed| self.generation.is_none_or(|now| observed + 1 >= now);
+        Reported {
+            release: self.release.clone(),
+            is_deployed: self.is_deployed(),
+            is_sound: is_sound.is_some(),
+            is_failed: failure.is_some(),
+            is_failed_now: failure
+                .is_some_and(|failed| failed.observed_generation == self.generation),
+            was_ready: observed.is_some_and(is_close),
+            handled: self.handled.clone(),
+        }
     }
 
     /// Reports that the operator processes the custom resource.
@@ -310,29 +263,6 @@ impl Status {
     fn is_deployed(&self) -> bool {
         let deployed = self.find(ConditionType::Deployed, ConditionStatus::True);
         deployed.is_some()
-    }
-
-    /// Returns whether the status already reports this record as deployed without a failure.
-    pub(crate) fn reports_deployed(&self, record: &RecordMeta) -> bool {
-        let failed = self.find(ConditionType::ReleaseFailed, ConditionStatus::False);
-        self.reports(record) && self.is_deployed() && failed.is_some()
-    }
-
-    /// Returns whether the status is about this record, and not about one of the same number that is gone.
-    pub(crate) fn reports(&self, record: &RecordMeta) -> bool {
-        let release = self.release.as_ref();
-        let digest = record.digest.as_ref().map(ToString::to_string);
-        release.is_some_and(|release| {
-            release.revision == record.revision.0
-                && release.status == record.status.to_string()
-                && release.digest == digest
-        })
-    }
-
-    /// Returns whether the status reports the result of the tests of this record.
-    pub(crate) fn reports_tests(&self, record: &RecordMeta) -> bool {
-        let tested = self.release.as_ref().and_then(|release| release.tested);
-        tested == Some(record.revision.0) && self.reports(record)
     }
 
     /// Reports that the custom resource is reconciled.
@@ -385,17 +315,6 @@ impl Status {
             reason,
             "",
         );
-    }
-
-    /// Returns whether the status already reports the failure of this record.
-    pub(crate) fn reports_failure_of(&self, record: &RecordMeta) -> bool {
-        self.reports(record) && self.failure().is_some()
-    }
-
-    /// Returns whether the status already says why the present generation failed.
-    pub(crate) fn reports_failure(&self) -> bool {
-        self.failure()
-            .is_some_and(|condition| condition.observed_generation == self.generation)
     }
 
     /// Returns the condition that says why a release failed.
@@ -454,11 +373,11 @@ impl Status {
     }
 
     /// Records the one-time annotations as handled by `revision`.
-    pub(crate) fn handle(&mut self, annotations: &Annotations, revision: Revision) {
-        if let Some(at) = &annotations.force_at {
+    pub(crate) fn handle(&mut self, instructions: &Instructions, revision: Revision) {
+        if let Some(at) = &instructions.force_at {
             self.handled.force_at = Some(remembered(at).into_owned());
         }
-        if let Some(at) = &annotations.reset_at
+        if let Some(at) = &instructions.reset_at
             && self.handled.reset_at.as_deref() != Some(&*remembered(at))
         {
             self.handled.reset_at = Some(remembered(at).into_owned());

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use helm_core::values::SetError;
 use serde_json::Value;
 
+use helm_release::DesiredError;
+
 use super::environment::Environment;
 use super::values_from::Reference;
 
@@ -60,6 +62,15 @@ impl ValuesError {
                 Some(format!("{self}: {}", source.without_values().message()))
             }
             _ => None,
+        }
+    }
+}
+
+impl From<ValuesError> for DesiredError {
+    fn from(error: ValuesError) -> Self {
+        Self::Values {
+            hidden: error.without_contents(),
+            source: error.into(),
         }
     }
 }

@@ -1,41 +1,6 @@
-//! `limits`: what one render of a chart may take.
+//! Values of `limits`.
 
 use std::time::Duration;
-
-use helm_core::engine::{BudgetError, RenderLimits};
-
-/// Limits of one render of a chart. `None` means the default of the operator, and of Helm's engine
-/// here if it has none either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ChartLimits {
-    /// Memory that values and output hold at one time, in bytes. Default: 256 MiB.
-    pub memory: Option<usize>,
-    /// Processor time; zero means no limit. Default: 10 s.
-    pub time: Option<Duration>,
-}
-
-impl ChartLimits {
-    /// Returns these limits, and those of `other` where there are none.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            memory: self.memory.or(other.memory),
-            time: self.time.or(other.time),
-        }
-    }
-
-    /// Returns the limits of a render.
-    pub fn of_render(self) -> RenderLimits {
-        let mut limits = RenderLimits::default();
-        if let Some(memory) = self.memory {
-            limits.memory = memory;
-        }
-        if let Some(time) = self.time {
-            limits.time = Some(time).filter(|time| !time.is_zero());
-        }
-        limits
-    }
-}
 
 /// Less would not suffice for a chart with one object.
 const SMALLEST: usize = 1 << 20;
@@ -65,19 +30,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     operator_runtime::duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// Returns how an exceeded limit is raised, if an option does that.
-pub fn way_to_raise(limit: &BudgetError) -> Option<&'static str> {
-    match limit {
-        BudgetError::Memory { .. } => {
-            Some("raise it with `limits.memory` in watches.yaml or with --limit-memory")
-        }
-        BudgetError::Time { .. } => {
-            Some("raise it with `limits.time` in watches.yaml or with --limit-time")
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,22 +54,5 @@ mod tests {
         ] {
             assert_eq!(parse_size(text).ok(), size, "{text}");
         }
-    }
-
-    #[test]
-    fn limits_of_an_entry_come_before_those_of_the_operator() {
-        let own = ChartLimits {
-            memory: Some(1 << 30),
-            time: None,
-        };
-        let operator = ChartLimits {
-            memory: Some(1 << 25),
-            time: Some(Duration::ZERO),
-        };
-        let limits = own.or(operator).of_render();
-        assert_eq!((limits.memory, limits.time), (1 << 30, None));
-        let limits = ChartLimits::default().of_render();
-        let seconds = Some(Duration::from_secs(10));
-        assert_eq!((limits.memory, limits.time), (256 << 20, seconds));
     }
 }

@@ -29,15 +29,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use chart::{ChartSource, RemoteChart, SecretName};
-pub use entry::{
-    ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
-    OverrideValuesType, Patch, PatchBody, ReferenceKind, Remediation, RemediationStrategy,
-    ValuesFrom, Watch,
+pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
+pub use helm_release::{
+    ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, Patch, PatchBody,
+    ReleasePolicy, Remediation, RemediationStrategy, way_to_raise,
 };
 pub use kube_objects::target::Target;
-pub use limits::{ChartLimits, parse_duration, parse_size, way_to_raise};
+pub use limits::{parse_duration, parse_size};
 pub use lock::{Lock, LockError, LockedChart};
-pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use problem::Problem;
 pub use suggest::nearest;

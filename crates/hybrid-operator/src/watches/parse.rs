@@ -6,31 +6,22 @@ use std::path::{Path, PathBuf};
 use go_yaml::tree::{self, Node};
 use helm_core::Values;
 use helm_core::values::{SetText, set_one};
+use helm_release::{
+    ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, NEVER_RECREATED,
+    Patch, PatchBody, Remediation, RemediationStrategy,
+};
 use kube::core::GroupVersionKind;
 use operator_runtime::naming;
 use serde_json::Value;
 
-use super::entry::{
-    ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
-    OverrideValuesType, Patch, PatchBody, ReferenceKind, Remediation, RemediationStrategy,
-    ValuesFrom, Watch,
-};
+use super::entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 use super::fields::{
     Fields, boolean, byte_size, choice, decode, expected, go_duration, name, namespace, pointers,
     positive, problem, selector, string, string_list, string_map,
 };
-use super::limits::ChartLimits;
 use super::problem::Problem;
 use super::{chart, template};
 use kube_objects::target::Target;
-
-/// Kinds that hold user data or other objects: never deleted and created again.
-pub(crate) const NEVER_RECREATED: &[&str] = &[
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "Namespace",
-    "CustomResourceDefinition",
-];
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
 ///
@@ -98,48 +89,48 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.max_concurrent_reconciles = fields.optional("maxConcurrentReconciles", positive);
     watch.selector = fields.optional("selector", selector);
     let is_input = fields.choice("dryRunOption", &[("server", true), ("client", false)]);
-    watch.lookup_is_input = is_input.unwrap_or(false);
+    watch.policy.lookup_is_input = is_input.unwrap_or(false);
     let is_trusted = fields.choice("lookup", &[("confined", false), ("trusted", true)]);
-    watch.lookup_is_trusted = is_trusted.unwrap_or(false);
+    watch.policy.lookup_is_trusted = is_trusted.unwrap_or(false);
     watch.values = fields.optional("values", |node| match decode(node)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(expected("a map of values", node)),
     });
     fields.check_strings("values", template::check);
     watch.values_from = fields.list("valuesFrom", values_from);
-    watch.install = fields.section("install", install).unwrap_or_default();
-    watch.upgrade = fields.section("upgrade", upgrade).unwrap_or_default();
-    watch.rollback = fields.section("rollback", rollback).unwrap_or_default();
-    watch.uninstall = fields.section("uninstall", uninstall).unwrap_or_default();
-    watch.test = fields.section("test", |f| ActionPolicy {
+    watch.policy.install = fields.section("install", install).unwrap_or_default();
+    watch.policy.upgrade = fields.section("upgrade", upgrade).unwrap_or_default();
+    watch.policy.rollback = fields.section("rollback", rollback).unwrap_or_default();
+    watch.policy.uninstall = fields.section("uninstall", uninstall).unwrap_or_default();
+    watch.policy.test = fields.section("test", |f| ActionPolicy {
         timeout: f.optional("timeout", go_duration),
         ..ActionPolicy::default()
     });
-    watch.drift_detection = fields
+    watch.policy.drift_detection = fields
         .section("driftDetection", drift_detection)
         .unwrap_or_default();
-    watch.patches = fields.list("patches", patch);
+    watch.policy.patches = fields.list("patches", patch);
     watch.service_account_name = fields.optional("serviceAccountName", template_text);
     watch.depends_on = fields.list("dependsOn", dependency);
-    watch.max_history = fields.optional("maxHistory", positive);
+    watch.policy.max_history = fields.optional("maxHistory", positive);
     watch.release_name = fields.optional("releaseName", template_text);
     watch.release_namespace = fields.optional("releaseNamespace", namespace);
     watch.pause_annotation = fields.optional("pauseAnnotation", annotation);
     watch.allow_operator_accounts = fields.flag("allowOperatorAccounts");
-    watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
-    watch.limits = fields
+    watch.policy.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
+    watch.policy.limits = fields
         .section("limits", |f| ChartLimits {
             memory: f.optional("memory", byte_size),
             time: f.optional("time", go_duration),
         })
         .unwrap_or_default();
-    watch.allow_empty = fields.flag("allowEmpty");
+    watch.policy.allow_empty = fields.flag("allowEmpty");
     let policies = &[
         ("skip", CrdPolicy::Skip),
         ("create", CrdPolicy::Create),
         ("createReplace", CrdPolicy::CreateReplace),
     ];
-    watch.crds = fields.choice("crds", policies).unwrap_or_default();
+    watch.policy.crds = fields.choice("crds", policies).unwrap_or_default();
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
     // Only now, so that the mistakes in all fields are reported.

@@ -40,10 +40,14 @@ fn options_of_a_minimal_entry_have_their_defaults() {
     assert_eq!(watch.gvk.api_version(), "cache.example.com/v1alpha1");
     assert_eq!(watch.chart.path(), Some(Path::new("/base/charts/m")));
     assert!(watch.watch_dependent_resources);
-    assert_eq!(watch.crds, CrdPolicy::Create);
-    assert_eq!(watch.drift_detection.mode, DriftMode::Repair);
+    assert_eq!(watch.policy.crds, CrdPolicy::Create);
+    assert_eq!(watch.policy.drift_detection.mode, DriftMode::Repair);
     assert_eq!(watch.reconcile_period, None);
-    assert!(!watch.lookup_is_trusted && !watch.allow_operator_accounts && watch.crash_logs);
+    assert!(
+        !watch.policy.lookup_is_trusted
+            && !watch.allow_operator_accounts
+            && watch.policy.crash_logs
+    );
 }
 
 #[test]
@@ -100,35 +104,40 @@ fn all_fields_are_read() {
     assert_eq!(watch.max_concurrent_reconciles.map(usize::from), Some(4));
     let expected = "tier=gold,env in (a,b)";
     assert_eq!(watch.selector.as_ref().unwrap().to_string(), expected);
-    assert!(watch.lookup_is_input);
-    assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
-    assert_eq!(watch.limits.memory, Some(1 << 30));
-    assert_eq!(watch.limits.time, Some(Duration::from_mins(1)));
+    assert!(watch.policy.lookup_is_input);
+    assert!(
+        watch.policy.lookup_is_trusted && watch.allow_operator_accounts && !watch.policy.crash_logs
+    );
+    assert_eq!(watch.policy.limits.memory, Some(1 << 30));
+    assert_eq!(watch.policy.limits.time, Some(Duration::from_mins(1)));
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
     let expected = Some("auth.password");
     assert_eq!(watch.values_from[0].target_path.as_deref(), expected);
-    assert_eq!(watch.install.timeout, Some(Duration::from_mins(2)));
-    assert_eq!(watch.install.remediation.retries, Some(2));
+    assert_eq!(watch.policy.install.timeout, Some(Duration::from_mins(2)));
+    assert_eq!(watch.policy.install.remediation.retries, Some(2));
     let uninstall = Some(RemediationStrategy::Uninstall);
-    assert_eq!(watch.install.remediation.strategy, uninstall);
+    assert_eq!(watch.policy.install.remediation.strategy, uninstall);
     assert_eq!(
-        watch.upgrade.recreate.as_ref().unwrap(),
+        watch.policy.upgrade.recreate.as_ref().unwrap(),
         &["Job", "StatefulSet"]
     );
-    assert!(watch.rollback.disable_hooks);
+    assert!(watch.policy.rollback.disable_hooks);
     let expected = Some(Duration::from_mins(1));
-    assert_eq!(watch.test.as_ref().unwrap().timeout, expected);
-    assert_eq!(watch.drift_detection.mode, DriftMode::Warn);
-    assert_eq!(watch.drift_detection.ignore[0].paths, ["/spec/replicas"]);
-    assert!(matches!(watch.patches[0].patch, PatchBody::Json(_)));
+    assert_eq!(watch.policy.test.as_ref().unwrap().timeout, expected);
+    assert_eq!(watch.policy.drift_detection.mode, DriftMode::Warn);
+    assert_eq!(
+        watch.policy.drift_detection.ignore[0].paths,
+        ["/spec/replicas"]
+    );
+    assert!(matches!(watch.policy.patches[0].patch, PatchBody::Json(_)));
     assert!(matches!(
-        watch.patches[1].patch,
+        watch.policy.patches[1].patch,
         PatchBody::StrategicMerge(_)
     ));
     assert_eq!(watch.depends_on[0].kind, "Db");
-    assert_eq!(watch.max_history.map(usize::from), Some(3));
+    assert_eq!(watch.policy.max_history.map(usize::from), Some(3));
     assert_eq!(watch.release_namespace.as_deref(), Some("apps"));
-    assert_eq!(watch.crds, CrdPolicy::CreateReplace);
+    assert_eq!(watch.policy.crds, CrdPolicy::CreateReplace);
 }
 
 #[test]
@@ -149,7 +158,7 @@ fn an_entry_has_what_it_merges_unless_it_says_otherwise() {
     assert_eq!(problems, []);
     let watch = &entries[1].watch;
     assert_eq!(watch.gvk.kind, "Site");
-    assert_eq!(watch.max_history.map(usize::from), Some(3));
+    assert_eq!(watch.policy.max_history.map(usize::from), Some(3));
     assert_eq!(watch.override_values["image.tag"], "a");
     assert_eq!(watch.override_values["debug"], "c");
 

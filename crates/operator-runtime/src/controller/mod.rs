@@ -13,53 +13,17 @@ mod objects;
 mod queue;
 mod worker;
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 
 pub use backoff::Backoff;
-use kube_objects::Primary;
-pub use kube_objects::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
+
+pub use kube_objects::{ApiError, CrIdentity, ForeignOwner, Key, PathError, Target};
 pub use objects::TypedObject;
 pub use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
 pub use queue::{Priority, Queue};
 pub use worker::{QueueHandle, WorkerOptions, Workers};
-
-/// Identifies an object of a controller.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// Namespace; `None` for cluster-scoped objects.
-    pub namespace: Option<Arc<str>>,
-    /// Name.
-    pub name: Arc<str>,
-}
-
-impl Key {
-    /// Creates the key of an object from its namespace and name.
-    pub fn new(namespace: Option<&str>, name: &str) -> Self {
-        Self {
-            namespace: namespace.map(Into::into),
-            name: name.into(),
-        }
-    }
-}
-
-impl From<&Primary> for Key {
-    fn from(primary: &Primary) -> Self {
-        Self::new(primary.namespace.as_deref(), &primary.name)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
 
 /// A reconcile that is due.
 #[derive(Debug, Clone)]

@@ -76,17 +76,6 @@ impl<T> TypedObject for T where
 {
 }
 
-impl Key {
-    /// The key of a typed object.
-    pub fn of<O: Resource>(object: &O) -> Self {
-        let meta = object.meta();
-        Self::new(
-            meta.namespace.as_deref(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
-    }
-}
-
 /// The caches of a process. Clones share them.
 #[derive(Clone)]
 pub struct ObjectCaches(Arc<Caches>);

@@ -452,7 +452,7 @@ fn needs(watch: &Watch) -> WatchNeeds {
             .iter()
             .map(|other| GroupKind::of_api_version(&other.api_version, &other.kind))
             .collect(),
-        crds: match watch.crds {
+        crds: match watch.policy.crds {
             CrdPolicy::Skip => Crds::Skip,
             CrdPolicy::Create => Crds::Create,
             CrdPolicy::CreateReplace => Crds::CreateReplace,

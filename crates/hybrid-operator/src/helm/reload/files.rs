@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use tracing::{debug, error, info};
 
 use super::super::builder::{self, HelmController};
-use super::super::events::{Notice, OperatorEvents};
+use super::super::events::{OperatorEvents, event};
 use super::super::remote::ChartReader;
 use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
-use crate::reasons::EventReason;
 use crate::watches::{self, ChartSource, Lock, RemoteChart, Watch, WatchesError};
+use helm_release::{EventReason, Notice};
 
 /// Adds code to the controller of a chart.
 pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + Sync>;
@@ -322,7 +322,7 @@ impl FileWatcher {
         );
         let note = format!("continuing with what was loaded before: {why}");
         let notice = Notice::new(EventReason::ReloadRefused, "Reload", note);
-        events.publish(notice.into()).await;
+        events.publish(event(&notice)).await;
     }
 }
 
@@ -380,8 +380,8 @@ mod tests {
             assert!(before != after && before.needs_restart(&after));
         }
         let other: [fn(&mut Watch); 2] = [
-            |watch| watch.upgrade.wait = true,
-            |watch| watch.max_history = NonZeroUsize::new(7),
+            |watch| watch.policy.upgrade.wait = true,
+            |watch| watch.policy.max_history = NonZeroUsize::new(7),
         ];
         for change in other {
             let after = entry(change);

@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::super::access::Access;
-use super::super::events::{Notice, OperatorEvents};
-use super::super::memory::Memories;
+use super::super::events::{OperatorEvents, event};
+use super::super::memory::Memory;
 use super::super::reconciler::HelmReconciler;
 use super::super::resources::Resources;
 use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::helm::source::Source;
-use crate::reasons::EventReason;
+use helm_release::{EventReason, Memories, Notice};
 
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);
@@ -174,7 +174,7 @@ pub(in crate::helm) struct RolloutReconciler {
     pub(in crate::helm) access: Arc<Access>,
     pub(in crate::helm) resources: Resources,
     pub(in crate::helm) readers: Readers,
-    pub(in crate::helm) memories: Memories,
+    pub(in crate::helm) memories: Memories<Memory>,
     pub(in crate::helm) events: OperatorEvents,
 }
 
@@ -192,7 +192,8 @@ impl Reconcile for RolloutReconciler {
                 memories: self.memories.clone(),
             };
             let result = reconciler.reconcile(request).await;
-            let verdict = self.memories.verdict(&key);
+            let verdict = self.memories.of(&key, |memory| memory.verdict);
+            let verdict = verdict.unwrap_or(Verdict::Skipped);
             if let Some(waiting) = self.rollout.ended(&key, verdict) {
                 self.report_halt(waiting).await;
             }
@@ -214,7 +215,7 @@ impl RolloutReconciler {
             "{LIMIT} releases of {kind} in a row cannot be upgraded with the changed chart or options; {waiting} others stay as they are until the chart or the watches file changes again"
         );
         let notice = Notice::new(EventReason::RolloutHalted, "Rollout", note);
-        self.events.publish(notice.into()).await;
+        self.events.publish(event(&notice)).await;
     }
 }
 

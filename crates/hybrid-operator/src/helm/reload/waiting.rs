@@ -24,13 +24,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::super::annotations;
 use super::super::builder;
-use super::super::message::{Reader, Redactor};
 use super::super::resources::{Change, Resources};
 use super::super::status::{Status, WrittenStatus};
 use super::EntryKey;
 use super::fetch::Missing;
 use crate::helm::source::Source;
 use crate::watches::Watch;
+use helm_release::{Reader, Redactor};
 
 /// The entries whose custom resources wait for a chart.
 #[derive(Default)]
@@ -164,7 +164,7 @@ impl Teller {
             self.watch.pause_annotation.as_deref(),
             std::iter::empty(),
         );
-        if annotations.paused {
+        if annotations.instructions.paused {
             return Ok(());
         }
         let Some(patch) = status_of(&resource, missing, host::timestamp()) else {

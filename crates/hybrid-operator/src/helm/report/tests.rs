@@ -1,7 +1,9 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{ObjectsState, StepOutcome, apply, redacted};
+use helm_release::{ObjectsState, StepOutcome};
+
+use super::apply;
 use crate::helm::status::{Status, WrittenStatus};
 
 #[test]
@@ -28,20 +30,4 @@ fn unchanged_drift_is_written_once() {
         &mut status,
     );
     assert!(!drifted(&status), "{}", json!(status.conditions));
-}
-
-#[test]
-fn secrets_do_not_appear_in_a_redacted_manifest() {
-    let manifest = "---\n# Source: c/a.yaml\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {k: hidden}\n---\n# Source: c/b.yaml\nkind: ConfigMap\nmetadata: {name: c}\n";
-    let text = redacted(manifest).unwrap();
-    assert!(!text.contains("hidden"), "{text}");
-    assert!(text.contains("# Secret s: its content is not shown\n---\n# Source: c/b.yaml\n"));
-    for list in [
-        "kind: List\nitems: [{kind: ConfigMap}, {kind: Secret, data: {k: hidden}}]\n",
-        "apiVersion: v1\nkind: SecretList\nitems: [{metadata: {name: s}, data: {k: hidden}}]\n",
-    ] {
-        let text = redacted(list).unwrap();
-        assert!(!text.contains("hidden"), "{text}");
-    }
-    assert_eq!(redacted(&"x".repeat(100_000)), None);
 }

@@ -4,10 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
-use super::super::bounded::bounded;
 use super::super::conditions::ConditionStatus;
 use super::{DeployedManifest, Handled, ReleaseStatus, Status};
 use crate::reasons::ConditionType;
+use helm_release::bounded;
 
 /// Maximum size of a chart's version and of its `appVersion`, in bytes.
 const MAX_VERSION: usize = 256;
@@ -21,7 +21,7 @@ impl Status {
             status.insert("observedGeneration".to_owned(), json!(generation));
         }
         if let Some(release) = &self.release {
-            status.insert("release".to_owned(), json!(release.bounded()));
+            status.insert("release".to_owned(), json!(shortened(release)));
             let name = release.name.as_str();
             let recorded = self.before.pointer("/deployedRelease/name");
             let known = recorded.and_then(Value::as_str) == Some(name);
@@ -71,15 +71,13 @@ impl Status {
     }
 }
 
-impl ReleaseStatus {
-    /// Returns it without what a chart may make arbitrarily long.
-    fn bounded(&self) -> Self {
-        let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
-        Self {
-            chart_version: self.chart_version.as_ref().map(bounded),
-            app_version: self.app_version.as_ref().map(bounded),
-            ..self.clone()
-        }
+/// Returns a release without what a chart may make arbitrarily long.
+fn shortened(release: &ReleaseStatus) -> ReleaseStatus {
+    let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
+    ReleaseStatus {
+        chart_version: release.chart_version.as_ref().map(bounded),
+        app_version: release.app_version.as_ref().map(bounded),
+        ..release.clone()
     }
 }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use helm_core::release::Revision;
+use helm_release::{Message, ObjectsState, Reader, Redactor, StepOutcome};
 use jiff::Timestamp;
 use operator_runtime::controller::{Backoff, Key};
 use serde_json::{Value, json};
 
 use crate::helm::annotations;
-use crate::helm::message::{Message, Reader, Redactor};
-use crate::helm::report::{ObjectsState, StepOutcome, apply};
+use crate::helm::report::apply;
 use crate::reasons::Reason;
 
 use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
@@ -135,7 +135,7 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
         (name, long.clone())
     });
     status.handle(
-        &annotations::read(&pairs.into(), None, std::iter::empty()),
+        &annotations::read(&pairs.into(), None, std::iter::empty()).instructions,
         Revision(1),
     );
     for condition in &status.conditions {

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use kube_objects::diagnosis;
 
 use super::{assert_generated, page, table};
-use crate::reasons::{ConditionType, EventReason, Reason};
+use helm_release::EventReason;
+
+use crate::reasons::{ConditionType, Reason};
 
 type Places = &'static [(ConditionType, &'static str)];
 
@@ -152,7 +154,7 @@ fn the_page_about_events_has_every_reason() {
             "Normal"
         };
         let name = format!("`{}`", reason.as_str());
-        vec![name, type_.to_owned(), reason.text().to_owned()]
+        vec![name, type_.to_owned(), reason.meaning().to_owned()]
     });
     let text = format!(
         "Events are sent about the custom resource; `ReloadRefused` and `RolloutHalted` about the Pod of the \

@@ -1,0 +1,26 @@
+//! Kinds of errors, by what is missing.
+
+/// What an attempt lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The values.
+    Values,
+    /// What the API server serves.
+    Capabilities,
+    /// The records of the release.
+    Records,
+    /// Objects that the chart renders and that can be applied.
+    Chart,
+}
+
+impl ErrorKind {
+    /// Returns the name of the error.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Values => "ErrorGettingValues",
+            Self::Capabilities => "ErrorGettingClient",
+            Self::Records => "ErrorGettingReleaseState",
+            Self::Chart => "RenderError",
+        }
+    }
+}

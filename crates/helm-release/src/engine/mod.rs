@@ -1,0 +1,35 @@
+//! Brings a release one step closer to what is asked of it, whoever its owner is.
+
+pub(crate) mod access;
+pub(crate) mod act;
+pub(crate) mod action_context;
+pub(crate) mod advance;
+pub(crate) mod bounded;
+pub(crate) mod definitions;
+pub(crate) mod desired;
+pub(crate) mod desired_error;
+pub(crate) mod diagnose;
+pub(crate) mod digest;
+pub(crate) mod error_kind;
+pub(crate) mod inputs;
+pub(crate) mod instructions;
+pub(crate) mod interest;
+pub(crate) mod kind;
+pub(crate) mod lookup;
+pub(crate) mod memory;
+pub(crate) mod message;
+pub(crate) mod observe;
+pub(crate) mod owner;
+pub(crate) mod patches;
+pub(crate) mod plan;
+pub(crate) mod render;
+pub(crate) mod repairs;
+pub(crate) mod repetition;
+pub(crate) mod report;
+pub(crate) mod reported;
+pub(crate) mod served;
+pub(crate) mod setup;
+pub(crate) mod subject;
+pub(crate) mod target;
+pub(crate) mod traced;
+pub(crate) mod wake;

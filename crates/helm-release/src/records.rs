@@ -1,0 +1,143 @@
+//! Reads the release records of an owner, and judges objects of a release, for programs
+//! that show them.
+
+use std::error::Error;
+
+use helm_core::release::{Release as Record, ReleaseName, Revision, Status};
+use jiff::Timestamp;
+use kube::core::GroupVersionKind;
+use kube::{Client, Resource as _, api::DynamicObject};
+use kube_objects::CrIdentity;
+use kube_objects::readiness::{self, Readiness};
+use serde_json::Value;
+
+use crate::release::{ProofKeys, RecordMeta, RecordStore, ReleaseIndex, Storage};
+
+/// Error reading records.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct RecordsError(Box<dyn Error + Send + Sync>);
+
+/// A revision of a release, known without reading its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordInfo {
+    meta: RecordMeta,
+}
+
+impl RecordInfo {
+    /// Returns the name of the release.
+    pub fn name(&self) -> &ReleaseName {
+        &self.meta.name
+    }
+
+    /// Returns the namespace of the release.
+    pub fn namespace(&self) -> &str {
+        &self.meta.namespace
+    }
+
+    /// Returns the number of the revision.
+    pub fn revision(&self) -> Revision {
+        self.meta.revision
+    }
+
+    /// Returns Helm's status of the revision.
+    pub fn status(&self) -> Status {
+        self.meta.status
+    }
+
+    /// Returns when the record was last written, if known.
+    pub fn written_at(&self) -> Option<Timestamp> {
+        self.meta.written_at()
+    }
+
+    /// Returns the digest of the inputs; `None` if another client created the revision.
+    pub fn digest(&self) -> Option<String> {
+        self.meta.digest.as_ref().map(ToString::to_string)
+    }
+}
+
+/// Reads release records from a cluster.
+///
+/// Needs `get` and `list` on Secrets, or on `ConfigMap`s.
+pub struct Records(RecordStore);
+
+impl Records {
+    /// Creates a reader. Sends no requests.
+    pub fn new(client: Client, storage: Storage) -> Self {
+        let keys = ProofKeys::of_process();
+        Self(RecordStore::new(client, ReleaseIndex::of(storage), keys))
+    }
+
+    /// Lists the revisions of the release of an owner, oldest first. A `namespace` of `None`
+    /// searches all namespaces; the namespace of the release is enough.
+    ///
+    /// Releases of the Go operators that this operator has not seen yet are found by their owner.
+    ///
+    /// # Errors
+    /// When a request fails.
+    pub async fn of(
+        &self,
+        gvk: &GroupVersionKind,
+        resource: &DynamicObject,
+        namespace: Option<&str>,
+    ) -> Result<Vec<RecordInfo>, RecordsError> {
+        let meta = resource.meta();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let own = meta.namespace.as_deref();
+        let identity = CrIdentity::of(&gvk.group, &gvk.kind, own, name);
+        let mut found = self.0.list(namespace, Some(&identity)).await?;
+        if found.is_empty()
+            && let Some(uid) = &meta.uid
+        {
+            found = self.0.list(namespace, None).await?;
+            found.retain(|record| record.owners.contains(uid));
+        }
+        found.sort_by_key(|record| record.revision);
+        Ok(found.into_iter().map(|meta| RecordInfo { meta }).collect())
+    }
+
+    /// Reads the content of a revision.
+    ///
+    /// # Errors
+    /// When a request fails, or the record is incomplete or corrupt.
+    pub async fn load(&self, record: &RecordInfo) -> Result<Record, RecordsError> {
+        Ok(self.0.load(&record.meta).await?)
+    }
+}
+
+impl From<crate::release::StoreError> for RecordsError {
+    fn from(error: crate::release::StoreError) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+/// Whether an object is ready, by the rules by which the operator judges it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectHealth {
+    /// Whether it is ready.
+    pub ready: bool,
+    /// One word: `Ready`, `InProgress`, `Failed`, `Terminating` or `Unknown`.
+    pub state: &'static str,
+    /// Description of what is missing or has failed.
+    pub message: Option<String>,
+}
+
+/// Returns whether an object is ready.
+pub fn health(object: &Value) -> ObjectHealth {
+    let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let version = text("apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let gvk = GroupVersionKind::gvk(group, version, text("kind"));
+    let readiness = readiness::readiness_of(&gvk, object);
+    ObjectHealth {
+        ready: readiness.is_ready(),
+        state: match readiness {
+            Readiness::Ready | Readiness::Started => "Ready",
+            Readiness::InProgress(_) => "InProgress",
+            Readiness::Failed(_) => "Failed",
+            Readiness::Terminating => "Terminating",
+            Readiness::Unknown => "Unknown",
+        },
+        message: readiness.message().map(ToOwned::to_owned),
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of several modules.
+
+pub(crate) mod fixtures;
+mod real_cluster;

@@ -1,0 +1,34 @@
+//! Names of reasons, which programs and people compare.
+
+/// Defines an enum of reasons, each with its meaning.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! reasons {
+    ($(#[doc = $about:literal])+ $enum:ident { $($(#[doc = $meaning:literal])+ $name:ident,)+ }) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum $enum {
+            $($(#[doc = $meaning])+ $name,)+
+        }
+
+        impl $enum {
+            /// All reasons.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// Returns the name.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)+
+                }
+            }
+
+            /// Returns what the reason means, in Markdown.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($meaning),+).trim(),)+
+                }
+            }
+        }
+    };
+}

@@ -1,7 +1,4 @@
-//! Tests of the server through kube's client, under paused time.
-
-mod applies;
-mod findings;
+//! Tests of the server through kube's client, under paused time. `tests/api_server` compares it with kube-apiserver.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,11 +6,11 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-    PropagationPolicy, WatchParams,
+    WatchParams,
 };
 use kube::core::GroupVersionKind;
 use kube::discovery::Discovery;
@@ -97,36 +94,6 @@ where
     K: Clone + DeserializeOwned + fmt::Debug,
 {
     objects.get_opt(name).await.unwrap().is_some()
-}
-
-/// Sends a request, and returns the status code, the body and the warnings of the answer. The method `APPLY` stands for
-/// a server-side apply.
-async fn send(client: &Client, method: &str, uri: &str, body: Value) -> (u16, Value, String) {
-    let (method, media_type) = match method {
-        "APPLY" => ("PATCH", "application/apply-patch+yaml"),
-        "PATCH" => ("PATCH", "application/merge-patch+json"),
-        _ => (method, "application/json"),
-    };
-    let body = if body.is_null() {
-        Vec::new()
-    } else {
-        body.to_string().into_bytes()
-    };
-    let request = http::Request::builder()
-        .method(method)
-        .uri(uri)
-        .header("content-type", media_type)
-        .header("user-agent", "hand/1.0 (linux)")
-        .body(Body::from(body))
-        .unwrap();
-    let response = client.send(request).await.unwrap();
-    let code = response.status().as_u16();
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings: Vec<&str> = warnings.map(|value| value.to_str().unwrap()).collect();
-    let warnings = warnings.join("\n");
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    let body = serde_json::from_slice(&bytes).unwrap_or_default();
-    (code, body, warnings)
 }
 
 /// Returns the next event of a watch as text.
@@ -255,79 +222,6 @@ async fn a_list_in_pages_shows_one_state_until_it_is_forgotten() {
     assert!(matches!(error, kube::Error::Api(status) if status.code == 410));
 }
 
-#[tokio::test(start_paused = true)]
-async fn dependents_go_with_their_owner_before_it_or_stay() {
-    for (policy, dependent_stays) in [
-        (PropagationPolicy::Background, false),
-        (PropagationPolicy::Foreground, false),
-        (PropagationPolicy::Orphan, true),
-    ] {
-        let server = ApiServer::new(&Options::default());
-        let maps = maps(&server);
-        let owner = create(&maps, "owner", json!({})).await;
-        let mut metadata = owned_by(&owner, true);
-        metadata["finalizers"] = json!(["example.com/f"]);
-        create(&maps, "dependent", metadata).await;
-        let params = DeleteParams {
-            propagation_policy: Some(policy.clone()),
-            ..DeleteParams::default()
-        };
-        maps.delete("owner", &params).await.unwrap();
-        sleep(SOON).await;
-        let waits = matches!(policy, PropagationPolicy::Foreground);
-        assert_eq!(exists(&maps, "owner").await, waits);
-        let dependent = maps.get("dependent").await.unwrap();
-        assert_eq!(dependent.owner_references().is_empty(), dependent_stays);
-        free(&maps, "dependent").await;
-        sleep(SOON).await;
-        assert!(!exists(&maps, "owner").await);
-        assert_eq!(exists(&maps, "dependent").await, dependent_stays);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_of_absent_owners_is_deleted_and_one_with_another_owner_loses_the_reference() {
-    let server = ApiServer::new(&Options::default());
-    let maps = maps(&server);
-    let owner = create(&maps, "owner", json!({})).await;
-    let mut references = owned_by(&owner, false);
-    let mut absent = references["ownerReferences"][0].clone();
-    absent["uid"] = json!("11111111-0000-0000-0000-000000000000");
-    create(&maps, "orphan", json!({"ownerReferences": [absent]})).await;
-    let all = references["ownerReferences"].as_array_mut().unwrap();
-    all.push(absent);
-    create(&maps, "kept", references).await;
-    sleep(SOON).await;
-    assert!(!exists(&maps, "orphan").await);
-    assert_eq!(maps.get("kept").await.unwrap().owner_references().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_waits_for_what_it_holds() {
-    let server = ApiServer::new(&Options::default());
-    let client = server.client("default");
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = json!({"metadata": {"name": "n"}});
-    post(&namespaces, namespace).await.unwrap();
-    let maps: Api<ConfigMap> = Api::namespaced(client, "n");
-    create(&maps, "free", json!({})).await;
-    create(&maps, "held", json!({"finalizers": ["example.com/f"]})).await;
-    delete(&namespaces, "n").await;
-    sleep(SOON).await;
-    let namespace = namespaces.get("n").await.unwrap();
-    let conditions = namespace.status.unwrap().conditions.unwrap();
-    let mut conditions = conditions.into_iter();
-    let remaining = conditions.find(|one| one.type_ == "NamespaceFinalizersRemaining");
-    let words = "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances";
-    assert_eq!(remaining.unwrap().message.unwrap(), words);
-    assert!(!exists(&maps, "free").await);
-    let refused = post(&maps, config_map("new", &json!({}))).await;
-    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
-    free(&maps, "held").await;
-    sleep(SOON).await;
-    assert!(!exists(&namespaces, "n").await);
-}
-
 fn definition(scope: &str) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer", "default": 1}}}}});
@@ -432,46 +326,6 @@ async fn workloads_become_ready_and_finished_jobs_expire() {
     assert_eq!(names(&left.items), ["slow"]);
     assert_eq!(status("slow").await.active, Some(1));
     assert!(server.unmodelled().is_empty(), "{:?}", server.unmodelled());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_user_may_do_what_roles_allow() {
-    let server = ApiServer::new(&Options::default());
-    let get = async |user: Option<&str>| {
-        let mut request = http::Request::get("/api/v1/namespaces/default/configmaps/a");
-        if let Some(user) = user {
-            request = request.header("impersonate-user", user);
-        }
-        let request = request.body(Vec::new()).unwrap();
-        let answer = server.client("default").request::<Value>(request).await;
-        answer.unwrap_err().to_string()
-    };
-    let refused = "configmaps \"a\" is forbidden: User \"bob\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\"";
-    assert!(get(None).await.contains("not found"));
-    assert!(get(Some("bob")).await.contains(refused));
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
-    });
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
-    });
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
-    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
-    let no_role = "RBAC: role.rbac.authorization.k8s.io \"r\" not found";
-    for (collection, object, answer) in [
-        (bindings, binding, no_role),
-        (roles, role, "configmaps \"a\" not found"),
-    ] {
-        let request = http::Request::post(collection).body(object.to_string().into_bytes());
-        let client = server.client("default");
-        client.request::<Value>(request.unwrap()).await.unwrap();
-        let found = get(Some("bob")).await;
-        assert!(found.contains(answer), "{found}");
-    }
-    assert!(get(Some("eve")).await.contains("is forbidden"));
 }
 
 #[tokio::test(start_paused = true)]

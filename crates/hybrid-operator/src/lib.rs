@@ -8,7 +8,7 @@ pub mod helm;
 pub mod operator;
 pub mod options;
 mod process;
-mod reasons;
+pub mod reasons;
 mod values;
 pub mod watches;
 

@@ -1,54 +1,11 @@
-//! Names that users and programs compare: types of conditions, reasons of conditions, reasons of events.
+//! Names that users and programs compare: types of conditions and their reasons.
 //!
 //! The text of each one is in the reference (`docs/reference`), which tests generate from here. What users
 //! can do about a reason of a condition is in `docs/troubleshooting.md`, which has a heading for each one.
 
 use helm_release::{ActionKind, ErrorKind};
 
-/// Defines an enum whose variants are written as they are named, each with its text.
-macro_rules! names {
-    ($(#[doc = $about:literal])+ $enum:ident {
-        $($(#[doc = $text:literal])+ $name:ident,)+
-    }) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) enum $enum {
-            $($(#[doc = $text])+ $name,)+
-        }
-
-        impl $enum {
-            pub(crate) const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name),)+
-                }
-            }
-
-            #[cfg(test)]
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)+];
-
-            #[cfg(test)]
-            pub(crate) fn text(self) -> &'static str {
-                match self {
-                    $(Self::$name => concat!($($text),+).trim(),)+
-                }
-            }
-        }
-
-        impl From<$enum> for &'static str {
-            fn from(name: $enum) -> Self {
-                name.as_str()
-            }
-        }
-
-        impl PartialEq<$enum> for String {
-            fn eq(&self, other: &$enum) -> bool {
-                self == other.as_str()
-            }
-        }
-    };
-}
-
-names! {
+kube_objects::reasons! {
     /// Types of conditions. The first five are those of the Go operators, the others are additions.
     ConditionType {
         /// The operator has seen the custom resource.
@@ -86,7 +43,7 @@ names! {
     }
 }
 
-names! {
+kube_objects::reasons! {
     /// Reasons of conditions, beside those why objects are not ready ([`kube_objects::diagnosis::Reason`]).
     Reason {
         /// The operator has seen the custom resource.

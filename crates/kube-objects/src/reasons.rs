@@ -30,5 +30,17 @@ macro_rules! reasons {
                 }
             }
         }
+
+        impl From<$enum> for &'static str {
+            fn from(reason: $enum) -> Self {
+                reason.as_str()
+            }
+        }
+
+        impl PartialEq<$enum> for String {
+            fn eq(&self, other: &$enum) -> bool {
+                self == other.as_str()
+            }
+        }
     };
 }

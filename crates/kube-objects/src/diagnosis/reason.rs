@@ -47,9 +47,3 @@ crate::reasons! {
         PodsNotCreated,
     }
 }
-
-impl From<Reason> for &'static str {
-    fn from(reason: Reason) -> Self {
-        reason.as_str()
-    }
-}

@@ -70,7 +70,7 @@ struct Documented {
 fn documented() -> Vec<Documented> {
     let own = Reason::ALL.iter().map(|reason| Documented {
         name: reason.as_str(),
-        meaning: reason.text(),
+        meaning: reason.meaning(),
         places: places(*reason),
         is_fine: is_fine(*reason),
     });
@@ -127,7 +127,7 @@ fn the_page_about_conditions_has_every_type_and_reason() {
     let types = ConditionType::ALL.iter().map(|type_| {
         let name = type_.as_str();
         let link = format!("[`{name}`](#{})", name.to_lowercase());
-        vec![link, type_.text().to_owned()]
+        vec![link, type_.meaning().to_owned()]
     });
     text += &table(&["type", "true when"], types);
     let all = documented();

@@ -15,10 +15,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::engine::access::{Access, Shared, Waking};
+use crate::engine::setup::Identity;
 use crate::engine::target::ReleaseLocation;
 use crate::release::{AllRecords, IndexState, ProofKeys, Storage};
 use crate::release_memory::ReleaseMemory;
-use crate::releases::{Advanced, Identity, ReleaseState, Releases, Wanted};
+use crate::releases::{Advanced, ReleaseState, Releases, Wanted};
 use crate::render_pool::RenderPool;
 
 /// Time that one call of [`Releases::advance`] has.

@@ -42,7 +42,7 @@ pub use engine::render::{kind_of, read_key, render_once};
 pub use engine::repetition::is_same;
 pub use engine::report::{Deployed, Failure, Next, ObjectsState, Report, StepOutcome};
 pub use engine::reported::{Handled, ReleaseStatus, Reported};
-pub use engine::setup::Setup;
+pub use engine::setup::{Identity, Setup};
 pub use engine::subject::Subject;
 pub use engine::target::{ReleaseLocation, Target};
 pub use engine::wake::Wake;
@@ -59,5 +59,5 @@ pub use release::{
     ReleaseIndex, Storage, StoreError, StoredContent, record_key_secret,
 };
 pub use release_memory::{MemoryInUse, ReleaseMemory};
-pub use releases::{Advanced, Identity, ReleaseState, Releases, Wanted};
+pub use releases::{Advanced, ReleaseState, Releases, Wanted};
 pub use render_pool::{RenderPool, RenderPoolError};

@@ -11,7 +11,7 @@ use helm_core::release::Status;
 use helm_core::{Chart, CompiledChart, Digest, Values};
 use jiff::Timestamp;
 use kube_objects::diagnosis::Rounds;
-use kube_objects::{ApiError, InstanceId, Key, OperatorId, Primary};
+use kube_objects::{ApiError, Key, Primary};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ use crate::engine::message::{Message, Reader, Redactor};
 use crate::engine::owner::{OwnValues, Owner, Present, Remedy};
 use crate::engine::report::{Deployed, Next, ObjectsState, Report, StepOutcome};
 use crate::engine::reported::{ReleaseStatus, Reported};
-use crate::engine::setup::Setup;
+use crate::engine::setup::{Identity, Setup};
 use crate::engine::subject::Subject;
 use crate::engine::target::{ReleaseLocation, Target};
 use crate::event::{Notice, Notices};
@@ -102,19 +102,6 @@ impl Advanced {
             next: Ok(None),
         }
     }
-}
-
-/// The program that manages releases.
-#[derive(Clone)]
-pub struct Identity {
-    /// The program, in all of its processes.
-    pub operator: OperatorId,
-    /// This process.
-    pub instance: InstanceId,
-    /// Whether leader election ensures that no other replica writes.
-    pub elected: bool,
-    /// Watched namespaces; all if empty.
-    pub namespaces: Vec<String>,
 }
 
 /// Releases of a program.
@@ -242,20 +229,11 @@ impl Releases {
             // To uninstall takes the records alone.
             None => (Arc::new(no_chart()?), ReleasePolicy::default()),
         };
-        let Identity {
-            operator,
-            instance,
-            elected,
-            namespaces,
-        } = self.identity.clone();
         Ok(Setup {
             chart,
             policy,
             period: Duration::ZERO,
-            operator,
-            instance,
-            elected,
-            namespaces,
+            identity: self.identity.clone(),
         })
     }
 }
@@ -326,7 +304,7 @@ impl Known {
         let manager = if observation.is_contested() {
             observation.managing_operator
         } else {
-            setup.operator.clone()
+            setup.identity.operator.clone()
         };
         self.memory.managing_operator = Some(manager);
         let mode = setup.policy.drift_detection.mode;

@@ -29,10 +29,10 @@ pub(super) fn action_context<'a>(
         cluster: &subject.target.cluster,
         store: &access.store,
         registry: &access.registry,
-        namespaces: &setup.namespaces,
+        namespaces: &setup.identity.namespaces,
         primary: &subject.target.primary,
-        operator: &setup.operator,
-        instance: &setup.instance,
+        operator: &setup.identity.operator,
+        instance: &setup.identity.instance,
         chart: setup.chart.chart().name(),
         name: &subject.target.name,
         namespace: &subject.target.namespace,
@@ -54,7 +54,7 @@ pub(super) fn action_context<'a>(
 /// Returns which objects of the recorded release may be taken over: those of an adopted release, even
 /// if they lack Helm's metadata, as long as they name no other owner.
 fn take_over(setup: &Setup, subject: &Subject) -> TakeOver {
-    if !subject.instructions.adopts(&setup.operator) {
+    if !subject.instructions.adopts(&setup.identity.operator) {
         return TakeOver::Never;
     }
     TakeOver::HelmRelease {

@@ -69,11 +69,13 @@ pub(super) async fn observe(
     let managing_operator = managing_operator(setup, access, subject, memory);
     let identity = subject.target.primary.identity();
     let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
-    let adopts = subject.instructions.adopts(&setup.operator);
+    let adopts = subject.instructions.adopts(&setup.identity.operator);
     let mine = history.iter().any(|meta| subject.target.owns(meta)) || adopts;
     let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
-    let contested = managing_operator != setup.operator
-        && !subject.instructions.adopts_from_operators(&setup.operator);
+    let contested = managing_operator != setup.identity.operator
+        && !subject
+            .instructions
+            .adopts_from_operators(&setup.identity.operator);
     let wants_chunks =
         history.is_empty() && !contested && !subject.instructions.paused && subject.legacy;
     let read = async {
@@ -271,7 +273,7 @@ fn managing_operator(
     let newest = records.into_iter().max_by_key(|meta| meta.revision);
     newest
         .map_or_else(|| memory.managing_operator.clone(), |meta| meta.operator)
-        .unwrap_or_else(|| setup.operator.clone())
+        .unwrap_or_else(|| setup.identity.operator.clone())
 }
 
 /// Returns whether the owner has a release, also one that it should not have at this place.
@@ -293,7 +295,8 @@ async fn adoption(
     latest: &RecordMeta,
 ) -> Result<Adoption, StoreError> {
     let other = latest.operator.as_ref();
-    let theirs = latest.cr.is_none() || other.is_some_and(|other| *other != setup.operator);
+    let theirs =
+        latest.cr.is_none() || other.is_some_and(|other| *other != setup.identity.operator);
     if !theirs || latest.status != ReleaseStatus::Deployed {
         return Ok(Adoption::None);
     }
@@ -331,8 +334,9 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
         // interrupted. Without it, only this instance's own records are known to be. Helm copies
         // the operator's labels to the revisions that it creates.
         ours: meta.writer.as_ref().is_some_and(|writer| {
-            *writer == setup.instance
-                || (setup.elected && meta.cr.as_ref() == Some(&subject.target.primary.identity()))
+            *writer == setup.identity.instance
+                || (setup.identity.elected
+                    && meta.cr.as_ref() == Some(&subject.target.primary.identity()))
         }),
         proven: meta.proof.is_some(),
         attempts: meta

@@ -10,7 +10,7 @@ use kube_objects::{InstanceId, OperatorId};
 use super::kind::ActionKind;
 use crate::policy::{ActionPolicy, ReleasePolicy};
 
-/// Chart and options of a release, and the identity of the operator.
+/// Chart and options of a release, and who manages it.
 pub struct Setup {
     /// The chart.
     pub chart: Arc<CompiledChart>,
@@ -18,9 +18,16 @@ pub struct Setup {
     pub policy: ReleasePolicy,
     /// Interval between checks of an unchanged release.
     pub period: Duration,
-    /// The operator.
+    /// The program that manages the release.
+    pub identity: Identity,
+}
+
+/// The program that manages releases.
+#[derive(Clone)]
+pub struct Identity {
+    /// The program, in all of its processes.
     pub operator: OperatorId,
-    /// The process.
+    /// This process.
     pub instance: InstanceId,
     /// Whether leader election ensures that no other replica writes.
     pub elected: bool,

@@ -58,11 +58,6 @@ impl AllRecords {
         self.indices.lock().values().cloned().collect()
     }
 
-    /// Returns the key that proves the records of this operator.
-    pub fn keys(&self) -> ProofKeys {
-        self.keys.clone()
-    }
-
     /// Creates a store of the records in an index.
     pub fn store(&self, index: ReleaseIndex) -> RecordStore {
         RecordStore::new(self.client.clone(), index, self.keys.clone())

@@ -105,7 +105,7 @@ struct SecretMetadataList {
 impl RecordStore {
     /// Returns a store with `index` as its history. The caller must run the index's watch. Records
     /// are proven by `keys`.
-    pub fn new(client: Client, index: ReleaseIndex, keys: ProofKeys) -> Self {
+    pub(crate) fn new(client: Client, index: ReleaseIndex, keys: ProofKeys) -> Self {
         let verbs = Verbs {
             list: true,
             watch: true,

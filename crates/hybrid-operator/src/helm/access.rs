@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helm_release::{RecordStore, ReleaseIndex, Shared, Waking};
+use helm_release::{ReleaseIndex, Shared, Waking};
 use kube_objects::Key;
 use kube_objects::diagnosis::Rounds;
 use operator_runtime::controller::{Priority, QueueHandle};
@@ -36,7 +36,7 @@ impl Access {
         let process = Process::of(context);
         let mut other_records = process.records.all();
         other_records.retain(|other| other.storage() != records.storage());
-        let keys = process.records.keys();
+        let store = process.records.store(records);
         let shared = Shared {
             pool: process.pool,
             memory: process.memory,
@@ -50,7 +50,6 @@ impl Access {
             restarts: queue.watch_restarts(),
             stop: context.stop.clone(),
         };
-        let store = RecordStore::new(connection.client.clone(), records, keys);
         let releases = helm_release::Access::new(&connection.cluster, store, shared, waking);
         Self {
             releases: Arc::new(releases),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::{
-    ActionPolicy, Advanced, ChartLimits, Identity, RecordChange, RecordStore, ReleasePolicy,
-    Releases, Storage, Wanted,
+    ActionPolicy, Advanced, ChartLimits, RecordChange, RecordStore, ReleasePolicy, Releases,
+    Storage, Wanted,
 };
 use kube_objects::watch::{Change, Owners, Route};
 use kube_objects::{CrIdentity, Key, Primary, with_causes};
@@ -26,6 +26,7 @@ use super::access::Access;
 use super::builder::complete;
 use super::chart::Chart;
 use super::custom_resource::FINALIZER;
+use super::setup::identity_of;
 use crate::options::ChartOptions;
 use crate::process::Process;
 use known::KnownComponent;
@@ -340,11 +341,7 @@ impl Components {
         };
         records.on_change(changed);
         Self {
-            store: RecordStore::new(
-                context.connection.client.clone(),
-                records,
-                all_records.keys(),
-            ),
+            store: all_records.store(records),
             context: context.clone(),
             queue: queue.clone(),
             known: Arc::default(),
@@ -474,12 +471,7 @@ impl Components {
             let context = &self.context;
             let records = Process::of(context).records.stored_in(Storage::Secrets);
             let access = Access::new(context, &self.queue, records);
-            let identity = Identity {
-                operator: context.identity.operator.clone(),
-                instance: context.identity.instance.clone(),
-                elected: context.identity.elected,
-                namespaces: context.namespaces.clone(),
-            };
+            let identity = identity_of(context);
             let (shared, rounds) = (Arc::clone(&access.releases), context.rounds.clone());
             let releases = Releases::new(shared, rounds, identity);
             Arc::new(KnownComponent::new(access, releases))

@@ -124,7 +124,7 @@ impl CustomResource {
         let locator = Locator {
             watch: &setup.watch,
             home: own,
-            namespaces: &setup.release.namespaces,
+            namespaces: &setup.release.identity.namespaces,
             store: &access.releases.store,
             others: &access.other_records,
         };

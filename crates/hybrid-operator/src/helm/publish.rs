@@ -89,7 +89,7 @@ pub(super) async fn publish(
         owner,
         ..
     } = pass;
-    let own = Some(setup.release.operator.clone());
+    let own = Some(setup.release.identity.operator.clone());
     let managing_operator = Some(observation.managing_operator.clone());
     if !observation.is_contested() {
         status.clear_contested(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use helm_release::Identity;
 use operator_runtime::manager::ControllerContext;
 
 use super::chart::Chart;
@@ -33,10 +34,7 @@ impl Setup {
             chart: chart.used_by(&watch),
             policy: watch.policy.clone(),
             period: watch.reconcile_period.unwrap_or(options.reconcile_period),
-            operator: identity.operator.clone(),
-            instance: identity.instance.clone(),
-            elected: identity.elected,
-            namespaces: context.namespaces.clone(),
+            identity: identity_of(context),
         };
         Self {
             version: 0,
@@ -47,5 +45,16 @@ impl Setup {
             shows_overrides: !options.suppress_override_values,
             shows_manifest: options.status_manifest,
         }
+    }
+}
+
+/// Returns who manages the releases of a process.
+pub(super) fn identity_of(context: &ControllerContext) -> Identity {
+    let identity = &context.identity;
+    Identity {
+        operator: identity.operator.clone(),
+        instance: identity.instance.clone(),
+        elected: identity.elected,
+        namespaces: context.namespaces.clone(),
     }
 }

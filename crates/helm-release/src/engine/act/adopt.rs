@@ -24,7 +24,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     let store = &context.access.store;
     let is_ours = |meta: &crate::release::RecordMeta| {
         meta.cr.as_ref() == Some(&context.target.primary.identity())
-            && meta.operator.as_ref() == Some(&context.setup.operator)
+            && meta.operator.as_ref() == Some(&context.setup.identity.operator)
             && meta.owners.is_empty()
     };
     let history = context.observation.history.iter();

@@ -15,7 +15,7 @@ pub(super) fn run(context: &ActContext<'_>, memory: &mut KnownRelease) -> Report
     // Stop watching objects of a release that another operator manages.
     *memory = KnownRelease::default();
     let (own, other) = (
-        &context.setup.operator,
+        &context.setup.identity.operator,
         &context.observation.managing_operator,
     );
     let message = format!(

@@ -102,7 +102,10 @@ async fn labelled(
     kind: &ApiKind,
     namespace: Option<&str>,
 ) -> Result<Vec<ManifestObject>, ActError> {
-    let selector = cr_selector(&context.setup.operator, &context.target.primary.identity());
+    let selector = cr_selector(
+        &context.setup.identity.operator,
+        &context.target.primary.identity(),
+    );
     // As the operator, which watches these objects: the account may be gone.
     let cluster = &context.access.cluster;
     let listed = read::list_metadata(cluster, kind, namespace, Some(&selector), None).await;

@@ -22,8 +22,8 @@ impl ActContext<'_> {
     ) -> RecordTags {
         RecordTags {
             cr: self.target.primary.identity(),
-            operator: self.setup.operator.clone(),
-            writer: self.setup.instance.clone(),
+            operator: self.setup.identity.operator.clone(),
+            writer: self.setup.identity.instance.clone(),
             digest,
             account: self.target.who.impersonated().cloned(),
             failures,

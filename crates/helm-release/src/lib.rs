@@ -15,6 +15,7 @@ mod render_pool;
 #[cfg(test)]
 mod tests;
 
+/// The versions that fit.
 pub use {helm_core, k8s_openapi, kube, kube_objects};
 
 pub use action::live::{Live, Remark};

@@ -13,6 +13,8 @@ mod values;
 pub mod watches;
 
 pub use operator_runtime::{controller, manager, native, telemetry, webhook};
+/// The versions that fit.
+pub use {helm_release, k8s_openapi, kube};
 
 #[cfg(test)]
 mod tests;

@@ -34,5 +34,8 @@ pub mod options;
 pub mod telemetry;
 pub mod webhook;
 
+/// The versions that fit.
+pub use {k8s_openapi, kube};
+
 #[cfg(test)]
 mod tests;

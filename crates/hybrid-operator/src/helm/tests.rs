@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::reconciler::ATTEMPT_WITHIN;
-use super::{Chart, Charts, Component, HelmController, install};
+use super::{Chart, Charts, Component, HelmController, Release, install};
 use crate::options::RunArgs;
 
 /// A host whose clock is that of the runtime.
@@ -279,6 +279,64 @@ async fn reconcile_that_panics_is_in_ready_until_it_succeeds() {
     running.await.unwrap().unwrap();
 }
 
+/// Runs a native controller that installs a chart for each service account, and tells of the releases, until the token
+/// is cancelled.
+fn operate_shop(
+    server: &ApiServer,
+    chart: &Chart,
+) -> (
+    mpsc::UnboundedReceiver<Release>,
+    CancellationToken,
+    JoinHandle<Result<(), ManagerError>>,
+) {
+    let (told, releases) = mpsc::unbounded_channel();
+    let chart = chart.clone();
+    let controller = native::controller::<ServiceAccount>("shop")
+        .with(super::components())
+        .deadline(Duration::from_secs(30))
+        .reconcile(move |_, context| {
+            let (chart, told) = (chart.clone(), told.clone());
+            async move {
+                let release = install(&context, Component::new("db", &chart)).await?;
+                let _ = told.send(release);
+                Ok::<_, native::Error>(native::Action::done())
+            }
+        });
+    let manager = Manager::new(options()).network(server.client("operator"));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.with(controller).run_until(stop.clone()));
+    (releases, stop, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn chart_of_a_native_controller_is_told_as_installed_once_also_after_a_restart() {
+    let _simulated = host::simulate(Clock(Instant::now()));
+    let directory = tempfile::tempdir().unwrap();
+    write_chart(directory.path(), 0);
+    let chart = Chart::load(directory.path().join("chart")).unwrap();
+    let server = ApiServer::new(&Options::default());
+    let people = Client::new(server.service(), "default");
+    create_namespace(&people, "operator").await;
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    create(&people, path, &json!({"metadata": {"name": "a"}})).await;
+    for _ in 0..2 {
+        let (mut releases, stop, running) = operate_shop(&server, &chart);
+        let is_it = |release: &Release| release.ready && release.name == "a-db";
+        while !is_it(&releases.recv().await.unwrap()) {}
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
+    let events = get(&people, "/apis/events.k8s.io/v1/namespaces/default/events").await;
+    let events = events["items"].as_array().unwrap().iter();
+    let installed: Vec<&Value> = events
+        .filter(|event| event["reason"] == "InstallSuccessful" && event["regarding"]["name"] == "a")
+        .collect();
+    assert!(
+        installed.len() == 1 && installed[0]["series"].is_null(),
+        "{installed:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cancelled() {
     let _simulated = host::simulate(Clock(Instant::now()));
@@ -292,22 +350,8 @@ async fn native_controller_is_told_that_its_chart_was_cut_off_before_it_is_cance
     let path = "/api/v1/namespaces/default/serviceaccounts";
     create(&people, path, &owner).await;
     slow_writes(&server);
-    let (told, mut messages) = mpsc::unbounded_channel();
-    let controller = native::controller::<ServiceAccount>("shop")
-        .with(super::components())
-        .deadline(Duration::from_secs(30))
-        .reconcile(move |_, context| {
-            let (chart, told) = (chart.clone(), told.clone());
-            async move {
-                let release = install(&context, Component::new("db", &chart)).await?;
-                let _ = told.send(release.message);
-                Ok::<_, native::Error>(native::Action::done())
-            }
-        });
-    let manager = Manager::new(options()).network(server.client("operator"));
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(manager.with(controller).run_until(stop.clone()));
-    let message = messages.recv().await.unwrap();
+    let (mut releases, stop, running) = operate_shop(&server, &chart);
+    let message = releases.recv().await.unwrap().message;
     let begins = "the attempt took too long, in its step `install`: cut off after 27 s; the last request was: ";
     assert!(message.starts_with(begins), "{message}");
     stop.cancel();

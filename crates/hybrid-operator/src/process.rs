@@ -2,7 +2,8 @@
 
 use operator_runtime::manager::ControllerContext;
 
-use helm_release::{AllRecords, ProofKeys, ReleaseMemory, RenderPool};
+use helm_release::engine::{ReleaseMemory, RenderPool};
+use helm_release::release::{AllRecords, ProofKeys};
 
 /// State that all controllers with charts share. Cheap to clone.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 //! The text of each one is in the reference (`docs/reference`), which tests generate from here. What users
 //! can do about a reason of a condition is in `docs/troubleshooting.md`, which has a heading for each one.
 
-use helm_release::{ActionKind, ErrorKind};
+use helm_release::engine::{ActionKind, ErrorKind};
 
 kube_objects::reasons! {
     /// Types of conditions. The first five are those of the Go operators, the others are additions.

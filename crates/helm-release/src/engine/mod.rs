@@ -1,4 +1,10 @@
 //! Brings a release one step closer to what is asked of it, whoever its owner is.
+//!
+//! * [`Engine::advance`]: one pass, which takes one step.
+//! * [`Owner`] and [`Subject`]: what is asked of a release.
+//! * [`Outcome`] and [`Report`]: what has become of it.
+//! * [`Access`], [`KnownRelease`] and [`Memories`]: connections, and what a process knows of releases.
+//! * [`Message`] and [`Redactor`]: texts for people, who may not all read the same.
 
 pub(crate) mod access;
 pub(crate) mod act;
@@ -33,3 +39,33 @@ pub(crate) mod subject;
 pub(crate) mod target;
 pub(crate) mod traced;
 pub(crate) mod wake;
+
+pub use crate::action::live::{Live, Remark};
+pub use crate::memories::{Memories, Remembered};
+pub use crate::release_memory::{MemoryInUse, ReleaseMemory};
+pub use crate::render_pool::{RenderPool, RenderPoolError};
+pub use access::{Access, Account, Shared, Waking, Who};
+pub use act::error::EngineError;
+pub use advance::{Engine, Outcome, Taken};
+pub use bounded::{bounded, remembered};
+pub use desired_error::DesiredError;
+pub use diagnose::Diagnosis;
+pub use digest::canonical;
+pub use error_kind::ErrorKind;
+pub use inputs::{LastValues, Read};
+pub use instructions::{AdoptionPolicy, Instructions, ReleaseOptions};
+pub use interest::{Interests, ObservedState, ResourceRef};
+pub use kind::ActionKind;
+pub use memory::KnownRelease;
+pub use message::{Message, Reader, Redactor};
+pub use observe::Observation;
+pub use owner::{BoxError, OwnValues, Owner, Present, ReleaseRef, Remedy};
+pub use patches::PatchError;
+pub use plan::{Refusal, StallReason, Step, Until};
+pub use repetition::is_same;
+pub use report::{Deployed, Failure, Next, ObjectsState, Report, StepOutcome};
+pub use reported::{Handled, ReleaseStatus, Reported};
+pub use setup::{Identity, Setup};
+pub use subject::Subject;
+pub use target::{ReleaseLocation, Target};
+pub use wake::Wake;

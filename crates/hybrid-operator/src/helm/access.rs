@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use helm_release::{ReleaseIndex, Shared, Waking};
+use helm_release::engine::{Shared, Waking};
+use helm_release::release::ReleaseIndex;
 use kube_objects::Key;
 use kube_objects::diagnosis::Rounds;
 use operator_runtime::controller::{Priority, QueueHandle};
@@ -15,7 +16,7 @@ use crate::process::Process;
 /// Connections and caches of one controller.
 pub(super) struct Access {
     /// Those of its releases.
-    pub(super) releases: Arc<helm_release::Access>,
+    pub(super) releases: Arc<helm_release::engine::Access>,
     /// Release records in other storages.
     pub(super) other_records: Vec<ReleaseIndex>,
     pub(super) queue: QueueHandle,
@@ -50,7 +51,8 @@ impl Access {
             restarts: queue.watch_restarts(),
             stop: context.stop.clone(),
         };
-        let releases = helm_release::Access::new(&connection.cluster, store, shared, waking);
+        let releases =
+            helm_release::engine::Access::new(&connection.cluster, store, shared, waking);
         Self {
             releases: Arc::new(releases),
             other_records,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use helm_release::{AdoptionPolicy, Instructions};
+use helm_release::engine::{AdoptionPolicy, Instructions};
 use kube_objects::OperatorId;
 use operator_runtime::{duration, naming};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_core::{Digest, Values};
-use helm_release::{
-    IndexState, Memories, RecordChange, ReleaseIndex, ReleaseOptions, ReleaseRef, Storage,
-};
+use helm_release::Storage;
+use helm_release::engine::{Memories, ReleaseOptions, ReleaseRef};
+use helm_release::release::{IndexState, RecordChange, ReleaseIndex};
 use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;

@@ -9,10 +9,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_release::{
-    ActionPolicy, Advanced, ChartLimits, RecordChange, RecordStore, ReleasePolicy, Releases,
-    Storage, Wanted,
-};
+use helm_release::policy::{ActionPolicy, ChartLimits, ReleasePolicy};
+use helm_release::release::{RecordChange, RecordStore};
+use helm_release::{Advanced, Releases, Storage, Wanted};
 use kube_objects::watch::{Change, Owners, Route};
 use kube_objects::{CrIdentity, Key, Primary, with_causes};
 use operator_runtime::controller::{Priority, QueueHandle, TypedObject};

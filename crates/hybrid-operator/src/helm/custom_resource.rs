@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_core::{Digest, Values};
-use helm_release::{
-    Account, BoxError, DesiredError, Notices, OwnValues, Owner, Present, Redactor, ReleaseRef,
-    Remedy, Subject, Target, canonical,
+use helm_release::engine::{
+    Account, BoxError, DesiredError, OwnValues, Owner, Present, Redactor, ReleaseRef, Remedy,
+    Subject, Target, canonical,
 };
+use helm_release::event::Notices;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;
@@ -221,7 +222,7 @@ impl CustomResource {
 
     async fn compute(
         &self,
-        access: &helm_release::Access,
+        access: &helm_release::engine::Access,
         target: &Target,
         redactor: &mut Redactor,
         notices: &Notices,
@@ -322,7 +323,7 @@ impl Owner for CustomResource {
 
     fn values<'a>(
         &'a self,
-        access: &'a helm_release::Access,
+        access: &'a helm_release::engine::Access,
         target: &'a Target,
         redactor: &'a mut Redactor,
         notices: &'a Notices,

@@ -18,7 +18,8 @@ use serde_json::Value;
 
 use super::builder::complete;
 use crate::process::Process;
-use helm_release::{AllRecords, RecordStore, Storage};
+use helm_release::Storage;
+use helm_release::release::{AllRecords, RecordStore};
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]

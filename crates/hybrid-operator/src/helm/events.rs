@@ -11,7 +11,7 @@ use kube_objects::events::{EventRecorder, EventSender};
 use operator_runtime::manager::ControllerContext;
 use parking_lot::Mutex;
 
-use helm_release::Notice;
+use helm_release::event::Notice;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_core::Values;
-use helm_release::{ReleaseOptions, ReleaseRef};
+use helm_release::engine::{ReleaseOptions, ReleaseRef};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::events::Event;

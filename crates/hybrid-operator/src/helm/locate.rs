@@ -4,7 +4,9 @@
 //! the old name and could take over a foreign release under the new one.
 
 use helm_core::release::{NameError, ReleaseName};
-use helm_release::{Message, RecordStore, ReleaseIndex, ReleaseLocation, Storage};
+use helm_release::engine::Message;
+use helm_release::release::{RecordStore, ReleaseIndex};
+use helm_release::{ReleaseLocation, Storage};
 use kube_objects::client::ImpersonateError;
 use kube_objects::with_causes;
 use kube_objects::{AccountNameError, Primary, Scope};

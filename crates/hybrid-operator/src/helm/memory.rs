@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use helm_release::{Diagnosis, KnownRelease};
+use helm_release::engine::{Diagnosis, KnownRelease};
 use operator_runtime::telemetry::traces::History;
 
 use super::reload::progress::Verdict;

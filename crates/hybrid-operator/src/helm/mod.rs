@@ -57,9 +57,9 @@ pub use component::{Component, ComponentError, Release, components, install, uni
 pub use deployed::{DeployedRelease, DeployedReleases, deployed};
 pub use extend::{ExtensionError, ReleaseContext};
 pub use helm_core::Values;
+pub use helm_release::engine::{ReleaseOptions, ReleaseRef};
 pub use helm_release::{
-    ObjectHealth, RecordInfo, Records, RecordsError, ReleaseOptions, ReleaseRef, Storage, health,
-    record_key_secret,
+    ObjectHealth, RecordInfo, Records, RecordsError, Storage, health, record_key_secret,
 };
 pub use offline::{Preview, PreviewError, PreviewInput, offline};
 pub use preview::in_cluster;

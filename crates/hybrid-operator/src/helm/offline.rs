@@ -14,7 +14,8 @@ use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
 use kube_objects::Primary;
 use serde_json::Value;
 
-use helm_release::{DesiredError, DigestInputs, render_once};
+use helm_release::engine::DesiredError;
+use helm_release::preview::{DigestInputs, render_once};
 
 use super::chart::Chart;
 use super::environment::environment;

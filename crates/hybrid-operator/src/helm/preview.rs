@@ -11,7 +11,8 @@ use kube::Client;
 use kube_objects::read::{self, ReadError};
 use kube_objects::{ApiError, Cluster, DiscoveryError, Scope};
 
-use helm_release::{DesiredError, LOOKUP_ROUNDS, VisibleObjects, capabilities, kind_of, read_key};
+use helm_release::engine::DesiredError;
+use helm_release::preview::{LOOKUP_ROUNDS, VisibleObjects, capabilities, kind_of, read_key};
 
 use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
 use super::references::{data_of, key_of, references_of};

@@ -8,10 +8,12 @@ use kube_objects::diagnosis::Cause;
 use kube_objects::with_causes;
 use operator_runtime::controller::{self, Priority, ReconcileError};
 
-use helm_release::{
-    Diagnosis, EngineError, EventReason, InputsDigest, Message, Next, Notice, Notices,
-    ObjectsState, Outcome, Reader, Report, StepOutcome, Subject,
+use helm_release::engine::{
+    Diagnosis, EngineError, Message, Next, ObjectsState, Outcome, Reader, Report, StepOutcome,
+    Subject,
 };
+use helm_release::event::{EventReason, Notice, Notices};
+use helm_release::release::InputsDigest;
 
 use super::access::Access;
 use super::custom_resource::CustomResource;

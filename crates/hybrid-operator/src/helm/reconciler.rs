@@ -12,7 +12,7 @@ use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
 use operator_runtime::native::Readers;
 use tracing::{Instrument, Span};
 
-use helm_release::{Engine, Memories, Message};
+use helm_release::engine::{Engine, Memories, Message};
 
 use super::access::Access;
 use super::custom_resource::CustomResource;

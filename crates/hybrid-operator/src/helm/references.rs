@@ -8,10 +8,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube_objects::{DiscoveryError, Scope, read};
 use serde_json::Value;
 
-use helm_release::{
-    Access, DesiredError, EventReason, LastValues, Notices, Read, ResourceRef, StoreError, Target,
-    corrupt_record_event,
-};
+use helm_release::engine::{Access, DesiredError, LastValues, Read, ResourceRef, Target};
+use helm_release::event::{EventReason, Notices, corrupt_record_event};
+use helm_release::release::StoreError;
 
 use super::environment::environment;
 use crate::values::{self, Contents, Inputs, Reference, ValuesError};

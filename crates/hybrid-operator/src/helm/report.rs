@@ -1,6 +1,6 @@
 //! Conditions from the result of a step. No I/O.
 
-use helm_release::{Deployed, Failure, ObjectsState, ReleaseStatus, StepOutcome};
+use helm_release::engine::{Deployed, Failure, ObjectsState, ReleaseStatus, StepOutcome};
 
 use super::status::{DeployedManifest, Status};
 use crate::reasons::Reason;

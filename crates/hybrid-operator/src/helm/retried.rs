@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use helm_release::{Message, Reader, Redactor};
+use helm_release::engine::{Message, Reader, Redactor};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube_objects::ApiError;

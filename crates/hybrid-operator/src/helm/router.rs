@@ -6,7 +6,7 @@ use kube_objects::watch::{Change, Owners, Route};
 use operator_runtime::controller::{Key, Priority, QueueHandle};
 
 use super::source::Source;
-use helm_release::RecordMeta;
+use helm_release::release::RecordMeta;
 
 /// Enqueues the custom resource of a changed dependent or release record.
 pub(super) struct ChangeRouter {

@@ -16,7 +16,7 @@ pub(super) struct Setup {
     pub(super) version: u64,
     pub(super) watch: Watch,
     /// Chart and options of the releases.
-    pub(super) release: Arc<helm_release::Setup>,
+    pub(super) release: Arc<helm_release::engine::Setup>,
     pub(super) extensions: Extensions,
     pub(super) operator_namespace: Option<String>,
     /// Whether an event about `overrideValues` contains the texts of `watches.yaml`.
@@ -30,7 +30,7 @@ impl Setup {
     pub(super) fn of(watch: Watch, chart: &Chart, context: &ControllerContext) -> Self {
         let (identity, options) = (&context.identity, ChartOptions::of(context));
         let watch = watch.with_limits(options.limits());
-        let release = helm_release::Setup {
+        let release = helm_release::engine::Setup {
             chart: chart.used_by(&watch),
             policy: watch.policy.clone(),
             period: watch.reconcile_period.unwrap_or(options.reconcile_period),

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use helm_core::manifest::ObjectKey;
 use helm_core::release::Revision;
-use helm_release::{
-    EventReason, Handled, Instructions, Message, Reader, Redactor, ReleaseStatus, Remark, Reported,
-    bounded, is_same, remembered,
+use helm_release::engine::{
+    Handled, Instructions, Message, Reader, Redactor, ReleaseStatus, Remark, Reported, bounded,
+    is_same, remembered,
 };
+use helm_release::event::EventReason;
 use jiff::Timestamp;
 use kube_objects::diagnosis::{self, Cause};
 use serde::{Deserialize, Serialize};

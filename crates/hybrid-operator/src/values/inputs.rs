@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use helm_core::values::SetError;
 use serde_json::Value;
 
-use helm_release::DesiredError;
+use helm_release::engine::DesiredError;
 
 use super::environment::Environment;
 use super::values_from::Reference;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
-use helm_release::{ChartLimits, ReleasePolicy};
+use helm_release::policy::{ChartLimits, ReleasePolicy};
 
 use super::chart::ChartSource;
 

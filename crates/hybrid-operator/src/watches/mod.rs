@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 pub use chart::{ChartSource, RemoteChart, SecretName};
 pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
-pub use helm_release::{
+pub use helm_release::policy::{
     ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, Patch, PatchBody,
     ReleasePolicy, Remediation, RemediationStrategy, way_to_raise,
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use go_yaml::tree::{self, Node};
 use helm_core::Values;
 use helm_core::values::{SetText, set_one};
-use helm_release::{
+use helm_release::policy::{
     ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, NEVER_RECREATED,
     Patch, PatchBody, Remediation, RemediationStrategy,
 };

@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use helm_core::release::ReleaseName;
-use helm_release::{Advanced, Memories, ReleaseLocation, Releases, Wanted};
+use helm_release::engine::Memories;
+use helm_release::{Advanced, ReleaseLocation, Releases, Wanted};
 use host::HashMap;
 use kube::core::ObjectMeta;
 use kube_objects::{Key, Primary};

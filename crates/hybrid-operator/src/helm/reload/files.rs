@@ -20,7 +20,7 @@ use super::super::remote::ChartReader;
 use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
 use crate::watches::{self, ChartSource, Lock, RemoteChart, Watch, WatchesError};
-use helm_release::{EventReason, Notice};
+use helm_release::event::{EventReason, Notice};
 
 /// Adds code to the controller of a chart.
 pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + Sync>;

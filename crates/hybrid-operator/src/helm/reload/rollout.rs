@@ -23,7 +23,8 @@ use super::super::resources::Resources;
 use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::helm::source::Source;
-use helm_release::{EventReason, Memories, Notice};
+use helm_release::engine::Memories;
+use helm_release::event::{EventReason, Notice};
 
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);

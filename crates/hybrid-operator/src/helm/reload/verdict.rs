@@ -6,7 +6,7 @@
 use helm_core::release::Status;
 
 use super::progress::Verdict;
-use helm_release::{Refusal, Step};
+use helm_release::engine::{Refusal, Step};
 
 /// The end of a reconcile.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ mod tests {
 
     use super::super::progress::Verdict;
     use super::{Ended, Trouble, verdict};
-    use helm_release::{Refusal, StallReason, Step, Until};
+    use helm_release::engine::{Refusal, StallReason, Step, Until};
 
     #[test]
     fn only_what_is_deployed_with_the_desired_inputs_has_succeeded() {

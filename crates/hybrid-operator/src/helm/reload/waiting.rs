@@ -30,7 +30,7 @@ use super::EntryKey;
 use super::fetch::Missing;
 use crate::helm::source::Source;
 use crate::watches::Watch;
-use helm_release::{Reader, Redactor};
+use helm_release::engine::{Reader, Redactor};
 
 /// The entries whose custom resources wait for a chart.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use helm_release::{ObjectsState, StepOutcome};
+use helm_release::engine::{ObjectsState, StepOutcome};
 
 use super::apply;
 use crate::helm::status::{Status, WrittenStatus};

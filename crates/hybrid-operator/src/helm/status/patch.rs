@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::super::conditions::ConditionStatus;
 use super::{DeployedManifest, Handled, ReleaseStatus, Status};
 use crate::reasons::ConditionType;
-use helm_release::bounded;
+use helm_release::engine::bounded;
 
 /// Maximum size of a chart's version and of its `appVersion`, in bytes.
 const MAX_VERSION: usize = 256;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helm_core::release::Revision;
-use helm_release::{Message, ObjectsState, Reader, Redactor, StepOutcome};
+use helm_release::engine::{Message, ObjectsState, Reader, Redactor, StepOutcome};
 use jiff::Timestamp;
 use operator_runtime::controller::{Backoff, Key};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use kube_objects::diagnosis;
 
 use super::{assert_generated, page, table};
-use helm_release::EventReason;
+use helm_release::event::EventReason;
 
 use crate::reasons::{ConditionType, Reason};
 

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
 use crate::world::{
-    Project, api, apply, delete, eventually, gone, history, merge, new_namespace, remove, until,
+    Project, api, apply, delete, eventually, gone, has_event, history, merge, new_namespace,
+    remove, until,
 };
 
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
@@ -207,6 +208,7 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
         widget["status"]["ready"] == false && message.contains("value is required")
     };
     until(&widgets, "shop", "the error", told).await;
+    assert!(has_event(&namespace, "ReconcileError").await);
     merge(&widgets, "shop", &json!({"spec": {"value": "1"}})).await;
     until(&widgets, "shop", "ready", is_ready("1", 1)).await;
     // At rest, a reconcile of charts costs no request.

@@ -19,6 +19,7 @@ use crate::engine::access::Access;
 use crate::engine::advance::{Engine, Outcome};
 use crate::engine::desired_error::DesiredError;
 use crate::engine::diagnose::Diagnosis;
+use crate::engine::error_kind::ErrorKind;
 use crate::engine::instructions::Instructions;
 use crate::engine::memory::KnownRelease;
 use crate::engine::message::{Message, Reader, Redactor};
@@ -125,6 +126,8 @@ struct Known {
     failure: Option<String>,
     /// What is missing.
     missing: Option<String>,
+    /// The problem of which an event was sent last.
+    told: Option<String>,
     diagnosis: Diagnosis,
 }
 
@@ -339,7 +342,9 @@ impl Known {
                 } else if error.is_transient() {
                     self.retries(&message, pause, &text);
                 } else {
-                    self.fails(text(&message));
+                    let why = text(&message);
+                    self.tell(&notices, ErrorKind::Chart.as_str(), &why);
+                    self.fails(why);
                 }
                 Err(text(&message))
             }
@@ -366,6 +371,7 @@ impl Known {
             StepOutcome::Deployed(deployed) => {
                 let note = deployed.kind.success_message().to_owned();
                 notices.add(notice(false, deployed.kind.success(), note));
+                self.told = None;
                 self.deployed(deployed, objects);
                 (self.reported.is_sound, self.reported.is_failed) = (true, false);
                 self.ready(objects);
@@ -382,7 +388,7 @@ impl Known {
             }
             StepOutcome::Failed(failure) => {
                 let why = text(&failure.message);
-                notices.add(notice(true, failure.kind.failure(), why.clone()));
+                self.tell(notices, failure.kind.failure(), &why);
                 self.reported.release = Some(failure.release.clone());
                 self.fails(match failure.next {
                     Some(at) => format!("{why}{}the next attempt is at {at}", behind(&why)),
@@ -401,6 +407,7 @@ impl Known {
                     let runs = runs.filter(|runs| runs.revision > failed);
                     self.reported.release = runs.or(self.reported.release.take());
                 }
+                self.tell(notices, "RetriesExhausted", message);
                 self.lacks(message.clone());
             }
             StepOutcome::Contended { message } => {
@@ -409,8 +416,17 @@ impl Known {
                     self.lacks(message.clone());
                 }
             }
-            StepOutcome::Irreconcilable { message, .. } => self.fails(text(message)),
-            StepOutcome::Contested { message } => self.fails(message.clone()),
+            StepOutcome::Irreconcilable {
+                reason, message, ..
+            } => {
+                let why = text(message);
+                self.tell(notices, reason.as_str(), &why);
+                self.fails(why);
+            }
+            StepOutcome::Contested { message } => {
+                self.tell(notices, "OtherOperator", message);
+                self.fails(message.clone());
+            }
             StepOutcome::Paused | StepOutcome::Silent => {}
         }
     }
@@ -435,6 +451,14 @@ impl Known {
                 (None, 0) => format!("{first}: {why}"),
                 (None, more) => format!("{first}: {why} (and {more} more)"),
             });
+        }
+    }
+
+    /// Adds an event about a problem, once.
+    fn tell(&mut self, notices: &Notices, reason: &'static str, why: &str) {
+        if self.told.as_deref() != Some(why) {
+            notices.add(notice(true, reason, why.to_owned()));
+            self.told = Some(why.to_owned());
         }
     }
 

@@ -194,6 +194,9 @@ impl DesiredError {
 
 impl phases::Reason for DesiredError {
     fn reason(&self) -> &'static str {
-        self.kind().as_str()
+        match self.kind() {
+            ErrorKind::Chart => "RenderError",
+            other => other.as_str(),
+        }
     }
 }

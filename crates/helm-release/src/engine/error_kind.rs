@@ -15,12 +15,12 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Returns the name of the error.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Values => "ErrorGettingValues",
             Self::Capabilities => "ErrorGettingClient",
             Self::Records => "ErrorGettingReleaseState",
-            Self::Chart => "RenderError",
+            Self::Chart => "ReconcileError",
         }
     }
 }

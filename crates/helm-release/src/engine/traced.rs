@@ -3,7 +3,6 @@
 use host::phases::{self, End, Reason as _};
 
 use super::act::error::ActError;
-use super::error_kind::ErrorKind;
 use super::plan::{Step, Until};
 use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
@@ -50,10 +49,7 @@ fn end_of(step: &Step, report: &Report) -> End {
             End::Waiting
         }
         StepOutcome::Failed(failure) => End::Failed(failure.kind.failure()),
-        StepOutcome::Irreconcilable { reason, .. } => End::Failed(match reason {
-            ErrorKind::Chart => "ReconcileError",
-            other => other.as_str(),
-        }),
+        StepOutcome::Irreconcilable { reason, .. } => End::Failed(reason.as_str()),
         StepOutcome::Stalled { .. } => End::Failed("Stalled"),
         StepOutcome::Contended { .. } => End::Failed("Contended"),
         StepOutcome::Contested { .. } => End::Failed("Contested"),

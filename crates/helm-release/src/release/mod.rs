@@ -7,7 +7,6 @@
 //!
 //! * [`RecordStore`]: reads and writes records.
 //! * [`ReleaseIndex`]: the history of all releases, with listeners for changes by other clients.
-//! * [`removable`]: the records that may be deleted.
 //! * [`ProofKeys`]: the key that proves which records this operator wrote.
 //! * `side`: splits records that do not fit into one Secret into parts.
 //!

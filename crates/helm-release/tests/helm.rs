@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::error::Error;
+use std::process::Command;
 use std::sync::Arc;
 
 use helm_release::helm_core::chart::File;
 use helm_release::helm_core::{Chart, CompiledChart};
 use helm_release::{Helm, ReleaseLocation, ReleaseState, Wanted};
-use hybrid_operator_test::{TestNamespace, shared_or_skip};
+use hybrid_operator_test::{TestNamespace, helm, shared_or_skip};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -24,6 +25,10 @@ apiVersion: v1
 kind: Secret
 metadata: {name: {{ .Release.Name }}-password}
 stringData: {password: {{ randAlphaNum 20 }}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: pre-install}}
 ";
 
 fn wanted(values: &Value) -> Result<Wanted, Box<dyn Error>> {
@@ -67,6 +72,13 @@ async fn program_installs_upgrades_repairs_and_uninstalls_a_release() -> Result<
     assert!(state.is_ready && state.revision == 1, "{state:?}");
     assert_eq!(data().await?, json!({"revision": "1", "size": "small"}));
     let first = password().await?;
+    maps.get("cache-hook").await?;
+    if let Some(helm) = helm::ensure_or_skip()? {
+        let mut list = Command::new(helm);
+        list.args(["list", "--short", "--namespace", namespace]);
+        list.env("KUBECONFIG", plane.kubeconfig_path());
+        assert_eq!(String::from_utf8(list.output()?.stdout)?, "cache\n");
+    }
 
     // The same again is no new revision, also of another process; what somebody has deleted is there again.
     maps.delete("cache", &DeleteParams::default()).await?;

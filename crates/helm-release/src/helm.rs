@@ -29,6 +29,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Error of [`Helm`].
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum HelmError {
     /// The release records cannot be listed.
@@ -69,7 +70,8 @@ impl Helm {
     /// Connects a program to a cluster, and waits until all release records are known. Call it within a runtime of
     /// tokio. The key that proves the records of the program is a Secret of the client's default namespace.
     ///
-    /// Needs all verbs on Secrets, and those on the objects of the charts.
+    /// Needs all verbs on Secrets, and for the objects of the charts `get`, `list`, `watch`, `create`, `patch` and `delete`:
+    /// records and objects are watched in all namespaces.
     ///
     /// # Errors
     /// When the records cannot be listed.

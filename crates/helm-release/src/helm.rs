@@ -47,7 +47,8 @@ pub enum HelmError {
 /// Installs, upgrades, repairs and uninstalls releases for a program.
 ///
 /// A release belongs to the program that has installed it, under the name that it gave to [`connect`](Self::connect):
-/// the records have it, and a program that is started again continues what the one before has begun.
+/// the records have it, and a program that is started again continues what the one before has begun. Two of its processes
+/// must not manage a release at the same time.
 pub struct Helm {
     releases: Releases,
     changes: watch::Receiver<()>,

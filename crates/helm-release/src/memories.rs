@@ -1,4 +1,4 @@
-//! What a process knows of the owners of releases, by their keys.
+//! Knowledge of a process about the owners of releases, by their keys.
 //!
 //! It belongs to a uid: an owner that replaces another one of its name starts with nothing.
 
@@ -9,7 +9,7 @@ use host::HashMap;
 use kube_objects::Key;
 use parking_lot::Mutex;
 
-/// What is known of each owner. Cheap to clone; clones share it.
+/// Knowledge about each owner. Cheap to clone; clones share it.
 #[derive(Default)]
 pub struct Memories<M>(Arc<Mutex<HashMap<Key, (String, M)>>>);
 
@@ -19,7 +19,7 @@ impl<M> Clone for Memories<M> {
     }
 }
 
-/// What is known of an owner during a pass. Dropping it, also because the pass is cancelled, remembers what is known
+/// Knowledge about an owner during a pass. Dropping it, also because the pass is cancelled, remembers what is known
 /// then. After a panic nothing is remembered.
 pub struct Remembered<'a, M: Default> {
     memories: &'a Memories<M>,

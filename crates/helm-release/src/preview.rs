@@ -1,4 +1,4 @@
-//! What a release would be, for programs that show it and change nothing.
+//! Previews of releases, for programs that change nothing.
 
 pub use crate::capabilities::capabilities;
 pub use crate::engine::digest::DigestInputs;

@@ -75,7 +75,7 @@ pub struct ReleaseState {
     pub is_gone: bool,
     /// Whether something has failed, or can only go on after a change.
     pub has_failed: bool,
-    /// What is missing until the release is ready, or what has failed.
+    /// Description of what is missing until the release is ready, or of what has failed.
     pub message: String,
 }
 
@@ -113,7 +113,7 @@ pub struct Releases {
     known: Memories<Known>,
 }
 
-/// What is known of a release.
+/// Knowledge about a release.
 #[derive(Default)]
 struct Known {
     memory: KnownRelease,
@@ -122,9 +122,9 @@ struct Known {
     is_ready: bool,
     /// Manifest of the deployed revision.
     manifest: String,
-    /// What has failed.
+    /// Reason of the last failure.
     failure: Option<String>,
-    /// What is missing.
+    /// Description of what is missing.
     missing: Option<String>,
     /// The problem of which an event was sent last.
     told: Option<String>,

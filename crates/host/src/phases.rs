@@ -50,7 +50,7 @@ pub type Attributes = Vec<(&'static str, Attribute)>;
 pub struct Phase {
     /// Name of the phase.
     pub name: &'static str,
-    /// Its id, and that of the phase or attempt that it is part of.
+    /// Id of the phase, and that of the phase or attempt that it is part of.
     pub ids: (u64, u64),
     /// Start and end.
     pub timing: (SystemTime, SystemTime),
@@ -78,7 +78,7 @@ tokio::task_local! {
 #[derive(Debug, Default)]
 pub struct Recording(Mutex<Recorded>);
 
-/// What is known of an attempt.
+/// Facts about an attempt.
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// Phases that have ended.

@@ -116,7 +116,7 @@ pub struct Access {
     memory: ReleaseMemory,
 }
 
-/// What watches of objects that releases refer to need beside a cluster. Cheap to clone.
+/// Inputs of watches of objects that releases refer to. Cheap to clone.
 #[derive(Clone)]
 pub struct Waking {
     /// Wakes the owner of a release.
@@ -127,7 +127,7 @@ pub struct Waking {
     pub stop: CancellationToken,
 }
 
-/// What releases of a process share.
+/// State that the releases of a process share.
 #[derive(Clone)]
 pub struct Shared {
     /// Renders the charts.

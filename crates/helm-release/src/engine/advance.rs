@@ -33,7 +33,7 @@ pub struct Engine {
 
 /// The end of a pass.
 pub struct Outcome {
-    /// What was observed.
+    /// The observed state.
     pub observation: Observation,
     /// Events about the pass.
     pub notices: Notices,

@@ -1,11 +1,11 @@
 //! Kinds of errors, by what is missing.
 
-/// What an attempt lacks.
+/// Kind of what an attempt lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The values.
     Values,
-    /// What the API server serves.
+    /// The kinds that the API server serves.
     Capabilities,
     /// The records of the release.
     Records,

@@ -1,4 +1,4 @@
-//! What the owner of a release asks for beside the values.
+//! Requests of the owner of a release beside the values.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct ReleaseOptions {
     pub reconcile_period: Option<Duration>,
 }
 
-/// What the owner of a release asks for beside the values.
+/// Requests of the owner of a release beside the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instructions {
     /// Options of the actions.

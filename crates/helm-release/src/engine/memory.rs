@@ -1,4 +1,4 @@
-//! What a process knows of a release. All of it can be rebuilt after a restart.
+//! Knowledge of a process about a release. All of it can be rebuilt after a restart.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the owner of a release has been told of it, which it knows after a restart, too.
+//! State of a release as last reported to its owner, who knows it after a restart, too.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub struct Handled {
     pub forgiven: Option<u32>,
 }
 
-/// What is known of a release from former processes, beside its records.
+/// Knowledge about a release from former processes, beside its records.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Reported {

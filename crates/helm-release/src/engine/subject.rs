@@ -17,7 +17,7 @@ use crate::release::{Asked, RecordMeta};
 pub struct Subject {
     /// The release.
     pub target: Target,
-    /// Its owner.
+    /// Owner of the release.
     pub owner: Arc<dyn Owner>,
     /// Increases with each change of what the owner asks for.
     pub generation: Option<i64>,
@@ -29,9 +29,9 @@ pub struct Subject {
     pub foreground: bool,
     /// Whether a Go operator may have stored the release in chunks.
     pub legacy: bool,
-    /// What the owner asks for beside the values.
+    /// Requests of the owner beside the values.
     pub instructions: Instructions,
-    /// What was reported before.
+    /// State that was reported before.
     pub reported: Reported,
     /// Reason why there can be no release. Name and namespace are then placeholders that allow an
     /// uninstall.

@@ -15,7 +15,7 @@ use crate::process::Process;
 
 /// Connections and caches of one controller.
 pub(super) struct Access {
-    /// Those of its releases.
+    /// Connections and caches of the releases.
     pub(super) releases: Arc<helm_release::engine::Access>,
     /// Release records in other storages.
     pub(super) other_records: Vec<ReleaseIndex>,

@@ -15,7 +15,7 @@ pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 /// Parsed annotations of a custom resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
-    /// What they ask for.
+    /// Requests that they make.
     pub(crate) instructions: Instructions,
     /// Error messages for annotations with invalid values.
     pub(crate) problems: Vec<String>,

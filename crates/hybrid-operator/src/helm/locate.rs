@@ -81,7 +81,7 @@ pub(super) struct Place {
     pub(super) error: Option<SubjectError>,
 }
 
-/// What the place of a release depends on beside its owner.
+/// Facts that the place of a release depends on beside its owner.
 pub(super) struct Locator<'a> {
     pub(super) watch: &'a Watch,
     /// Namespace of the operator.

@@ -1,4 +1,4 @@
-//! What a controller knows of a custom resource. All of it can be rebuilt after a restart.
+//! Knowledge of a controller about a custom resource. All of it can be rebuilt after a restart.
 
 use std::collections::BTreeSet;
 

@@ -403,8 +403,7 @@ impl Known {
                     let runs = self.reported.release.take();
                     let failed = StepOutcome::Failed(failure.clone());
                     self.apply(&failed, objects, text, notices);
-                    let failed = failure.release.revision;
-                    let runs = runs.filter(|runs| runs.revision > failed);
+                    let runs = runs.filter(|runs| runs.revision > failure.release.revision);
                     self.reported.release = runs.or(self.reported.release.take());
                 }
                 self.tell(notices, "RetriesExhausted", message);

@@ -150,8 +150,8 @@ impl Engine {
         let mut rendered = None;
         loop {
             let content = rendered.as_ref().map(|(_, content)| *content);
-            let facts = wanted.as_ref();
-            let facts = facts.map(|wanted| desired::facts(setup, wanted, content));
+            let known = wanted.as_ref();
+            let facts = known.map(|known| desired::facts(setup, known, content));
             let step = plan::next_step(&observation.facts, facts.as_ref());
             tracing::debug!(?step, "planned");
             match (&step, &wanted) {

@@ -73,7 +73,7 @@ pub(super) struct Pass<'a> {
 pub(super) async fn publish(
     pass: &Pass<'_>,
     memory: &mut Memory,
-    ended: Outcome,
+    outcome: Outcome,
 ) -> Result<controller::Outcome, ReconcileError> {
     let mut status = pass.owner.status().clone();
     let status = &mut status;
@@ -82,7 +82,7 @@ pub(super) async fn publish(
         notices,
         result,
         ..
-    } = ended;
+    } = outcome;
     let notices = &notices;
     let Pass {
         setup,

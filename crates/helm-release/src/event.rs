@@ -66,7 +66,7 @@ impl EventReason {
 /// Event to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Whether it tells of a problem.
+    /// Whether the event tells of a problem.
     pub warning: bool,
     /// Reason of the event.
     pub reason: &'static str,

@@ -1,6 +1,6 @@
 //! Knowledge of a process about the owners of releases, by their keys.
 //!
-//! It belongs to a uid: an owner that replaces another one of its name starts with nothing.
+//! Knowledge belongs to a uid: an owner that replaces another one of its name starts with nothing.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

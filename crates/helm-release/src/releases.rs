@@ -256,6 +256,8 @@ impl Known {
             self.generation = generation;
             self.reported.is_failed_now = false;
             self.is_ready = false;
+            // What failed is not wanted any more.
+            (self.failure, self.missing) = (None, None);
         }
     }
 
@@ -571,5 +573,22 @@ impl Owner for Program {
 
     fn quoted(&self) -> Option<&Value> {
         self.values.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_is_forgotten_when_something_else_is_wanted() {
+        let mut known = Known::default();
+        known.wants(1);
+        known.fails("size is required".to_owned());
+        known.wants(1);
+        let state = |known: &Known| known.advanced(Vec::new(), Ok(None)).state;
+        assert!(state(&known).has_failed);
+        known.wants(2);
+        assert_eq!(state(&known), ReleaseState::default());
     }
 }

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::interest::Interests;
-use super::wake::Wake;
 use crate::release::RecordStore;
 use crate::release_memory::{ReleaseMemory, Share};
 use crate::render_pool::RenderPool;
@@ -115,6 +114,9 @@ pub struct Access {
     /// The memory that releases may take.
     memory: ReleaseMemory,
 }
+
+/// Wakes the owner of a release when something changes that the release refers to.
+pub type Wake = Arc<dyn Fn(&Key) + Send + Sync>;
 
 /// Inputs of watches of objects that releases refer to. Cheap to clone.
 #[derive(Clone)]

@@ -24,9 +24,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
 
-use super::access::Waking;
+use super::access::{Wake, Waking};
 use super::served::ServedKinds;
-use super::wake::Wake;
 
 /// Reference to an object, or to all objects of a kind in a namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

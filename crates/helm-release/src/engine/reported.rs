@@ -52,9 +52,9 @@ pub struct Handled {
 pub struct Reported {
     /// The release as last reported.
     pub release: Option<ReleaseStatus>,
-    /// Whether it was reported as deployed.
+    /// Whether the release was reported as deployed.
     pub is_deployed: bool,
-    /// Whether it was reported that nothing has failed.
+    /// Whether the report says that nothing has failed.
     pub is_sound: bool,
     /// Whether a failure was reported.
     pub is_failed: bool,

@@ -8,8 +8,7 @@ use kube_objects::{ApiKind, Cluster, Key};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::access::Waking;
-use super::wake::Wake;
+use super::access::{Wake, Waking};
 
 /// The kinds that the releases of one controller depend on.
 pub(crate) struct ServedKinds {

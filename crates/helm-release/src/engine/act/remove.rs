@@ -1,7 +1,7 @@
 //! Uninstalls a release whose upgrade failed, as `upgrade.remediation.strategy: uninstall` asks for. The
 //! next plan installs it again, with the inputs that failed.
 //!
-//! It is an uninstall like that of a deleted owner: with hooks, and without what is to be kept.
+//! This uninstall is like that of a deleted owner: with hooks, and without what is to be kept.
 //! Every object is awaited, so that none is applied while it is being deleted. The record keeps its count
 //! of failures until the end, so that a crash in between is followed by the same step.
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::act::error::{ActError, EngineError};
 use super::act::{self, ActContext};
-use super::desired::{self, Desired, NextRevision, desired};
+use super::desired::{self, NextRevision, Prepared, Wanted, desired};
 use super::desired_error::DesiredError;
 use super::memory::KnownRelease;
 use super::observe::{self, Observation};
@@ -46,7 +46,7 @@ pub struct Outcome {
 /// A step that was carried out.
 pub struct Taken {
     /// The step.
-    pub step: Step,
+    pub step: Step<Prepared>,
     /// The newest record after it.
     pub latest: Option<RecordMeta>,
     /// Whether that record has the desired inputs.
@@ -100,11 +100,7 @@ impl Engine {
         let (setup, access) = (&self.setup, &*self.access);
         let target = &subject.target;
         let plan = self.plan(subject, observation, memory, notices).await;
-        let Planned {
-            step,
-            wanted,
-            content,
-        } = match plan {
+        let (step, wanted) = match plan {
             Ok(plan) => plan,
             Err(error) => return (None, Err(error)),
         };
@@ -116,7 +112,6 @@ impl Engine {
             target,
             observation,
             desired: wanted.as_ref(),
-            content: content.as_ref(),
             notices,
         };
         let result = act::run(&step, &context, memory).await;
@@ -143,54 +138,40 @@ impl Engine {
         observation: &mut Observation,
         memory: &mut KnownRelease,
         notices: &Notices,
-    ) -> Result<Planned, ActError> {
+    ) -> Result<(Step<Prepared>, Option<Wanted>), ActError> {
         let (setup, access) = (&self.setup, &*self.access);
         let target = &subject.target;
         let mut wanted = None;
-        let mut rendered = None;
+        let mut content = None;
         loop {
-            let content = rendered.as_ref().map(|(_, content)| *content);
             let known = wanted.as_ref();
-            let facts = known.map(|known| desired::facts(setup, known, content));
+            let facts = known.map(|known| desired::facts(setup, known, content.clone()));
             let step = plan::next_step(&observation.facts, facts.as_ref());
-            tracing::debug!(?step, "planned");
+            tracing::debug!(step = step.name(), "planned");
             match (&step, &wanted) {
                 (Step::Compute, _) => {
                     let mut computed = desired(setup, access, subject, memory, notices).await;
                     target.share.shrink();
                     let known = &mut computed;
                     observe::complete(observation, setup, access, subject, known, memory).await?;
-                    wanted = Some(computed);
+                    wanted = Some(computed.map(Arc::new));
                 }
                 (Step::Render { upgrade }, Some(Ok(desired))) => {
                     let next = NextRevision {
-                        inputs: &desired.inputs,
+                        desired,
                         history: &observation.history,
                         upgrade: *upgrade,
                     };
                     let redactor = &mut memory.redactor;
-                    let content = next.content(setup, access, subject, redactor, notices);
-                    match content.await {
-                        Ok(content) => rendered = Some(content),
+                    let rendered = next.content(setup, access, subject, redactor, notices);
+                    match rendered.await {
+                        Ok(rendered) => content = Some(rendered),
                         Err(error) => wanted = Some(Err(error)),
                     }
                     target.share.shrink();
                 }
-                _ => {
-                    return Ok(Planned {
-                        step,
-                        wanted,
-                        content: rendered.map(|(content, _)| content),
-                    });
-                }
+                _ => return Ok((step, wanted)),
             }
         }
     }
-}
-
-/// A step that is due, and what it needs.
-struct Planned {
-    step: Step,
-    wanted: Option<Result<Desired, DesiredError>>,
-    content: Option<desired::Content>,
 }

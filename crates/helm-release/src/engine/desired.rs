@@ -37,9 +37,9 @@ pub(super) struct Desired {
 /// Returns the facts that the plan depends on. `content` is that of the next revision if it was rendered.
 pub(super) fn facts(
     setup: &Setup,
-    wanted: &Result<Desired, DesiredError>,
-    content: Option<plan::Content>,
-) -> plan::DesiredFacts {
+    wanted: &Wanted,
+    content: Option<plan::Content<Prepared>>,
+) -> plan::DesiredFacts<Prepared> {
     let (install, upgrade) = (&setup.policy.install, &setup.policy.upgrade);
     plan::DesiredFacts {
         digest: (wanted.as_ref().ok()).map(|desired| desired.inputs.digest.to_string()),
@@ -75,6 +75,16 @@ pub(super) async fn desired(
     })
 }
 
+/// The desired state, or why it cannot be computed.
+pub(super) type Wanted = Result<Arc<Desired>, DesiredError>;
+
+/// What a new revision is made from.
+#[derive(Clone)]
+pub struct Prepared {
+    pub(super) desired: Arc<Desired>,
+    pub(super) content: Arc<Content>,
+}
+
 /// Content of a new revision.
 pub(super) enum Content {
     /// Chart rendered for this revision.
@@ -85,14 +95,14 @@ pub(super) enum Content {
 
 /// The next revision of a release.
 pub(super) struct NextRevision<'a> {
-    pub(super) inputs: &'a Inputs,
+    pub(super) desired: &'a Arc<Desired>,
     /// Records of the release, oldest first.
     pub(super) history: &'a [RecordMeta],
     pub(super) upgrade: bool,
 }
 
 impl NextRevision<'_> {
-    /// Returns its content, and what the plan is to know of it.
+    /// Returns its content, compared with that of the deployed one.
     pub(super) async fn content(
         &self,
         setup: &Arc<Setup>,
@@ -100,12 +110,17 @@ impl NextRevision<'_> {
         subject: &Subject,
         redactor: &mut Redactor,
         notices: &Notices,
-    ) -> Result<(Content, plan::Content), DesiredError> {
+    ) -> Result<plan::Content<Prepared>, DesiredError> {
         let Self {
-            inputs, history, ..
+            desired, history, ..
         } = *self;
+        let inputs = &desired.inputs;
+        let next = |content| Prepared {
+            desired: Arc::clone(desired),
+            content: Arc::new(content),
+        };
         if let Some(record) = recorded(access, subject, inputs, history, notices).await? {
-            return Ok((Content::Recorded(record), plan::Content::Due));
+            return Ok(plan::Content::Due(next(Content::Recorded(record))));
         }
         let target = RenderTarget {
             revision: history
@@ -119,9 +134,10 @@ impl NextRevision<'_> {
         let deployed = deployed.find(|meta| meta.status == ReleaseStatus::Deployed);
         let compared = match deployed {
             Some(deployed) => compare(setup, access, subject, deployed, inputs, &objects).await?,
-            None => plan::Content::Due,
+            None => plan::Content::Due(()),
         };
-        Ok((Content::Rendered(Box::new(render.rendered)), compared))
+        let rendered = Content::Rendered(Box::new(render.rendered));
+        Ok(compared.with(|| next(rendered)))
     }
 }
 
@@ -138,7 +154,7 @@ async fn compare(
     // An unproven revision is replaced, so that drift can be repaired.
     let may_be_equal = setup.policy.lookup_is_input && deployed.proof.is_some();
     if !is_empty && !may_be_equal {
-        return Ok(plan::Content::Due);
+        return Ok(plan::Content::Due(()));
     }
     let record = access.store.load(deployed).await;
     let record = record.map_err(DesiredError::Record)?;
@@ -148,7 +164,7 @@ async fn compare(
         return Ok(plan::Content::Empty);
     }
     if !may_be_equal || !same_inputs(setup, inputs, &record) {
-        return Ok(plan::Content::Due);
+        return Ok(plan::Content::Due(()));
     }
     let both = objects.iter().chain(rendered);
     let both: Vec<_> = both.map(|object| (object.key(), object.object())).collect();
@@ -161,9 +177,9 @@ async fn compare(
         &is_cluster_scoped,
     );
     Ok(if is_same {
-        plan::Content::Unchanged
+        plan::Content::Unchanged(())
     } else {
-        plan::Content::Due
+        plan::Content::Due(())
     })
 }
 
@@ -185,6 +201,8 @@ pub(super) async fn inputs(
             .epoch
             .is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
     {
+        // Others may have failed since.
+        memory.rendered = Some(Arc::clone(&known.inputs.coalesced));
         return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();

@@ -3,6 +3,7 @@
 use host::phases::{self, End, Reason as _};
 
 use super::act::error::ActError;
+use super::desired::Prepared;
 use super::plan::{Step, Until};
 use super::report::{Next, Report, StepOutcome};
 use super::setup::Setup;
@@ -23,7 +24,11 @@ pub(super) fn release(setup: &Setup, target: &Target) {
 }
 
 /// Adds the step, and how it ended.
-pub(super) fn ended(step: &Step, latest: Option<&RecordMeta>, result: &Result<Report, ActError>) {
+pub(super) fn ended(
+    step: &Step<Prepared>,
+    latest: Option<&RecordMeta>,
+    result: &Result<Report, ActError>,
+) {
     let end = match result {
         Ok(report) => end_of(step, report),
         Err(error) => End::Failed(error.reason()),
@@ -32,7 +37,7 @@ pub(super) fn ended(step: &Step, latest: Option<&RecordMeta>, result: &Result<Re
     phases::ended(step.name(), revision, end);
 }
 
-fn end_of(step: &Step, report: &Report) -> End {
+fn end_of(step: &Step<Prepared>, report: &Report) -> End {
     let until = match step {
         Step::Wait { until, .. } => Some(until),
         _ => None,

@@ -4,7 +4,7 @@
 use helm_core::manifest::HookExecution;
 use helm_core::release::{ApplyMethod, Release as Record, Time};
 
-use super::super::desired::{Content, Desired};
+use super::super::desired::{Content, Prepared};
 use super::super::kind::ActionKind;
 use super::super::memory::{KnownRelease, Obstacles};
 use super::super::report::Report;
@@ -16,13 +16,14 @@ use crate::event::EventReason;
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
-    (desired, rendered): (&Desired, &Content),
+    next: &Prepared,
     kind: ActionKind,
 ) -> Result<Report, ActError> {
     if !context.hold().await? {
         return Ok(Report::gone());
     }
-    let mut record = record_of(context, rendered);
+    let desired = &next.desired;
+    let mut record = record_of(context, &next.content);
     context.abandon_pending(memory).await?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);

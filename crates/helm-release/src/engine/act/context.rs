@@ -8,8 +8,7 @@ use jiff::Timestamp;
 
 use super::super::access::Access;
 use super::super::action_context::action_context;
-use super::super::desired::{Content, Desired};
-use super::super::desired_error::DesiredError;
+use super::super::desired::{Desired, Wanted};
 use super::super::kind::ActionKind;
 use super::super::memory::KnownRelease;
 use super::super::observe::Observation;
@@ -54,16 +53,14 @@ pub(crate) struct ActContext<'a> {
     pub(crate) target: &'a Target,
     pub(crate) observation: &'a Observation,
     /// Desired state, or why it cannot be computed; `None` if the step does not depend on it.
-    pub(crate) desired: Option<&'a Result<Desired, DesiredError>>,
-    /// Content of the next revision, if it was rendered.
-    pub(crate) content: Option<&'a Content>,
+    pub(crate) desired: Option<&'a Wanted>,
     pub(crate) notices: &'a Notices,
 }
 
 impl<'a> ActContext<'a> {
     /// Returns the desired state if it is known.
     pub(super) fn desired(&self) -> Option<&'a Desired> {
-        self.desired.and_then(|desired| desired.as_ref().ok())
+        self.desired.and_then(|desired| desired.as_deref().ok())
     }
 
     /// Returns what the log says of an action that is done.

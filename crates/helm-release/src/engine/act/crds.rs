@@ -12,10 +12,8 @@
 //! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions` and on
 //! what else is in `crds/`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use helm_core::Coalesced;
 use helm_core::chart::CrdFile;
 use helm_core::manifest::{ManifestObject, parse_definitions};
 use host::phases;
@@ -73,12 +71,12 @@ impl PendingCrds {
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
-    chart: Arc<Coalesced>,
     upgrade: bool,
 ) -> Result<Report, ActError> {
     let (setup, now) = (context.setup, context.target.now);
     let desired = context.desired();
-    let files = chart.chart().crds();
+    let chart = memory.rendered.as_deref();
+    let files = chart.map(|chart| chart.chart().crds()).unwrap_or_default();
     // A chart that does not render replaces nothing.
     let replace = setup.policy.crds == CrdPolicy::CreateReplace && desired.is_some();
     if !context.hold().await? {

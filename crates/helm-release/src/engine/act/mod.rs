@@ -33,10 +33,10 @@ mod uninstall;
 mod wait;
 
 use std::future::ready;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use super::desired::Prepared;
 use super::kind::ActionKind;
 use super::memory::KnownRelease;
 use super::message::Message;
@@ -45,7 +45,6 @@ use super::plan::Step;
 use super::report::{Report, StepOutcome};
 
 pub(super) use context::ActContext;
-use context::POLL_INTERVAL;
 use error::ActError;
 use host::phases;
 use kube_objects::with_causes;
@@ -53,7 +52,7 @@ use kube_objects::with_causes;
 /// Executes a step, between the hooks of the owner; those after it run if nothing is left to do. If the step
 /// waits for something, what is annotated to be kept does not wait with it.
 pub(super) async fn run(
-    step: &Step,
+    step: &Step<Prepared>,
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
@@ -85,7 +84,7 @@ pub(super) async fn run(
 }
 
 /// Returns whether the owner's hooks run around a step.
-fn runs_hooks(step: &Step) -> bool {
+fn runs_hooks(step: &Step<Prepared>) -> bool {
     !matches!(
         step,
         Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
@@ -93,33 +92,19 @@ fn runs_hooks(step: &Step) -> bool {
 }
 
 async fn execute(
-    step: &Step,
+    step: &Step<Prepared>,
     context: &ActContext<'_>,
     memory: &mut KnownRelease,
 ) -> Result<Report, ActError> {
-    match begun(step, context, memory) {
-        Some(executing) => executing.await,
-        // It is planned again after a pause, so that a defect of the plan keeps no processor busy.
-        None => Ok(Report::wait("another plan", POLL_INTERVAL)),
-    }
-}
-
-/// Begins a step with its inputs; `None` if it is one that another plan follows, or is planned without what it needs.
-fn begun<'s>(
-    step: &Step,
-    context: &'s ActContext<'_>,
-    memory: &'s mut KnownRelease,
-) -> Option<BoxFuture<'s, Result<Report, ActError>>> {
-    let desired = context.desired();
-    let next = desired.zip(context.content);
-    Some(match *step {
-        Step::Compute | Step::Render { .. } => return None,
+    let executing: BoxFuture<'_, Result<Report, ActError>> = match *step {
+        // They are facts for another plan.
+        Step::Compute | Step::Render { .. } => Box::pin(ready(Ok(Report::replan()))),
         Step::Settle => Box::pin(settle::run(context, memory)),
         Step::Forget => Box::pin(ready(Ok(Report::gone()))),
         Step::Leave => Box::pin(ready(Ok(leave::run(context, memory)))),
         Step::Hold => Box::pin(hold::run(context)),
-        Step::Install => Box::pin(begin::run(context, memory, next?, ActionKind::Install)),
-        Step::Upgrade => Box::pin(begin::run(context, memory, next?, ActionKind::Upgrade)),
+        Step::Install(ref next) => Box::pin(begin::run(context, memory, next, ActionKind::Install)),
+        Step::Upgrade(ref next) => Box::pin(begin::run(context, memory, next, ActionKind::Upgrade)),
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)),
         Step::Resume { revision } => Box::pin(resume::run(context, memory, revision)),
         Step::Report { revision } => Box::pin(report::run(context, memory, revision)),
@@ -129,12 +114,10 @@ fn begun<'s>(
         Step::Unbind => Box::pin(unbind::run(context, memory)),
         Step::Adopt { revision } => Box::pin(adopt::run(context, revision)),
         Step::Convert => Box::pin(convert::run(context)),
-        Step::Keep { revision } => Box::pin(keep::run(context, memory, desired?, revision)),
-        Step::Crds { upgrade } => {
-            let coalesced = desired.map(|desired| &desired.inputs.coalesced);
-            let chart = Arc::clone(coalesced.or(memory.rendered.as_ref())?);
-            Box::pin(crds::run(context, memory, chart, upgrade))
+        Step::Keep { revision, ref next } => {
+            Box::pin(keep::run(context, memory, &next.desired, revision))
         }
+        Step::Crds { upgrade } => Box::pin(crds::run(context, memory, upgrade)),
         Step::Test { revision } => Box::pin(test::run(context, memory, revision)),
         Step::CleanUp { revision } => Box::pin(clean_up::run(context, memory, revision)),
         Step::Discard { revision } => Box::pin(discard::run(context, memory, revision)),
@@ -142,5 +125,6 @@ fn begun<'s>(
         Step::Uninstall => Box::pin(uninstall::run(context, memory)),
         Step::Wait { delay, until } => Box::pin(wait::run(context, delay, until)),
         Step::Refuse(refusal) => Box::pin(refuse::run(context, memory, refusal)),
-    })
+    };
+    executing.await
 }

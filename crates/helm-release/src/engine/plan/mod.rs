@@ -118,13 +118,13 @@ pub(crate) struct ObservedFacts {
 /// Facts about the desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option or a fact")]
-pub(crate) struct DesiredFacts {
+pub(crate) struct DesiredFacts<N = ()> {
     /// Digest of the inputs; `None` if they cannot be computed.
     pub(crate) digest: Option<String>,
     /// Whether they cannot be computed now, but another attempt may succeed.
     pub(crate) awaits_inputs: bool,
     /// Content of the next revision; `None` if it was not rendered.
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<Content<N>>,
     /// Whether drift is repaired.
     pub(crate) repair: bool,
     /// Maximum number of retries of a failed install; unlimited if `None`.
@@ -146,20 +146,31 @@ pub(crate) struct DesiredFacts {
 
 /// Content of the next revision, compared with that of the deployed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum Content<N = ()> {
     /// Deployable content.
-    Due,
+    Due(N),
     /// No objects, although the release has some and `allowEmpty` is not set.
     Empty,
     /// Values, chart and objects are those of the deployed revision, and only lookups differ.
-    Unchanged,
+    Unchanged(N),
+}
+
+impl Content {
+    /// Adds the content itself.
+    pub(crate) fn with<N>(self, next: impl FnOnce() -> N) -> Content<N> {
+        match self {
+            Self::Due(()) => Content::Due(next()),
+            Self::Empty => Content::Empty,
+            Self::Unchanged(()) => Content::Unchanged(next()),
+        }
+    }
 }
 
 /// Next step of a release. `revision` is the one whose record a step is about; `upgrade` tells whether the
-/// next revision is an upgrade.
+/// next revision is an upgrade; `N` is what a new revision is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named for what they are")]
-pub enum Step {
+pub enum Step<N = ()> {
     /// Nothing to do.
     Settle,
     /// Compute the inputs. They are facts for another plan.
@@ -173,9 +184,9 @@ pub enum Step {
     /// Add the finalizer to an owner that has a release.
     Hold,
     /// Deploy the first revision, or one after the release was uninstalled.
-    Install,
+    Install(N),
     /// Deploy a new revision.
-    Upgrade,
+    Upgrade(N),
     /// Deploy a new revision with the content of an earlier one.
     Rollback { to: Revision },
     /// Continue an interrupted action from its record.
@@ -196,7 +207,7 @@ pub enum Step {
     /// Convert a chunked release of helm-operator-plugins to Helm's format.
     Convert,
     /// Treat the desired inputs as those of a record whose objects they would not change.
-    Keep { revision: Revision },
+    Keep { revision: Revision, next: N },
     /// Install the chart's CRDs, or check whether they are served.
     Crds { upgrade: bool },
     /// Run the chart's tests.
@@ -216,7 +227,7 @@ pub enum Step {
     Refuse(Refusal),
 }
 
-impl Step {
+impl<N> Step<N> {
     /// Names the step, for traces.
     pub fn name(&self) -> &'static str {
         match self {
@@ -226,8 +237,8 @@ impl Step {
             Self::Forget => "forget",
             Self::Leave => "leave",
             Self::Hold => "hold",
-            Self::Install => "install",
-            Self::Upgrade => "upgrade",
+            Self::Install(_) => "install",
+            Self::Upgrade(_) => "upgrade",
             Self::Rollback { .. } => "rollback",
             Self::Resume { .. } => "resume",
             Self::Report { .. } => "report",
@@ -303,322 +314,14 @@ pub enum StallReason {
 }
 
 /// Returns the next step. `desired` is `None` before the inputs are computed.
-pub(crate) fn next_step(observed: &ObservedFacts, desired: Option<&DesiredFacts>) -> Step {
-    before_inputs(observed).unwrap_or_else(|| match desired {
-        Some(desired) => with_inputs(observed, desired),
+pub(crate) fn next_step<N: Clone>(
+    observed: &ObservedFacts,
+    desired: Option<&DesiredFacts<N>>,
+) -> Step<N> {
+    observed.before_inputs().unwrap_or_else(|| match desired {
+        Some(desired) => Plan { observed, desired }.with_inputs(),
         None => Step::Compute,
     })
-}
-
-/// Returns the step that can be decided without computing the inputs, if there is one. Templates that fail must not
-/// prevent an uninstall.
-fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
-    if observed.contested {
-        Some(Step::Leave)
-    } else if observed.deleting {
-        Some(if observed.finalizer {
-            Step::Uninstall
-        } else {
-            Step::Forget
-        })
-    } else if observed.unheld {
-        Some(Step::Hold)
-    } else if observed.paused && observed.bound {
-        // The garbage collector does not know of the pause.
-        Some(Step::Unbind)
-    } else if observed.paused {
-        Some(Step::Refuse(Refusal::Paused))
-    } else if observed.impossible {
-        Some(Step::Refuse(Refusal::Impossible))
-    } else if observed.foreign {
-        Some(Step::Refuse(Refusal::Foreign))
-    } else if observed.adoption == Adoption::OtherChart {
-        Some(Step::Refuse(Refusal::OtherChart))
-    } else {
-        None
-    }
-}
-
-fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
-    match for_release(observed, desired) {
-        // Applies remove the references of the objects that they change.
-        Step::Settle | Step::Refuse(_) | Step::Wait { .. } | Step::Test { .. }
-            if observed.bound =>
-        {
-            Step::Unbind
-        }
-        step => step,
-    }
-}
-
-/// Returns the step for the release as a whole.
-fn for_release(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
-    let latest = observed.history.last();
-    let Some(digest) = &desired.digest else {
-        if observed.awaits_crds && !observed.chunked {
-            // The chart may render with its definitions.
-            let upgrade = is_upgrade(observed);
-            return Step::Crds { upgrade };
-        }
-        return without_inputs(observed, desired).unwrap_or(Step::Refuse(Refusal::NoInputs));
-    };
-    let Some(latest) = latest else {
-        return if observed.chunked {
-            Step::Convert
-        } else {
-            start_revision(observed, desired)
-        };
-    };
-    let same = latest.digest.as_ref() == Some(digest);
-    let revision = latest.revision;
-    match latest.status {
-        Status::PendingInstall | Status::PendingUpgrade | Status::PendingRollback => {
-            let left = desired.timeout.saturating_sub(latest.unchanged_for);
-            if !latest.ours && !left.is_zero() {
-                return Step::Wait {
-                    delay: left.min(Duration::from_secs(30)),
-                    until: Until::OthersOperation,
-                };
-            }
-            // A rollback has the digest of the revision that it restores. It is resumed while the
-            // failed inputs are still desired.
-            let rolls_back =
-                latest.status == Status::PendingRollback && is_exhausted(observed, desired);
-            if (same || rolls_back) && latest.proven {
-                Step::Resume { revision }
-            } else {
-                start_revision(observed, desired)
-            }
-        }
-        Status::Deployed if observed.adoption == Adoption::Wanted => Step::Adopt { revision },
-        Status::Deployed if same && !observed.forced => handle_drift(observed, desired, latest)
-            .unwrap_or(if !desired.test || observed.tested {
-                Step::Settle
-            } else if latest.proven {
-                Step::Test { revision }
-            } else {
-                Step::Adopt { revision }
-            }),
-        Status::Deployed => match stalled_upgrade(observed, desired) {
-            // People ran `helm rollback`, which removes the operator's labels and owner references.
-            Some(_) if let Some(good) = overruled(observed, desired, latest) => {
-                Step::Rollback { to: good.revision }
-            }
-            // Drift of the revision that was rolled back to is handled as for any other.
-            Some(stalled) => handle_drift(observed, desired, latest).unwrap_or(stalled),
-            None => start_revision(observed, desired),
-        },
-        Status::Failed if observed.forced => start_revision(observed, desired),
-        Status::Failed if same => after_failure(observed, desired, latest),
-        Status::Failed if is_failed_rollback(observed, desired, latest) => {
-            retry(observed, desired, latest, latest.attempts)
-        }
-        // An uninstall after a failed upgrade was interrupted.
-        Status::Uninstalling if same && desired.reinstall && is_exhausted(observed, desired) => {
-            Step::Remove { revision }
-        }
-        Status::Uninstalled if same && desired.clean_up => retry_install(observed, desired, latest),
-        Status::Failed
-        | Status::Superseded
-        | Status::Unknown
-        | Status::Uninstalling
-        | Status::Uninstalled => start_revision(observed, desired),
-    }
-}
-
-/// Returns the step while the inputs cannot be computed. What has begun is completed, and what has failed is rolled
-/// back, as if its inputs were desired still.
-fn without_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
-    let latest = observed.history.last()?;
-    if latest.status == Status::Deployed {
-        let good = overruled(observed, desired, latest).filter(|_| !desired.awaits_inputs);
-        return match good {
-            Some(good) => Some(Step::Rollback { to: good.revision }),
-            None => handle_drift(observed, desired, latest),
-        };
-    }
-    if desired.awaits_inputs {
-        return None;
-    }
-    let former = DesiredFacts {
-        digest: Some(latest.digest.clone().unwrap_or_default()),
-        ..desired.clone()
-    };
-    match for_release(observed, &former) {
-        step @ (Step::Resume { .. }
-        | Step::Report { .. }
-        | Step::Rollback { .. }
-        | Step::Wait {
-            until: Until::OthersOperation,
-            ..
-        }) => Some(step),
-        step if latest.status == Status::Failed => {
-            let good = restorable(observed).filter(|_| desired.rollback)?;
-            let is_rollback = good.digest == latest.digest && latest.attempts > 0;
-            let until = Until::NextAttempt {
-                revision: latest.revision,
-            };
-            Some(match step {
-                Step::Retry { .. } if is_rollback => step,
-                Step::Wait { until: it, .. } if is_rollback && it == until => step,
-                _ if observed.unreported => Step::Report {
-                    revision: latest.revision,
-                },
-                _ => Step::Rollback { to: good.revision },
-            })
-        }
-        _ if latest.status.is_pending() => {
-            let good = overruled(observed, desired, latest)?;
-            Some(Step::Rollback { to: good.revision })
-        }
-        _ => None,
-    }
-}
-
-/// Starts a new revision, or returns the step that must precede it.
-fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
-    let latest = observed.history.last();
-    let deployed = latest.filter(|latest| latest.status == Status::Deployed);
-    if desired.content == Some(Content::Empty) {
-        return deployed
-            .and_then(|deployed| handle_drift(observed, desired, deployed))
-            .unwrap_or(Step::Refuse(Refusal::Empty));
-    }
-    if let Some(deployed) = deployed
-        && desired.content == Some(Content::Unchanged)
-        && !observed.forced
-    {
-        return Step::Keep {
-            revision: deployed.revision,
-        };
-    }
-    if observed.awaits_dependency {
-        return Step::Wait {
-            delay: Duration::from_secs(30),
-            until: Until::Dependency,
-        };
-    }
-    let leftovers = leftovers(observed);
-    if leftovers.len() > MAX_FAILED_REVISIONS
-        && let Some(oldest) = leftovers.first()
-    {
-        return Step::Discard {
-            revision: oldest.revision,
-        };
-    }
-    let upgrade = is_upgrade(observed);
-    if observed.awaits_crds {
-        Step::Crds { upgrade }
-    } else if desired.content.is_none() {
-        Step::Render { upgrade }
-    } else if upgrade {
-        Step::Upgrade
-    } else {
-        Step::Install
-    }
-}
-
-/// Returns whether the next revision upgrades a release, rather than installing it.
-fn is_upgrade(observed: &ObservedFacts) -> bool {
-    let latest = observed.history.last();
-    let ended =
-        |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
-    has_deployed(observed) && !latest.is_some_and(ended)
-}
-
-/// Returns the step for drifted objects of a deployed revision.
-fn handle_drift(
-    observed: &ObservedFacts,
-    desired: &DesiredFacts,
-    deployed: &RecordFacts,
-) -> Option<Step> {
-    let revision = deployed.revision;
-    let restores = match observed.drift {
-        Drift::None | Drift::Exhausted => false,
-        Drift::Unknown => true,
-        Drift::Some => desired.repair,
-    };
-    if restores && !deployed.proven {
-        // Nothing is applied from it unless the desired inputs render the same.
-        let same = desired.digest.is_some() && deployed.digest == desired.digest;
-        return same.then_some(Step::Adopt { revision });
-    }
-    match observed.drift {
-        Drift::None => None,
-        Drift::Unknown if desired.repair => Some(Step::Repair { revision }),
-        Drift::Unknown => Some(Step::Inspect { revision }),
-        // Drift is only reported.
-        Drift::Some | Drift::Exhausted if !desired.repair => None,
-        Drift::Some => Some(Step::Repair { revision }),
-        Drift::Exhausted => Some(Step::Refuse(Refusal::Contended { revision })),
-    }
-}
-
-/// Returns the step after a failure of the desired inputs.
-fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
-    let revision = latest.revision;
-    if !has_deployed(observed) {
-        return if desired.clean_up {
-            Step::CleanUp { revision }
-        } else {
-            retry_install(observed, desired, latest)
-        };
-    }
-    if !is_exhausted(observed, desired) {
-        retry(observed, desired, latest, attempts(observed, desired))
-    } else if desired.rollback && restores(observed, latest) && !leftovers(observed).is_empty() {
-        // The failed record is itself a rollback: it has the inputs of the revision to restore and
-        // follows another failure. Retry it instead of adding an equal one.
-        retry(observed, desired, latest, latest.attempts)
-    } else if desired.rollback {
-        match restorable(observed) {
-            Some(_) if observed.unreported => Step::Report { revision },
-            Some(good) => Step::Rollback { to: good.revision },
-            None => stalled(latest, StallReason::NothingToRestore),
-        }
-    } else if desired.reinstall {
-        Step::Remove { revision }
-    } else {
-        stalled(latest, StallReason::ExceedsRetries)
-    }
-}
-
-/// Retries a failed install, which has no revision to roll back to.
-fn retry_install(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
-    let attempts = attempts(observed, desired);
-    match desired.install_retries {
-        Some(retries) if attempts > retries => stalled(latest, StallReason::ExceedsRetries),
-        None if desired.clean_up && attempts >= MAX_CLEAN_INSTALLS => {
-            stalled(latest, StallReason::DeletesObjects)
-        }
-        None if latest.hook_failed && attempts >= MAX_HOOK_ATTEMPTS => {
-            stalled(latest, StallReason::RunsHook)
-        }
-        _ => retry(observed, desired, latest, attempts),
-    }
-}
-
-/// Retries a failed revision after its backoff, or at once if what blocked it has changed. A record
-/// without a proof is not retried: a new revision replaces it.
-fn retry(
-    observed: &ObservedFacts,
-    desired: &DesiredFacts,
-    latest: &RecordFacts,
-    attempts: u32,
-) -> Step {
-    if !latest.proven {
-        return start_revision(observed, desired);
-    }
-    let revision = latest.revision;
-    let left = retry_delay(attempts).saturating_sub(latest.written);
-    if left.is_zero() || observed.obstacle_changed {
-        Step::Retry { revision }
-    } else {
-        Step::Wait {
-            delay: left,
-            until: Until::NextAttempt { revision },
-        }
-    }
 }
 
 /// Returns the delay between a failed attempt and the next.
@@ -631,104 +334,420 @@ pub(crate) fn retry_delay(attempts: u32) -> Duration {
     }
 }
 
-fn stalled(record: &RecordFacts, reason: StallReason) -> Step {
+fn stalled<N>(record: &RecordFacts, reason: StallReason) -> Step<N> {
     Step::Refuse(Refusal::Stalled {
         revision: record.revision,
         reason,
     })
 }
 
-/// Returns the refusal to upgrade to the desired inputs if they failed and were rolled back.
-fn stalled_upgrade(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
-    if observed.forced || !is_exhausted(observed, desired) {
-        return None;
-    }
-    let failed = observed
-        .history
-        .iter()
-        .rev()
-        .find(|record| has_failed(record, desired))?;
-    Some(stalled(failed, StallReason::ReplacesRollback))
-}
-
-/// Returns whether the desired inputs failed too often for another upgrade attempt.
-fn is_exhausted(observed: &ObservedFacts, desired: &DesiredFacts) -> bool {
-    let attempts = attempts(observed, desired);
-    match desired.upgrade_retries {
-        Some(retries) => attempts > retries,
-        None if desired.rollback || desired.reinstall => attempts > 0,
-        None => {
-            let hook_failed = observed
-                .history
-                .iter()
-                .any(|record| has_failed(record, desired) && record.hook_failed);
-            hook_failed && attempts >= MAX_HOOK_ATTEMPTS
+impl ObservedFacts {
+    /// Returns the step that can be decided without computing the inputs, if there is one. Templates that fail must not
+    /// prevent an uninstall.
+    fn before_inputs<N>(&self) -> Option<Step<N>> {
+        if self.contested {
+            Some(Step::Leave)
+        } else if self.deleting {
+            Some(if self.finalizer {
+                Step::Uninstall
+            } else {
+                Step::Forget
+            })
+        } else if self.unheld {
+            Some(Step::Hold)
+        } else if self.paused && self.bound {
+            // The garbage collector does not know of the pause.
+            Some(Step::Unbind)
+        } else if self.paused {
+            Some(Step::Refuse(Refusal::Paused))
+        } else if self.impossible {
+            Some(Step::Refuse(Refusal::Impossible))
+        } else if self.foreign {
+            Some(Step::Refuse(Refusal::Foreign))
+        } else if self.adoption == Adoption::OtherChart {
+            Some(Step::Refuse(Refusal::OtherChart))
+        } else {
+            None
         }
     }
+
+    /// Returns whether the next revision upgrades a release, rather than installing it.
+    fn is_upgrade(&self) -> bool {
+        let latest = self.history.last();
+        let ended = |latest: &RecordFacts| {
+            matches!(latest.status, Status::Uninstalling | Status::Uninstalled)
+        };
+        self.has_deployed() && !latest.is_some_and(ended)
+    }
+
+    /// Returns whether a record has the inputs of the revision that a rollback restores.
+    fn restores(&self, record: &RecordFacts) -> bool {
+        self.restorable()
+            .is_some_and(|good| good.digest == record.digest)
+    }
+
+    /// Returns the revision that a rollback restores: the newest that was deployed and is proven.
+    fn restorable(&self) -> Option<&RecordFacts> {
+        let mut history = self.history.iter().rev();
+        history.find(|record| record.proven && record.was_deployed())
+    }
+
+    /// Returns whether a revision was deployed.
+    fn has_deployed(&self) -> bool {
+        self.history.iter().any(RecordFacts::was_deployed)
+    }
+
+    /// Returns the revisions since the last deployed one, except the newest. Each may have left
+    /// objects.
+    fn leftovers(&self) -> &[RecordFacts] {
+        let history = self.history.as_slice();
+        let deployed = history.iter().rposition(RecordFacts::was_deployed);
+        let begin = deployed.map_or(0, |at| at + 1);
+        let end = history.len().saturating_sub(1).max(begin);
+        history.get(begin..end).unwrap_or_default()
+    }
 }
 
-/// Returns whether the newest record is a failed rollback: it has the digest of the revision to
-/// restore while the exhausted inputs are still desired.
-fn is_failed_rollback(
-    observed: &ObservedFacts,
-    desired: &DesiredFacts,
-    latest: &RecordFacts,
-) -> bool {
-    desired.rollback && restores(observed, latest) && is_exhausted(observed, desired)
+/// A plan of the next step.
+struct Plan<'f, N> {
+    observed: &'f ObservedFacts,
+    desired: &'f DesiredFacts<N>,
 }
 
-/// Returns whether a record has the inputs of the revision that a rollback restores.
-fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
-    restorable(observed).is_some_and(|good| good.digest == record.digest)
-}
+impl<N: Clone> Plan<'_, N> {
+    fn with_inputs(&self) -> Step<N> {
+        match self.for_release() {
+            // Applies remove the references of the objects that they change.
+            Step::Settle | Step::Refuse(_) | Step::Wait { .. } | Step::Test { .. }
+                if self.observed.bound =>
+            {
+                Step::Unbind
+            }
+            step => step,
+        }
+    }
 
-/// Returns the revision that a rollback restores: the newest that was deployed and is proven.
-fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
-    let mut history = observed.history.iter().rev();
-    history.find(|record| record.proven && record.was_deployed())
-}
+    /// Returns the step for the release as a whole.
+    fn for_release(&self) -> Step<N> {
+        let latest = self.observed.history.last();
+        let Some(digest) = &self.desired.digest else {
+            if self.observed.awaits_crds && !self.observed.chunked {
+                // The chart may render with its definitions.
+                let upgrade = self.observed.is_upgrade();
+                return Step::Crds { upgrade };
+            }
+            return self
+                .without_inputs()
+                .unwrap_or(Step::Refuse(Refusal::NoInputs));
+        };
+        let Some(latest) = latest else {
+            return if self.observed.chunked {
+                Step::Convert
+            } else {
+                self.start_revision()
+            };
+        };
+        let same = latest.digest.as_ref() == Some(digest);
+        let revision = latest.revision;
+        match latest.status {
+            Status::PendingInstall | Status::PendingUpgrade | Status::PendingRollback => {
+                let left = self.desired.timeout.saturating_sub(latest.unchanged_for);
+                if !latest.ours && !left.is_zero() {
+                    return Step::Wait {
+                        delay: left.min(Duration::from_secs(30)),
+                        until: Until::OthersOperation,
+                    };
+                }
+                // A rollback has the digest of the revision that it restores. It is resumed while the
+                // failed inputs are still desired.
+                let rolls_back = latest.status == Status::PendingRollback && self.is_exhausted();
+                if (same || rolls_back) && latest.proven {
+                    Step::Resume { revision }
+                } else {
+                    self.start_revision()
+                }
+            }
+            Status::Deployed if self.observed.adoption == Adoption::Wanted => {
+                Step::Adopt { revision }
+            }
+            Status::Deployed if same && !self.observed.forced => self
+                .handle_drift(latest)
+                .unwrap_or(if !self.desired.test || self.observed.tested {
+                    Step::Settle
+                } else if latest.proven {
+                    Step::Test { revision }
+                } else {
+                    Step::Adopt { revision }
+                }),
+            Status::Deployed => match self.stalled_upgrade() {
+                // People ran `helm rollback`, which removes the operator's labels and owner references.
+                Some(_) if let Some(good) = self.overruled(latest) => {
+                    Step::Rollback { to: good.revision }
+                }
+                // Drift of the revision that was rolled back to is handled as for any other.
+                Some(stalled) => self.handle_drift(latest).unwrap_or(stalled),
+                None => self.start_revision(),
+            },
+            Status::Failed if self.observed.forced => self.start_revision(),
+            Status::Failed if same => self.after_failure(latest),
+            Status::Failed if self.is_failed_rollback(latest) => {
+                self.retry(latest, latest.attempts)
+            }
+            // An uninstall after a failed upgrade was interrupted.
+            Status::Uninstalling if same && self.desired.reinstall && self.is_exhausted() => {
+                Step::Remove { revision }
+            }
+            Status::Uninstalled if same && self.desired.clean_up => self.retry_install(latest),
+            Status::Failed
+            | Status::Superseded
+            | Status::Unknown
+            | Status::Uninstalling
+            | Status::Uninstalled => self.start_revision(),
+        }
+    }
 
-/// Returns the revision that replaces one of another writer while the desired inputs fail, or are unknown.
-fn overruled<'o>(
-    observed: &'o ObservedFacts,
-    desired: &DesiredFacts,
-    latest: &RecordFacts,
-) -> Option<&'o RecordFacts> {
-    (desired.rollback && !latest.proven)
-        .then(|| restorable(observed))
-        .flatten()
-}
+    /// Returns the step while the inputs cannot be computed. What has begun is completed, and what has failed is rolled
+    /// back, as if its inputs were desired still.
+    fn without_inputs(&self) -> Option<Step<N>> {
+        let latest = self.observed.history.last()?;
+        if latest.status == Status::Deployed {
+            let good = self
+                .overruled(latest)
+                .filter(|_| !self.desired.awaits_inputs);
+            return match good {
+                Some(good) => Some(Step::Rollback { to: good.revision }),
+                None => self.handle_drift(latest),
+            };
+        }
+        if self.desired.awaits_inputs {
+            return None;
+        }
+        let former = DesiredFacts {
+            digest: Some(latest.digest.clone().unwrap_or_default()),
+            ..self.desired.clone()
+        };
+        let former = Plan {
+            desired: &former,
+            ..*self
+        };
+        match former.for_release() {
+            step @ (Step::Resume { .. }
+            | Step::Report { .. }
+            | Step::Rollback { .. }
+            | Step::Wait {
+                until: Until::OthersOperation,
+                ..
+            }) => Some(step),
+            step if latest.status == Status::Failed => {
+                let good = self
+                    .observed
+                    .restorable()
+                    .filter(|_| self.desired.rollback)?;
+                let is_rollback = good.digest == latest.digest && latest.attempts > 0;
+                let until = Until::NextAttempt {
+                    revision: latest.revision,
+                };
+                Some(match step {
+                    Step::Retry { .. } if is_rollback => step,
+                    Step::Wait { until: it, .. } if is_rollback && it == until => step,
+                    _ if self.observed.unreported => Step::Report {
+                        revision: latest.revision,
+                    },
+                    _ => Step::Rollback { to: good.revision },
+                })
+            }
+            _ if latest.status.is_pending() => {
+                let good = self.overruled(latest)?;
+                Some(Step::Rollback { to: good.revision })
+            }
+            _ => None,
+        }
+    }
 
-fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {
-    desired.digest.is_some()
-        && record.digest == desired.digest
-        && matches!(
+    /// Starts a new revision, or returns the step that must precede it.
+    fn start_revision(&self) -> Step<N> {
+        let latest = self.observed.history.last();
+        let deployed = latest.filter(|latest| latest.status == Status::Deployed);
+        let next = match (self.desired.content.clone(), deployed) {
+            (Some(Content::Empty), deployed) => {
+                return deployed
+                    .and_then(|deployed| self.handle_drift(deployed))
+                    .unwrap_or(Step::Refuse(Refusal::Empty));
+            }
+            (Some(Content::Unchanged(next)), Some(deployed)) if !self.observed.forced => {
+                let revision = deployed.revision;
+                return Step::Keep { revision, next };
+            }
+            (Some(Content::Due(next) | Content::Unchanged(next)), _) => Some(next),
+            (None, _) => None,
+        };
+        if self.observed.awaits_dependency {
+            return Step::Wait {
+                delay: Duration::from_secs(30),
+                until: Until::Dependency,
+            };
+        }
+        let leftovers = self.observed.leftovers();
+        if leftovers.len() > MAX_FAILED_REVISIONS
+            && let Some(oldest) = leftovers.first()
+        {
+            return Step::Discard {
+                revision: oldest.revision,
+            };
+        }
+        let upgrade = self.observed.is_upgrade();
+        if self.observed.awaits_crds {
+            return Step::Crds { upgrade };
+        }
+        match next {
+            None => Step::Render { upgrade },
+            Some(next) if upgrade => Step::Upgrade(next),
+            Some(next) => Step::Install(next),
+        }
+    }
+
+    /// Returns the step for drifted objects of a deployed revision.
+    fn handle_drift(&self, deployed: &RecordFacts) -> Option<Step<N>> {
+        let revision = deployed.revision;
+        let restores = match self.observed.drift {
+            Drift::None | Drift::Exhausted => false,
+            Drift::Unknown => true,
+            Drift::Some => self.desired.repair,
+        };
+        if restores && !deployed.proven {
+            // Nothing is applied from it unless the desired inputs render the same.
+            let same = self.desired.digest.is_some() && deployed.digest == self.desired.digest;
+            return same.then_some(Step::Adopt { revision });
+        }
+        match self.observed.drift {
+            Drift::None => None,
+            Drift::Unknown if self.desired.repair => Some(Step::Repair { revision }),
+            Drift::Unknown => Some(Step::Inspect { revision }),
+            // Drift is only reported.
+            Drift::Some | Drift::Exhausted if !self.desired.repair => None,
+            Drift::Some => Some(Step::Repair { revision }),
+            Drift::Exhausted => Some(Step::Refuse(Refusal::Contended { revision })),
+        }
+    }
+
+    /// Returns the step after a failure of the desired inputs.
+    fn after_failure(&self, latest: &RecordFacts) -> Step<N> {
+        let revision = latest.revision;
+        if !self.observed.has_deployed() {
+            return if self.desired.clean_up {
+                Step::CleanUp { revision }
+            } else {
+                self.retry_install(latest)
+            };
+        }
+        if !self.is_exhausted() {
+            self.retry(latest, self.attempts())
+        } else if self.desired.rollback
+            && self.observed.restores(latest)
+            && !self.observed.leftovers().is_empty()
+        {
+            // The failed record is itself a rollback: it has the inputs of the revision to restore and
+            // follows another failure. Retry it instead of adding an equal one.
+            self.retry(latest, latest.attempts)
+        } else if self.desired.rollback {
+            match self.observed.restorable() {
+                Some(_) if self.observed.unreported => Step::Report { revision },
+                Some(good) => Step::Rollback { to: good.revision },
+                None => stalled(latest, StallReason::NothingToRestore),
+            }
+        } else if self.desired.reinstall {
+            Step::Remove { revision }
+        } else {
+            stalled(latest, StallReason::ExceedsRetries)
+        }
+    }
+
+    /// Retries a failed install, which has no revision to roll back to.
+    fn retry_install(&self, latest: &RecordFacts) -> Step<N> {
+        let attempts = self.attempts();
+        match self.desired.install_retries {
+            Some(retries) if attempts > retries => stalled(latest, StallReason::ExceedsRetries),
+            None if self.desired.clean_up && attempts >= MAX_CLEAN_INSTALLS => {
+                stalled(latest, StallReason::DeletesObjects)
+            }
+            None if latest.hook_failed && attempts >= MAX_HOOK_ATTEMPTS => {
+                stalled(latest, StallReason::RunsHook)
+            }
+            _ => self.retry(latest, attempts),
+        }
+    }
+
+    /// Retries a failed revision after its backoff, or at once if what blocked it has changed. A record
+    /// without a proof is not retried: a new revision replaces it.
+    fn retry(&self, latest: &RecordFacts, attempts: u32) -> Step<N> {
+        if !latest.proven {
+            return self.start_revision();
+        }
+        let revision = latest.revision;
+        let left = retry_delay(attempts).saturating_sub(latest.written);
+        if left.is_zero() || self.observed.obstacle_changed {
+            Step::Retry { revision }
+        } else {
+            Step::Wait {
+                delay: left,
+                until: Until::NextAttempt { revision },
+            }
+        }
+    }
+
+    /// Returns the refusal to upgrade to the desired inputs if they failed and were rolled back.
+    fn stalled_upgrade(&self) -> Option<Step<N>> {
+        if self.observed.forced || !self.is_exhausted() {
+            return None;
+        }
+        let mut history = self.observed.history.iter().rev();
+        let failed = history.find(|record| self.has_failed(record))?;
+        Some(stalled(failed, StallReason::ReplacesRollback))
+    }
+
+    /// Returns whether the desired inputs failed too often for another upgrade attempt.
+    fn is_exhausted(&self) -> bool {
+        let attempts = self.attempts();
+        match self.desired.upgrade_retries {
+            Some(retries) => attempts > retries,
+            None if self.desired.rollback || self.desired.reinstall => attempts > 0,
+            None => {
+                let mut history = self.observed.history.iter();
+                let hook_failed =
+                    history.any(|record| self.has_failed(record) && record.hook_failed);
+                hook_failed && attempts >= MAX_HOOK_ATTEMPTS
+            }
+        }
+    }
+
+    /// Returns whether the newest record is a failed rollback: it has the digest of the revision to
+    /// restore while the exhausted inputs are still desired.
+    fn is_failed_rollback(&self, latest: &RecordFacts) -> bool {
+        self.desired.rollback && self.observed.restores(latest) && self.is_exhausted()
+    }
+
+    /// Returns the revision that replaces one of another writer while the desired inputs fail, or are unknown.
+    fn overruled(&self, latest: &RecordFacts) -> Option<&RecordFacts> {
+        (self.desired.rollback && !latest.proven)
+            .then(|| self.observed.restorable())
+            .flatten()
+    }
+
+    fn has_failed(&self, record: &RecordFacts) -> bool {
+        let ended = matches!(
             record.status,
             Status::Failed | Status::Uninstalling | Status::Uninstalled
-        )
-}
+        );
+        ended && self.desired.digest.is_some() && record.digest == self.desired.digest
+    }
 
-/// Returns the number of failed attempts of the desired inputs.
-fn attempts(observed: &ObservedFacts, desired: &DesiredFacts) -> u32 {
-    observed
-        .history
-        .iter()
-        .filter(|record| has_failed(record, desired) && record.revision > observed.forgiven)
-        .map(|record| record.attempts)
-        .fold(0, u32::saturating_add)
-}
-
-/// Returns whether a revision was deployed.
-fn has_deployed(observed: &ObservedFacts) -> bool {
-    observed.history.iter().any(RecordFacts::was_deployed)
-}
-
-/// Returns the revisions since the last deployed one, except the newest. Each may have left
-/// objects.
-fn leftovers(observed: &ObservedFacts) -> &[RecordFacts] {
-    let history = observed.history.as_slice();
-    let deployed = history.iter().rposition(RecordFacts::was_deployed);
-    let begin = deployed.map_or(0, |at| at + 1);
-    let end = history.len().saturating_sub(1).max(begin);
-    history.get(begin..end).unwrap_or_default()
+    /// Returns the number of failed attempts of the desired inputs.
+    fn attempts(&self) -> u32 {
+        let Self { observed, .. } = self;
+        let history = observed.history.iter();
+        history
+            .filter(|record| self.has_failed(record) && record.revision > observed.forgiven)
+            .map(|record| record.attempts)
+            .fold(0, u32::saturating_add)
+    }
 }

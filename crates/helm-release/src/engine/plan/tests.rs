@@ -68,7 +68,7 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
 pub(super) fn desired() -> DesiredFacts {
     DesiredFacts {
         digest: Some("new".to_owned()),
-        content: Some(Content::Due),
+        content: Some(Content::Due(())),
         repair: true,
         rollback: true,
         timeout: TIMEOUT,
@@ -140,10 +140,18 @@ type Change = fn(&mut ObservedFacts, &mut DesiredFacts);
 #[expect(clippy::too_many_lines, reason = "one table of all states")]
 fn every_state_of_the_records_has_its_step() {
     let cases = [
-        ("no record", "", Step::Install),
+        ("no record", "", Step::Install(())),
         ("deployed, same inputs", "1 deployed new", Step::Settle),
-        ("deployed, other inputs", "1 deployed old", Step::Upgrade),
-        ("deployed by the Helm CLI", "2 deployed none", Step::Upgrade),
+        (
+            "deployed, other inputs",
+            "1 deployed old",
+            Step::Upgrade(()),
+        ),
+        (
+            "deployed by the Helm CLI",
+            "2 deployed none",
+            Step::Upgrade(()),
+        ),
         (
             "our install was interrupted",
             "1 pending-install new",
@@ -152,7 +160,7 @@ fn every_state_of_the_records_has_its_step() {
         (
             "our install was interrupted, inputs changed",
             "1 pending-install old",
-            Step::Install,
+            Step::Install(()),
         ),
         (
             "our upgrade was interrupted",
@@ -162,7 +170,7 @@ fn every_state_of_the_records_has_its_step() {
         (
             "our upgrade was interrupted, and the inputs were reverted to those of the deployed revision",
             "1 deployed new, 2 pending-upgrade old",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
         (
             "a rollback was interrupted, the failed inputs are still desired",
@@ -172,7 +180,7 @@ fn every_state_of_the_records_has_its_step() {
         (
             "a rollback was interrupted, other inputs are desired now",
             "1 superseded old, 2 failed bad, 3 pending-rollback old",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
         (
             "another client upgrades",
@@ -187,7 +195,7 @@ fn every_state_of_the_records_has_its_step() {
         (
             "the install failed, inputs changed",
             "1 failed old",
-            Step::Install,
+            Step::Install(()),
         ),
         (
             "the upgrade failed",
@@ -222,30 +230,34 @@ fn every_state_of_the_records_has_its_step() {
         (
             "the rollback failed, other inputs are desired now",
             "1 superseded old, 2 failed bad, 3 failed old",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
         (
             "rolled back, inputs changed",
             "1 superseded old, 2 failed bad, 3 deployed old",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
         (
             "failed with other inputs",
             "1 deployed first, 2 failed old",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
-        ("uninstalling by hand", "1 uninstalling new", Step::Install),
+        (
+            "uninstalling by hand",
+            "1 uninstalling new",
+            Step::Install(()),
+        ),
         (
             "uninstalled, history kept",
             "1 superseded old, 2 uninstalled new",
-            Step::Install,
+            Step::Install(()),
         ),
         (
             "only a superseded record",
             "1 superseded new",
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
-        ("unknown", "1 unknown new", Step::Install),
+        ("unknown", "1 unknown new", Step::Install(())),
     ];
     for (name, records, expected) in cases {
         let step = next_step(&observed(history(records)), Some(&desired()));
@@ -267,8 +279,8 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     let empty = step(&state, |d| d.content = Some(Content::Empty));
     assert_eq!(empty, Step::Refuse(Refusal::Empty));
     let revision = Revision(1);
-    let keep = step(&state, |d| d.content = Some(Content::Unchanged));
-    assert_eq!(keep, Step::Keep { revision });
+    let keep = step(&state, |d| d.content = Some(Content::Unchanged(())));
+    assert_eq!(keep, Step::Keep { revision, next: () });
     assert!(matches!(
         step(&state, |_| {}),
         Step::Wait {
@@ -283,7 +295,7 @@ fn new_revision_waits_for_dependencies_and_crds_and_is_rendered() {
     state.awaits_crds = false;
     let unknown = step(&state, |d| d.content = None);
     assert_eq!(unknown, Step::Render { upgrade: false });
-    assert_eq!(step(&state, |_| {}), Step::Install);
+    assert_eq!(step(&state, |_| {}), Step::Install(()));
     // An action in progress is resumed regardless of its dependencies.
     state.awaits_dependency = true;
     state.history = history("1 pending-install new");
@@ -336,7 +348,7 @@ fn what_is_to_be_kept_is_released_when_nothing_else_is_to_be_done() {
         );
     }
     state.drift = Drift::None;
-    for (digest, expected) in [(None, Step::Unbind), (Some("other"), Step::Upgrade)] {
+    for (digest, expected) in [(None, Step::Unbind), (Some("other"), Step::Upgrade(()))] {
         let planned = step(&state, |d| d.digest = digest.map(ToOwned::to_owned));
         assert_eq!(planned, expected, "{digest:?}");
     }
@@ -398,14 +410,14 @@ fn reset_retries_and_force_creates_a_new_revision() {
     let records = "1 superseded old, 2 failed new, 3 deployed old";
     let mut state = observed(history(records));
     state.forgiven = Revision(3);
-    assert_eq!(next_step(&state, Some(&desired())), Step::Upgrade);
+    assert_eq!(next_step(&state, Some(&desired())), Step::Upgrade(()));
     for status in [Status::Deployed, Status::Failed] {
         let mut state = observed(vec![record(1, status, Some("new"))]);
         state.forced = true;
         let expected = if status == Status::Deployed {
-            Step::Upgrade
+            Step::Upgrade(())
         } else {
-            Step::Install
+            Step::Install(())
         };
         assert_eq!(next_step(&state, Some(&desired())), expected);
     }
@@ -446,26 +458,31 @@ fn nothing_is_applied_from_a_record_without_a_proof() {
             "pending",
             "1 deployed old, 2 pending-upgrade new forged",
             none,
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
         (
             "pending install",
             "1 pending-install new forged",
             none,
-            Step::Install,
+            Step::Install(()),
         ),
         (
             "pending rollback",
             "1 superseded old, 2 failed new, 3 pending-rollback old forged",
             none,
-            Step::Upgrade,
+            Step::Upgrade(()),
         ),
-        ("failed install", "1 failed new forged", none, Step::Install),
+        (
+            "failed install",
+            "1 failed new forged",
+            none,
+            Step::Install(()),
+        ),
         (
             "failed install that was cleaned up",
             "1 uninstalled new forged",
             |_, d| d.clean_up = true,
-            Step::Install,
+            Step::Install(()),
         ),
         (
             "failed upgrade over a proven revision",

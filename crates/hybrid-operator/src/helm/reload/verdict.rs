@@ -10,9 +10,9 @@ use helm_release::engine::{Refusal, Step};
 
 /// The end of a reconcile.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::helm) struct Ended<'a> {
+pub(in crate::helm) struct Ended<'a, N = ()> {
     /// The step that was carried out.
-    pub(in crate::helm) step: &'a Step,
+    pub(in crate::helm) step: &'a Step<N>,
     /// Status of the newest revision after the step, and whether it has the desired inputs.
     pub(in crate::helm) latest: Option<(Status, bool)>,
     /// Reason why the inputs are not known.
@@ -42,7 +42,7 @@ impl Trouble {
 }
 
 /// Returns the verdict on a reconcile.
-pub(in crate::helm) fn verdict(ended: &Ended<'_>) -> Verdict {
+pub(in crate::helm) fn verdict<N>(ended: &Ended<'_, N>) -> Verdict {
     match ended.step {
         Step::Uninstall
         | Step::Forget
@@ -99,19 +99,19 @@ mod tests {
             reason: StallReason::ReplacesRollback,
         });
         for (step, latest, expected) in [
-            (Step::Upgrade, after, Verdict::Succeeded),
+            (Step::Upgrade(()), after, Verdict::Succeeded),
             (Step::Settle, after, Verdict::Succeeded),
             (Step::Repair { revision }, after, Verdict::Succeeded),
-            (Step::Keep { revision }, before, Verdict::Unknown),
+            (Step::Keep { revision, next: () }, before, Verdict::Unknown),
             (dependency.clone(), before, Verdict::Unknown),
             (dependency, None, Verdict::Unknown),
             (definitions, before, Verdict::Unknown),
             (
-                Step::Upgrade,
+                Step::Upgrade(()),
                 Some((Status::PendingUpgrade, true)),
                 Verdict::Unknown,
             ),
-            (Step::Upgrade, failed, Verdict::Failed),
+            (Step::Upgrade(()), failed, Verdict::Failed),
             (Step::Refuse(Refusal::Empty), before, Verdict::Failed),
             (stalled, before, Verdict::Skipped),
             (Step::Refuse(Refusal::Paused), before, Verdict::Skipped),
@@ -139,8 +139,8 @@ mod tests {
             (&refused, Some(Passing), None, Verdict::Unknown),
             (&crds, Some(Lasting), None, Verdict::Unknown),
             (&crds, None, Some(Lasting), Verdict::Failed),
-            (&Step::Upgrade, None, Some(Passing), Verdict::Unknown),
-            (&Step::Upgrade, None, Some(Lasting), Verdict::Failed),
+            (&Step::Upgrade(()), None, Some(Passing), Verdict::Unknown),
+            (&Step::Upgrade(()), None, Some(Lasting), Verdict::Failed),
         ] {
             let ended = Ended {
                 step,

@@ -58,7 +58,7 @@ impl Case<'_> {
     fn begins(&self) -> bool {
         matches!(
             self.step,
-            Step::Render { .. } | Step::Install | Step::Upgrade
+            Step::Render { .. } | Step::Install(()) | Step::Upgrade(())
         )
     }
 
@@ -101,7 +101,7 @@ const RULES: &[Rule] = &[
             | Step::Repair { revision: of }
             | Step::Inspect { revision: of }
             | Step::Adopt { revision: of }
-            | Step::Keep { revision: of }
+            | Step::Keep { revision: of, .. }
             | Step::Test { revision: of }
             | Step::CleanUp { revision: of }
             | Step::Remove { revision: of } => {
@@ -160,7 +160,7 @@ const RULES: &[Rule] = &[
         "what is rendered is not rendered again, and only that begins, with objects",
         |case| match (&case.step, case.desired.content) {
             (Step::Render { .. }, content) => content.is_none(),
-            (Step::Install | Step::Upgrade, content) => {
+            (Step::Install(()) | Step::Upgrade(()), content) => {
                 content.is_some_and(|content| content != Content::Empty)
             }
             _ => true,
@@ -170,7 +170,7 @@ const RULES: &[Rule] = &[
         "a deployed revision with the desired inputs or objects is followed by none, unless one is asked for",
         |case| {
             let settled = case.latest_is(&[Status::Deployed])
-                && (case.same() || case.desired.content == Some(Content::Unchanged))
+                && (case.same() || case.desired.content == Some(Content::Unchanged(())))
                 && !case.observed.forced;
             !(case.begins() && settled)
         },
@@ -198,8 +198,8 @@ const RULES: &[Rule] = &[
             let ended = case.latest_is(&[Status::Uninstalling, Status::Uninstalled]);
             let upgrade = case.was_deployed() && !ended;
             match case.step {
-                Step::Install => !upgrade,
-                Step::Upgrade => upgrade,
+                Step::Install(()) => !upgrade,
+                Step::Upgrade(()) => upgrade,
                 Step::Crds { upgrade: announced } | Step::Render { upgrade: announced } => {
                     upgrade == announced
                 }
@@ -308,7 +308,7 @@ const RULES: &[Rule] = &[
     ("only a deployed revision counts as unchanged", |case| {
         !matches!(case.step, Step::Keep { .. })
             || case.latest_is(&[Status::Deployed])
-                && case.desired.content == Some(Content::Unchanged)
+                && case.desired.content == Some(Content::Unchanged(()))
                 && !case.observed.forced
     }),
     (
@@ -403,9 +403,9 @@ const FORGIVEN: Fact = &[
 ];
 /// Conditions for a revision to begin, and those that are not met.
 const GATES: Fact = &[
-    |o, d| gate(o, d, Some(Content::Due), [false, false]),
+    |o, d| gate(o, d, Some(Content::Due(())), [false, false]),
     |o, d| gate(o, d, Some(Content::Empty), [false, false]),
-    |o, d| gate(o, d, Some(Content::Unchanged), [false, false]),
+    |o, d| gate(o, d, Some(Content::Unchanged(())), [false, false]),
     |o, d| gate(o, d, None, [false, false]),
     |o, d| gate(o, d, None, [true, false]),
     |o, d| gate(o, d, None, [false, true]),

@@ -130,14 +130,14 @@ fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
     assert_eq!(step(twice, true, Some(1), "new"), remove);
     assert_eq!(step(twice, true, Some(2), "new"), retry(2));
     assert_eq!(step(twice, false, None, "new"), rollback(1));
-    assert_eq!(step(twice, true, None, "newer"), Step::Upgrade);
+    assert_eq!(step(twice, true, None, "newer"), Step::Upgrade(()));
     // A crash in between.
     let crashed = "1 deployed old, 2 uninstalling new x2";
     assert_eq!(step(crashed, true, None, "new"), remove);
     assert_eq!(step("2 uninstalling new x2", true, None, "new"), remove);
-    assert_eq!(step(crashed, true, None, "newer"), Step::Install);
-    assert_eq!(step(crashed, false, None, "new"), Step::Install);
+    assert_eq!(step(crashed, true, None, "newer"), Step::Install(()));
+    assert_eq!(step(crashed, false, None, "new"), Step::Install(()));
     // The records are gone: the release is installed. If that fails, it is an install that failed.
-    assert_eq!(step("", true, None, "new"), Step::Install);
+    assert_eq!(step("", true, None, "new"), Step::Install(()));
     assert_eq!(step("1 failed new x9", true, None, "new"), retry(1));
 }

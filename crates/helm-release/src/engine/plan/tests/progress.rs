@@ -150,9 +150,9 @@ impl World {
             digest: self.wanted.map(ToOwned::to_owned),
             content: Some(
                 if self.unchanged && self.history.last().is_some_and(|last| last.proven) {
-                    Content::Unchanged
+                    Content::Unchanged(())
                 } else {
-                    Content::Due
+                    Content::Due(())
                 },
             ),
             ..options.clone()
@@ -236,8 +236,8 @@ impl World {
             Step::Unbind => unreachable!("nobody annotates objects"),
             Step::Compute | Step::Render { .. } => unreachable!("inputs and content are known"),
             Step::Hold => now(vec![self.changed(|world| world.unheld = false)]),
-            Step::Install => self.begin(Status::PendingInstall, self.wanted).deploying(),
-            Step::Upgrade => self.begin(Status::PendingUpgrade, self.wanted).deploying(),
+            Step::Install(()) => self.begin(Status::PendingInstall, self.wanted).deploying(),
+            Step::Upgrade(()) => self.begin(Status::PendingUpgrade, self.wanted).deploying(),
             Step::Rollback { to } => {
                 let to = usize::try_from(to.0).unwrap() - 1;
                 let mut all = self

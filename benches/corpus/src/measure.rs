@@ -109,9 +109,9 @@ pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
             let key = (name(directory.parent().unwrap()), name(&directory));
             let times = times.entry(key).or_default();
             times.whole.push(time(rounds, || {
-                let chart = compile(&packed);
-                let rendered = case.render(&chart, &capabilities, &user);
-                (chart, rendered)
+                let compiled = compile(&packed);
+                let rendered = case.render(&compiled, &capabilities, &user);
+                (compiled, rendered)
             }));
             times
                 .render

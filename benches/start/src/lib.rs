@@ -57,6 +57,6 @@ pub fn write_section(report: &Path, heading: &str, section: &str) {
             (before, old.find("\n## ").map_or("", |end| &old[end + 1..]))
         });
     let (before, section) = (before.trim_end(), section.trim_end());
-    let text = format!("{before}\n\n{section}\n\n{after}");
-    fs::write(report, format!("{}\n", text.trim_end())).expect("a writable report");
+    let changed = format!("{before}\n\n{section}\n\n{after}");
+    fs::write(report, format!("{}\n", changed.trim_end())).expect("a writable report");
 }

@@ -146,15 +146,15 @@ impl<'a> Registry<'a> {
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, PullError> {
-        let url = self.url(&format!("blobs/{}", layer.digest))?;
+        let address = self.url(&format!("blobs/{}", layer.digest))?;
         if layer.size > limit as u64 {
             return Err(PullError::TooLarge {
-                url: shown(&url),
+                url: shown(&address),
                 what,
                 limit,
             });
         }
-        let request = Request::get(url, what, limit);
+        let request = Request::get(address, what, limit);
         let data = self.send(request.clone()).await?.success(&request)?;
         let (url, actual) = (request.shown(), data.len() as u64);
         if actual != layer.size {

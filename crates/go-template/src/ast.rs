@@ -273,8 +273,8 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
 }
 
 fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Buffer> {
-    let mut out = Buffer::new();
     if at == At::new(pipe.pos, NodeKind::Pipe) {
+        let mut out = Buffer::new();
         pipe.write(text, &mut out);
         return Some(out);
     }

@@ -375,9 +375,9 @@ impl<'t> Build<'t> for Compiler<'t> {
         if let Term::Field | Term::Variable { .. } | Term::Chain(_) = operand.term {
             operand.pos = pos;
         } else {
-            let base = self.value(operand, Span::default());
+            let value = self.value(operand, Span::default());
             let start = self.commands.len();
-            self.commands.push(base);
+            self.commands.push(value);
             let base = Span::take(&mut self.commands, start, &mut self.done.exprs);
             operand = Operand {
                 pos,

@@ -212,8 +212,8 @@ fn fingerprint(value: &Value, levels: usize) -> Option<u64> {
         Value::List(list) if list.handles() > 1 => mix(10, list.address() as u64),
         Value::Map(map) if levels > 0 => map.with_few(MAX_ELEMENTS, |entries| {
             entries.iter().try_fold(11, |state, entry| {
-                let value = fingerprint(&entry.value, levels - 1)?;
-                Some(mix(mix(state, entry.hash().into()), value))
+                let print = fingerprint(&entry.value, levels - 1)?;
+                Some(mix(mix(state, entry.hash().into()), print))
             })
         })??,
         Value::List(list) if levels > 0 && is_small(list) => list.with(|items| {

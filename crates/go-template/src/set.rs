@@ -308,8 +308,8 @@ impl TemplateSet {
         let templates: Arc<[_]> = templates.collect();
         let mut all = templates.iter();
         let Some((main, _)) = all.find(|(template, _)| template.name == source.name) else {
-            let (name, text) = (source.name.to_string_lossy(), source.text.as_bytes());
-            let location = Location::new(&name, text, text.len());
+            let bytes = source.text.as_bytes();
+            let location = Location::new(&source.name.to_string_lossy(), bytes, bytes.len());
             return Err(ParseError::new(location, "the text defines no template"));
         };
         Ok(ParsedTemplates {

@@ -69,12 +69,12 @@ fn narrow(value: f64) -> f32 {
 fn format_g(scientific: &str) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+    let (minus, mantissa) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", mantissa),
     };
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    let mut out = String::from(sign);
+    let mut out = String::from(minus);
     // Go assumes a precision of 6 for this decision if the digits are the shortest.
     if !(-4..6).contains(&exponent) {
         out.push_str(digits.get(..1).unwrap_or("0"));

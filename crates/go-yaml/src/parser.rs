@@ -178,12 +178,11 @@ impl<'a> Parser<'a> {
             };
         }
         let properties = self.properties()?;
-        let mark = self.scanner.peek()?.start;
-        let start = properties.start.unwrap_or(mark);
+        let start = properties.start.unwrap_or(self.scanner.peek()?.start);
         if let Some(name) = &properties.anchor {
             self.anchors.insert(name.clone(), None);
         }
-        let kind = match self.scanner.peek()?.kind.clone() {
+        let content = match self.scanner.peek()?.kind.clone() {
             TokenKind::BlockEntry if indentless => self.indentless_sequence()?,
             TokenKind::Scalar { text, style } => {
                 self.scanner.take()?;
@@ -203,7 +202,7 @@ impl<'a> Parser<'a> {
         let node = Node {
             mark: start,
             tag: properties.tag,
-            kind,
+            kind: content,
         };
         if let Some(name) = properties.anchor {
             if let NodeKind::List(_) | NodeKind::Map(_) = node.kind {
@@ -372,8 +371,8 @@ impl<'a> Parser<'a> {
         };
         let mut value = empty_scalar(self.scanner.peek()?.start);
         if self.skip_if(&TokenKind::Value)? {
-            let token = self.scanner.peek()?;
-            if token.kind != TokenKind::FlowEntry && token.kind != *end {
+            let next = self.scanner.peek()?;
+            if next.kind != TokenKind::FlowEntry && next.kind != *end {
                 value = self.node(false, false)?;
             }
         }

@@ -178,11 +178,11 @@ impl Rendered {
             {
                 return Err(place.refused(&hook.path, problem).into());
             }
-            let mut objects = Vec::new();
-            if manifest::push_object(object, place.document, None, &mut objects).is_err() {
+            let mut of_hook = Vec::new();
+            if manifest::push_object(object, place.document, None, &mut of_hook).is_err() {
                 continue;
             }
-            if let Some(nameless) = objects.iter().find(|object| !is_named(object)) {
+            if let Some(nameless) = of_hook.iter().find(|object| !is_named(object)) {
                 return Err(place.nameless(&hook.path, &nameless.key().kind).into());
             }
         }

@@ -393,8 +393,8 @@ impl<'t> Lexer<'t> {
     fn end_of_comment(&mut self) {
         let end = self.rest.find("*/").map_or(self.rest.len(), |at| at + 2);
         self.take(end);
-        let end = self.rest.find("}}").map_or(self.rest.len(), |at| at + 2);
-        self.take(end);
+        let close = self.rest.find("}}").map_or(self.rest.len(), |at| at + 2);
+        self.take(close);
     }
 
     fn token(&mut self) -> Token {

@@ -281,8 +281,8 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let recorded = Recorded::of(&request);
+    fn call(&mut self, sent: Request<Body>) -> Self::Future {
+        let recorded = Recorded::of(&sent);
         let kind = recorded.kind();
         let injected = move |fault| {
             let request = kind.clone();
@@ -299,7 +299,7 @@ where
         if let Some(answer) = answered {
             return std::future::ready(answer).boxed();
         }
-        let answer = self.inner.call(request);
+        let answer = self.inner.call(sent);
         async move {
             if let Some(Fault::Late(delay)) = fault {
                 tokio::time::sleep(delay).await;

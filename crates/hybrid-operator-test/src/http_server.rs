@@ -125,13 +125,13 @@ impl HttpServer {
     }
 
     fn start_with(
-        tls: Option<Arc<ServerConfig>>,
+        config: Option<Arc<ServerConfig>>,
         reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     ) -> Result<Self, io::Error> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let server = Self {
             address: listener.local_addr()?,
-            scheme: if tls.is_some() { "https" } else { "http" },
+            scheme: if config.is_some() { "https" } else { "http" },
             received: Arc::default(),
             stopping: Arc::default(),
         };
@@ -142,10 +142,10 @@ impl HttpServer {
                 if stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                let (received, reply, tls) = (received.clone(), reply.clone(), tls.clone());
+                let (received, reply, config) = (received.clone(), reply.clone(), config.clone());
                 thread::spawn(move || {
                     // A client that closes the connection early is what some tests are about.
-                    let _ = stream.and_then(|stream| match tls {
+                    let _ = stream.and_then(|stream| match config {
                         None => serve(stream, &received, &*reply),
                         Some(config) => {
                             let tls = ServerConnection::new(config).map_err(io::Error::other)?;
@@ -184,11 +184,11 @@ impl Drop for HttpServer {
 }
 
 fn serve(
-    stream: impl Read + Write,
+    connection: impl Read + Write,
     received: &Mutex<Vec<Received>>,
     reply: &dyn Fn(&Received) -> Reply,
 ) -> io::Result<()> {
-    let mut reader = BufReader::new(stream);
+    let mut reader = BufReader::new(connection);
     let request = read(&mut reader)?;
     let reply = reply(&request);
     received.lock().push(request);
@@ -227,9 +227,9 @@ fn serve(
 }
 
 fn read(reader: &mut impl BufRead) -> io::Result<Received> {
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
+    let mut start = String::new();
+    reader.read_line(&mut start)?;
+    let mut words = start.split_whitespace().map(str::to_owned);
     let mut request = Received {
         method: words.next().unwrap_or_default(),
         target: words.next().unwrap_or_default(),

@@ -515,8 +515,8 @@ async fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
     let body = answer.split_once("\r\n\r\n");
-    let answer = status.zip(body.map(|(_, body)| body.to_owned()));
-    answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP response"))
+    let parts = status.zip(body.map(|(_, body)| body.to_owned()));
+    parts.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP response"))
 }
 
 #[cfg(test)]

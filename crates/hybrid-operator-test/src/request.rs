@@ -57,8 +57,8 @@ impl Recorded {
             (&Method::PUT, Some(_)) => "update".to_owned(),
             (method, _) => method.as_str().to_ascii_lowercase(),
         };
-        let body = request.body().try_clone();
-        let bytes = body.and_then(|body| body.collect_bytes().now_or_never()?.ok());
+        let copy = request.body().try_clone();
+        let bytes = copy.and_then(|body| body.collect_bytes().now_or_never()?.ok());
         let body = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let (resource, namespace, name) = match target {
             Some(target) => (target.resource, target.namespace, target.name),

@@ -115,11 +115,10 @@ impl Simulation {
         let oracle = Oracle::new(Arc::clone(&program), Arc::clone(&project));
         let mut simulation = Self {
             program,
-            project,
+            project: Arc::clone(&project),
             oracle,
             made: Vec::new(),
         };
-        let project = Arc::clone(&simulation.project);
         for custom in &project.resources {
             simulation.made.push(simulation.made(custom)?);
         }

@@ -222,9 +222,9 @@ async fn claim(
             let namespace = claim.namespace().unwrap_or_default();
             let claims =
                 Api::<PersistentVolumeClaim>::namespaced(client.as_ref().clone(), &namespace);
-            let patch = json!({"status": capacity});
+            let status = json!({"status": capacity});
             claims
-                .patch_status(&claim.name_any(), &params, &Patch::Merge(&patch))
+                .patch_status(&claim.name_any(), &params, &Patch::Merge(&status))
                 .await?;
         }
     }

@@ -170,7 +170,7 @@ fn mark_with(
     } else if text_at(metadata, "namespace").is_empty() {
         metadata.insert("namespace".to_owned(), namespace.into());
     }
-    let namespace = metadata
+    let actual = metadata
         .get("namespace")
         .and_then(Value::as_str)
         .map(str::to_owned);
@@ -179,7 +179,7 @@ fn mark_with(
         (CR_LABEL, primary.identity().to_string()),
     ];
     let kept = reference == Reference::Never || is_kept_value(metadata.get("annotations"));
-    if !kept && primary.can_be_referenced(scope, namespace.as_deref()) {
+    if !kept && primary.can_be_referenced(scope, actual.as_deref()) {
         add_owner_reference(metadata, primary);
     } else {
         let annotations = vec![

@@ -202,11 +202,11 @@ fn failure(code: StatusCode, body: &[u8]) -> Status {
     let status = status.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(body);
         let words: Vec<&str> = text.split_whitespace().collect();
-        let text: String = words.join(" ").chars().take(200).collect();
-        let message = if text.is_empty() {
+        let excerpt: String = words.join(" ").chars().take(200).collect();
+        let message = if excerpt.is_empty() {
             code.to_string()
         } else {
-            format!("{code}: {text}")
+            format!("{code}: {excerpt}")
         };
         Status::failure(&message, NO_STATUS)
     });

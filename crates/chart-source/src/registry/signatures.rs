@@ -91,8 +91,8 @@ impl Keyless {
 
 impl Registry<'_> {
     /// Fetches what cosign has signed about a manifest, with the signatures. There may be none.
-    pub(crate) async fn signatures(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
-        let path = format!("manifests/sha256-{}.sig", manifest.hex());
+    pub(crate) async fn signatures(&mut self, subject: &Digest) -> Result<Vec<Signed>, PullError> {
+        let path = format!("manifests/sha256-{}.sig", subject.hex());
         let request = self.document(&path, "signature", MANIFESTS)?;
         let answer = match self.send(request.clone()).await {
             Err(PullError::NotFound { .. }) => return Ok(Vec::new()),
@@ -140,9 +140,9 @@ impl Registry<'_> {
     }
 
     /// Fetches the bundles in which cosign 3 keeps what was signed about a manifest. There may be none.
-    pub(crate) async fn bundles(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
+    pub(crate) async fn bundles(&mut self, subject: &Digest) -> Result<Vec<Signed>, PullError> {
         let mut signed = Vec::new();
-        for referrer in self.referrers(manifest).await? {
+        for referrer in self.referrers(subject).await? {
             let digest: Option<Digest> = referrer.digest.parse().ok();
             let Some(digest) = digest else {
                 continue;

@@ -103,8 +103,8 @@ fn keybox(data: &[u8]) -> Result<Vec<&[u8]>, String> {
             .get(6..8)
             .and_then(|flags| flags.try_into().ok())
             .ok_or_else(broken)?;
-        let (start, length) = number(part, 8).zip(number(part, 12)).ok_or_else(broken)?;
-        let block = part.get(start..start.saturating_add(length));
+        let (start, size) = number(part, 8).zip(number(part, 12)).ok_or_else(broken)?;
+        let block = part.get(start..start.saturating_add(size));
         let block = block.ok_or_else(broken)?;
         if u16::from_be_bytes(flags) & EPHEMERAL == 0 {
             blocks.push(block);

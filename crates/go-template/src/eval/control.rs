@@ -154,8 +154,7 @@ impl Eval<'_> {
     fn range(&mut self, range: &Branch, dot: &Value, out: &mut Buffer) -> Result<Flow> {
         let mut value = Value::Invalid;
         self.pipe(&range.pipe, dot, &mut value)?;
-        let items = self.items(range, &value)?;
-        match items {
+        match self.items(range, &value)? {
             Items::None => self.body(range.otherwise, dot, out),
             Items::List(list) => {
                 let item = |index| (key_of(index), list.get(index).unwrap_or(Value::Invalid));

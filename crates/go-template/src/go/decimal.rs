@@ -122,12 +122,12 @@ impl Decimal {
     pub fn div_float(&self, divisor: f64) -> Result<Self, DecimalError> {
         let other = Self::from_float(divisor)?;
         // At most 17 digits.
-        let divisor = other
+        let digits = other
             .limbs
             .iter()
             .rev()
             .fold(0_u64, |all, limb| all * LIMB + u64::from(*limb));
-        if divisor == 0 {
+        if digits == 0 {
             return Err(DecimalError::DivisionByZero);
         }
         let shift = self.exponent - other.exponent + QUOTIENT_PLACES;
@@ -137,10 +137,10 @@ impl Decimal {
         } else {
             shifted_down(&self.limbs, -shift)
         };
-        let rest = divide(&mut limbs, divisor);
+        let rest = divide(&mut limbs, digits);
         let twice = u128::from(rest) * 2;
         let round_up =
-            twice >= divisor.into() || twice + 1 == divisor.into() && lost == Lost::HalfOrMore;
+            twice >= digits.into() || twice + 1 == digits.into() && lost == Lost::HalfOrMore;
         if round_up {
             limbs = sum(&limbs, &[1]);
         }

@@ -90,8 +90,8 @@ impl Duration {
             }
             let is_number = |c: &u8| *c == b'.' || c.is_ascii_digit();
             let end = rest.iter().position(is_number).unwrap_or(rest.len());
-            let (unit, after) = rest.split_at(end);
-            rest = after;
+            let (unit, tail) = rest.split_at(end);
+            rest = tail;
             if unit.is_empty() {
                 return Err(ParseDurationError::MissingUnit(text.to_vec()));
             }

@@ -258,8 +258,8 @@ fn parse_ip_literal(host: &[u8]) -> Result<Vec<u8>, String> {
     let is_address = std::str::from_utf8(&out).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     let zone = unescape(zone, Part::Zone)?;
     if !is_address || zone == b"%" {
-        let address = quoted(&[out, zone].concat());
-        let message = format!("invalid host: ParseAddr({address}): unable to parse IP");
+        let whole = quoted(&[out, zone].concat());
+        let message = format!("invalid host: ParseAddr({whole}): unable to parse IP");
         return Err(message);
     }
     out.insert(0, b'[');

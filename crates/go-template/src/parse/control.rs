@@ -222,16 +222,16 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             ListEnd::Else if control != Control::Range && self.peek().kind == control.keyword() => {
                 self.next();
                 self.builder.otherwise();
-                let mut list = self.builder.list();
+                let mut otherwise = self.builder.list();
                 let nested = self.link(|parser| parser.scoped(control))?;
-                self.builder.push(&mut list, nested);
-                Some(self.builder.close_list(list))
+                self.builder.push(&mut otherwise, nested);
+                Some(self.builder.close_list(otherwise))
             }
             ListEnd::Else => {
                 self.builder.otherwise();
-                let (otherwise, stop) = self.list()?;
-                if stop != ListEnd::End {
-                    return Err(self.error(format!("expected end; found {}", stop.name())));
+                let (otherwise, end) = self.list()?;
+                if end != ListEnd::End {
+                    return Err(self.error(format!("expected end; found {}", end.name())));
                 }
                 Some(otherwise)
             }

@@ -408,8 +408,8 @@ impl Drop for MapCell {
                 let count = table.len();
                 let mut entries = table.entries().iter();
                 if entries.any(|entry| entry.value.has_at_most(count)) {
-                    let entries = std::mem::take(table).into_entries();
-                    deep_drop::drop_deep(entries.into_iter().map(|entry| entry.value));
+                    let taken = std::mem::take(table).into_entries();
+                    deep_drop::drop_deep(taken.into_iter().map(|entry| entry.value));
                 }
             }
             State::Frozen { nested, .. } => {

@@ -530,9 +530,9 @@ fn subchart(
         };
     }
     let below = files.iter().filter_map(|file| {
-        let (_, name) = file.name().strip_prefix("charts/")?.split_once('/')?;
+        let (_, path) = file.name().strip_prefix("charts/")?.split_once('/')?;
         Some(File {
-            name: Arc::from(name),
+            name: Arc::from(path),
             ..file.clone()
         })
     });

@@ -191,11 +191,11 @@ fn share_globals(linked: &Linked, input: &RenderInput<'_>, scopes: &[Map]) {
                     continue;
                 };
                 if Arc::ptr_eq(value, theirs)
-                    && let Some(table) = global_table(scope, key)
+                    && let Some(target) = global_table(scope, key)
                     && let Some(shared) =
                         global_table(parent, key).and_then(|table| table.get(inner))
                 {
-                    table.insert(inner.clone(), shared);
+                    target.insert(inner.clone(), shared);
                 }
             }
         }

@@ -165,9 +165,9 @@ impl TomlWriter<'_> {
         for (index, (name, value)) in direct.into_iter().enumerate() {
             self.pair(name, value, more || index + 1 < length)?;
         }
-        let length = below.len();
+        let count = below.len();
         for (index, (name, value)) in below.into_iter().enumerate() {
-            self.pair(name, value, index + 1 < length)?;
+            self.pair(name, value, index + 1 < count)?;
         }
         self.text("}");
         Ok(())

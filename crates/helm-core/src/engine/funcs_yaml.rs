@@ -165,9 +165,9 @@ impl YamlWriter<'_, '_> {
         match self.style {
             YamlStyle::ThroughJson => {
                 let valid = text.to_string_lossy();
-                let text = go_yaml::text_through_json(&valid)
+                let converted = go_yaml::text_through_json(&valid)
                     .map_err(|error| FuncError::new(error.to_string()))?;
-                self.emitter.string(&text);
+                self.emitter.string(&converted);
             }
             YamlStyle::Direct => match text.to_str() {
                 Some(text) => self.emitter.string(text),

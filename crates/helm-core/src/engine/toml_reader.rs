@@ -630,10 +630,10 @@ impl TomlReader<'_> {
                 c => {
                     let seen = quote(self.text.get(self.string..self.at).unwrap_or_default());
                     let seen = String::from_utf8_lossy(&seen).into_owned();
-                    let text = format!(
+                    let message = format!(
                         "expected {word} hexadecimal digits after '\\{letter}', but got {seen} instead"
                     );
-                    return self.fail_at(c, text);
+                    return self.fail_at(c, message);
                 }
             }
         }

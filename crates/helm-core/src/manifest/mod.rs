@@ -264,8 +264,7 @@ pub(crate) fn push_object(
         for item in std::mem::take(items) {
             push_object(item, document, source, objects)?;
         }
-        let items = objects.get_mut(first..).unwrap_or_default();
-        for item in items {
+        for item in objects.get_mut(first..).unwrap_or_default() {
             item.kept |= kept;
         }
         return Ok(());

@@ -68,8 +68,8 @@ impl Engine {
         } else {
             let planned = OnceLock::new();
             let left = self.limit.saturating_sub(begun.elapsed());
-            let step = self.take_step(subject, &mut observation, memory, &notices, &planned);
-            match cut_off::within(left, Box::pin(step)).await {
+            let attempt = self.take_step(subject, &mut observation, memory, &notices, &planned);
+            match cut_off::within(left, Box::pin(attempt)).await {
                 Ok((step, result)) => {
                     taken = step;
                     result
@@ -152,8 +152,8 @@ impl Engine {
                 (Step::Compute, _) => {
                     let mut computed = desired(setup, access, subject, memory, notices).await;
                     target.share.shrink();
-                    let known = &mut computed;
-                    observe::complete(observation, setup, access, subject, known, memory).await?;
+                    observe::complete(observation, setup, access, subject, &mut computed, memory)
+                        .await?;
                     wanted = Some(computed.map(Arc::new));
                 }
                 (Step::Render { upgrade }, Some(Ok(desired))) => {

@@ -220,8 +220,8 @@ pub(super) async fn inputs(
     memory.rendered = Some(Arc::clone(&coalesced));
     // What the templates read from the cluster is known only after rendering.
     let redactor = &mut memory.redactor;
-    let target = RenderTarget::FIRST;
-    let render = render(setup, access, subject, &coalesced, target, redactor).await?;
+    let first = RenderTarget::FIRST;
+    let render = render(setup, access, subject, &coalesced, first, redactor).await?;
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {

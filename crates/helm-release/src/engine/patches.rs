@@ -38,26 +38,26 @@ pub(super) fn apply(mut rendered: Rendered, patches: &[Patch]) -> Result<Rendere
 }
 
 /// Applies the patches that select an object. Returns whether there were any.
-fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
-    let Some(key) = ObjectKey::of(object) else {
+fn change(value: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
+    let Some(key) = ObjectKey::of(value) else {
         return Ok(false);
     };
     let mut changed = false;
     for (index, patch) in patches.iter().enumerate() {
-        if !patch.target.matches(&key, object) {
+        if !patch.target.matches(&key, value) {
             continue;
         }
         match &patch.patch {
             PatchBody::Json(operations) => {
-                json_patch::patch(object, operations).map_err(|source| PatchError::Misfit {
+                json_patch::patch(value, operations).map_err(|source| PatchError::Misfit {
                     index,
                     object: key.to_string(),
                     source: Box::new(source),
                 })?;
             }
-            PatchBody::StrategicMerge(body) => merge(object, body),
+            PatchBody::StrategicMerge(body) => merge(value, body),
         }
-        if ObjectKey::of(object).as_ref() != Some(&key) {
+        if ObjectKey::of(value).as_ref() != Some(&key) {
             let object = key.to_string();
             return Err(PatchError::Identity { index, object });
         }

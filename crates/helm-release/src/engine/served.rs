@@ -94,8 +94,8 @@ impl ServedKinds {
     }
 
     /// Starts the task that waits for changes, unless it is running.
-    fn follow(&self, dependencies: &mut Dependencies) {
-        if std::mem::replace(&mut dependencies.followed, true) {
+    fn follow(&self, locked: &mut Dependencies) {
+        if std::mem::replace(&mut locked.followed, true) {
             return;
         }
         let (cluster, wake) = (self.cluster.clone(), Arc::clone(&self.wake));

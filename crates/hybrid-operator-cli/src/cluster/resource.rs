@@ -75,8 +75,8 @@ impl Selected {
         text: &str,
         namespace: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let (kind, name) = parse(text)?;
-        let watch = watch_of(watches, kind)?.clone();
+        let (given, name) = parse(text)?;
+        let watch = watch_of(watches, given)?.clone();
         let namespace = namespace.unwrap_or(&cluster.namespace);
         let found = cluster.get(&watch.gvk, Some(namespace), name).await?;
         let Some(mut resource) = found else {

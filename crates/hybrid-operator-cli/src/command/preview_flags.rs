@@ -44,9 +44,9 @@ impl PreviewFlags {
         let source = if let Some(source) = source {
             source
         } else {
-            let source = self.source.find(Path::new("."))?;
-            preview::note_about_code(&source.root);
-            source
+            let found = self.source.find(Path::new("."))?;
+            preview::note_about_code(&found.root);
+            found
         };
         let mut bindings = Bindings::load(source)?;
         bindings.limit(self.limits);

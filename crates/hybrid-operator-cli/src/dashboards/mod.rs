@@ -206,12 +206,12 @@ spec:
     {
         let mut words = head.split(' ');
         let mut word = || words.next().unwrap_or_default();
-        let (name, lasting, severity) = (word(), word(), word());
+        let (alert, lasting, severity) = (word(), word(), word());
         let query = quoted(&query.replace("JOB", job));
         let (summary, description) = (quoted(summary), quoted(description));
         let _ = write!(
             text,
-            "    - alert: {name}
+            "    - alert: {alert}
       expr: {query}
       for: {lasting}
       labels:

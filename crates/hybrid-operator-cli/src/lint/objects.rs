@@ -288,13 +288,12 @@ impl Rules<'_> {
         let line = Line::With("namespace:");
         self.find(found, line, ("foreign-namespace", Warning), message, help);
         if !is_created && !PRESENT.contains(&namespace) {
-            let message = format!(
+            let problem = format!(
                 "{} is in the namespace {namespace}, which the chart does not create: the install fails until somebody creates it",
                 self.named(found)
             );
-            let help = "render a Namespace, or document that it must exist";
-            let line = Line::With("namespace:");
-            self.find(found, line, ("missing-namespace", Warning), message, help);
+            let advice = "render a Namespace, or document that it must exist";
+            self.find(found, line, ("missing-namespace", Warning), problem, advice);
         }
     }
 

@@ -59,15 +59,15 @@ fn check_argument(tree: &mut Tree, path: &Path, text: &str, argument: &str) {
     let double = format!("--{}", name.trim_start_matches('-'));
     if double == "--config" {
         let way_out = "there is no configuration file; pass its settings as flags (leaderElection.resourceName is --leader-election-id, metrics.bindAddress is --metrics-bind-address, health.healthProbeBindAddress is --health-probe-bind-address)";
-        let text = format!("{name} is not known: {way_out}");
-        return tree.add(Kind::ByHand, path, line, text);
+        let problem = format!("{name} is not known: {way_out}");
+        return tree.add(Kind::ByHand, path, line, problem);
     }
     if let Err(error) = parse(argument) {
         let message = error.to_string();
         let first = message.lines().next().unwrap_or_default();
         let first = first.trim_start_matches("error: ");
-        let text = format!("{first}; remove or replace it");
-        tree.add(Kind::ByHand, path, line, text);
+        let problem = format!("{first}; remove or replace it");
+        tree.add(Kind::ByHand, path, line, problem);
     }
 }
 

@@ -54,8 +54,8 @@ fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
         match image.filter(|image| is_go_operator(image)) {
             Some(image) => {
                 lines.push(line.replacen(image, &BASE_IMAGE, 1));
-                let text = format!("base image {image} becomes {}", base_image());
-                changes.push((index + 1, text));
+                let change = format!("base image {image} becomes {}", base_image());
+                changes.push((index + 1, change));
             }
             None => lines.push(line.to_owned()),
         }

@@ -60,12 +60,12 @@ pub(super) fn check(tree: &mut Tree) -> Vec<WatchedKind> {
         match error {
             WatchesError::Invalid { problems, .. } => {
                 for problem in problems {
-                    let text = if problem.field.is_empty() {
+                    let finding = if problem.field.is_empty() {
                         problem.message
                     } else {
                         format!("{}: {}", problem.field, problem.message)
                     };
-                    tree.add(Kind::ByHand, path, Some(problem.line), text);
+                    tree.add(Kind::ByHand, path, Some(problem.line), finding);
                 }
             }
             error @ (WatchesError::Read { .. } | WatchesError::Lock(_)) => {
@@ -96,8 +96,8 @@ fn keep_strings(tree: &mut Tree, path: &Path, text: &str, entries: &[Entry]) {
             continue;
         };
         let Some(index) = places.next() else {
-            let text = "overrideValues: set overrideValuesType: string in this entry, so that values such as true stay strings";
-            tree.add(Kind::ByHand, path, None, text);
+            let advice = "overrideValues: set overrideValuesType: string in this entry, so that values such as true stay strings";
+            tree.add(Kind::ByHand, path, None, advice);
             continue;
         };
         if entry.override_values_type.is_some() || overridden.values().all(is_plain) {
@@ -119,9 +119,9 @@ fn keep_strings(tree: &mut Tree, path: &Path, text: &str, entries: &[Entry]) {
         );
         tree.add(Kind::Change, path, Some(index + 1), why);
     }
-    let text = lines.concat();
-    if tree.files.get(path) != Some(&text) {
-        tree.change(path, text);
+    let changed = lines.concat();
+    if tree.files.get(path) != Some(&changed) {
+        tree.change(path, changed);
     }
 }
 

@@ -285,10 +285,10 @@ pub(crate) fn deployed(
     let is = |hook| move |object| Deployed { object, hook };
     let mut all: Vec<Deployed> = objects.into_iter().map(is(false)).collect();
     for hook in hooks {
-        let objects = parse_objects(&hook.manifest);
-        let objects =
-            objects.with_context(|| format!("cannot read the hook {}", hook.display_name()))?;
-        all.extend(objects.into_iter().map(is(true)));
+        let parsed = parse_objects(&hook.manifest);
+        let parsed =
+            parsed.with_context(|| format!("cannot read the hook {}", hook.display_name()))?;
+        all.extend(parsed.into_iter().map(is(true)));
     }
     Ok(all)
 }

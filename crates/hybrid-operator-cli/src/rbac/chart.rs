@@ -102,9 +102,9 @@ pub(crate) fn rules(
     if impersonates {
         let mut warning = "the service account of serviceAccountName makes the changes: grant it create, delete, get, list, patch and update on the chart's objects".to_owned();
         if !survey.lookups.is_empty() {
-            let kinds: Vec<String> = survey.lookups.keys().map(ToString::to_string).collect();
+            let names: Vec<String> = survey.lookups.keys().map(ToString::to_string).collect();
             warning.push_str(", and get and list on what templates look up: ");
-            warning.push_str(&kinds.join(", "));
+            warning.push_str(&names.join(", "));
         }
         build.out.warnings.push(warning);
     } else {
@@ -187,10 +187,10 @@ impl Build<'_> {
                 &["get", "list", "patch", "watch"],
                 format!("custom resource {kind} ({}); patch: finalizer", api.version),
             ));
-            let why = format!("status of {kind}");
-            grants.push(Grant::new(subject("/status"), &["patch"], why));
-            let why = format!("owner references to {kind} that block its deletion");
-            grants.push(Grant::new(subject("/finalizers"), &["update"], why));
+            let status = format!("status of {kind}");
+            grants.push(Grant::new(subject("/status"), &["patch"], status));
+            let owners = format!("owner references to {kind} that block its deletion");
+            grants.push(Grant::new(subject("/finalizers"), &["update"], owners));
         }
         self.out.rules.add("The custom resources.", grants);
     }
@@ -371,8 +371,8 @@ impl Build<'_> {
                 ));
             }
         }
-        let comment = "Allows the operator to grant permissions that it does not have itself (--allow-escalation).";
-        self.out.rules.add(comment, allowed);
+        let escalation = "Allows the operator to grant permissions that it does not have itself (--allow-escalation).";
+        self.out.rules.add(escalation, allowed);
     }
 
     fn references(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {
@@ -382,19 +382,19 @@ impl Build<'_> {
             grants.extend(self.grant(kind, READ_VERBS, place));
         }
         self.out.rules.add("Read by lookup in templates.", grants);
-        let mut grants = Vec::new();
+        let mut referred = Vec::new();
         for (_, needs) in apis {
             for kind in &needs.values_from {
                 let kind = GroupKind::new("", kind);
-                grants.extend(self.grant(&kind, READ_VERBS, "valuesFrom in the watches file"));
+                referred.extend(self.grant(&kind, READ_VERBS, "valuesFrom in the watches file"));
             }
             for kind in &needs.depends_on {
-                grants.extend(self.grant(kind, READ_VERBS, "dependsOn in the watches file"));
+                referred.extend(self.grant(kind, READ_VERBS, "dependsOn in the watches file"));
             }
         }
         self.out
             .rules
-            .add("Referred to in the watches file.", grants);
+            .add("Referred to in the watches file.", referred);
     }
 
     fn definitions(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {

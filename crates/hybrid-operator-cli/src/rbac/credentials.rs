@@ -33,10 +33,10 @@ pub(crate) fn secret_roles(watches: &[Watch], deployed: &Deployed) -> SecretRole
         }
     }
     let mut own = Rules::default();
-    let comment = "The key that proves release records. A name does not limit who may create it.";
+    let why = "The key that proves release records. A name does not limit who may create it.";
     let key = record_key_secret(&deployed.operator);
-    let create = Grant::new(Subject::resource("", "secrets"), &["create"], comment);
-    own.add(comment, [reading([key].into()), create]);
+    let create = Grant::new(Subject::resource("", "secrets"), &["create"], why);
+    own.add(why, [reading([key].into()), create]);
     if let Some(names) = secrets.remove(deployed.namespace.as_str()) {
         own.add(CREDENTIALS, [reading(names)]);
     }

@@ -48,15 +48,15 @@ pub(crate) fn with_resources(text: &str, wanted: &[String]) -> Result<String, Ku
             lines.insert(at, format!("{indent}- {file}"));
         }
     }
-    let text = lines.join("\n") + "\n";
+    let changed = lines.join("\n") + "\n";
     // The result must be what was meant, whatever the layout.
-    let value: Value = go_yaml::from_str(&text).map_err(KustomizationError::Parse)?;
-    let now = value.get("resources").and_then(Value::as_array);
+    let result: Value = go_yaml::from_str(&changed).map_err(KustomizationError::Parse)?;
+    let now = result.get("resources").and_then(Value::as_array);
     let has =
         |file: &str| now.is_some_and(|now| now.iter().any(|entry| entry.as_str() == Some(file)));
     let kept = present.iter().all(|file| has(file));
     if kept && missing.iter().all(|file| has(file)) {
-        Ok(text)
+        Ok(changed)
     } else {
         Err(layout())
     }

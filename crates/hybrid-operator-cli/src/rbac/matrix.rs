@@ -374,10 +374,10 @@ fn fills(value: &Value, schema: Option<&Value>) -> Vec<Value> {
     let map = || json!({"example": "example"});
     match value {
         Value::Array(items) if items.is_empty() => {
-            let items = schema
+            let type_ = schema
                 .and_then(|schema| schema.pointer("/items/type"))
                 .and_then(Value::as_str);
-            match items {
+            match type_ {
                 Some("object") => vec![json!([object])],
                 Some("string") => vec![json!(["example"])],
                 _ => list(),

@@ -35,13 +35,13 @@ pub(crate) fn role(scope: RoleScope, name: &str, comment: &str, rules: &Rules) -
     let comment = comment.join("\n");
     let (prefix, namespace) = (scope.prefix(), scope.namespace());
     let list = rules.to_yaml();
-    let rules = if list.is_empty() {
+    let body = if list.is_empty() {
         "rules: []\n".to_owned()
     } else {
         format!("rules:\n{list}")
     };
     format!(
-        "{comment}\napiVersion: rbac.authorization.k8s.io/v1\nkind: {prefix}Role\nmetadata:\n  name: {name}\n{namespace}{rules}"
+        "{comment}\napiVersion: rbac.authorization.k8s.io/v1\nkind: {prefix}Role\nmetadata:\n  name: {name}\n{namespace}{body}"
     )
 }
 

@@ -274,12 +274,12 @@ fn directory(root: &Path) -> Result<Vec<File>, ChartError> {
     let rules = rules.unwrap_or_default().with_defaults();
     let mut files = Vec::new();
     let mut left = vec![(root.to_owned(), String::new())];
-    while let Some((path, name)) = left.pop() {
+    while let Some((folder, name)) = left.pop() {
         let read = |source| ChartError::Read {
-            path: path.clone(),
+            path: folder.clone(),
             source,
         };
-        let entries: io::Result<Vec<_>> = fs::read_dir(&path).and_then(Iterator::collect);
+        let entries: io::Result<Vec<_>> = fs::read_dir(&folder).and_then(Iterator::collect);
         for entry in entries.map_err(read)? {
             let (path, file) = (entry.path(), entry.file_name());
             let name = match name.as_str() {

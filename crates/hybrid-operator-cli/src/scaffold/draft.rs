@@ -120,16 +120,16 @@ impl Draft {
             }
             .into());
         }
-        let changes = self.files.write(&self.root)?;
+        let written = self.files.write(&self.root)?;
         for path in self.files.paths() {
-            let verb = match changes.iter().find(|change| change.path == path) {
+            let verb = match written.iter().find(|change| change.path == path) {
                 Some(change) => verb(&change.kind),
                 None if self.files.get(path).is_some() => "unchanged",
                 None => continue,
             };
             writeln!(out, "{verb:9} {}", path.display())?;
         }
-        Ok(!changes.is_empty())
+        Ok(!written.is_empty())
     }
 
     /// Parses the YAML files, except those of charts, which may be templates.

@@ -127,9 +127,9 @@ pub(crate) fn create_chart_kind(
     let role = generate::role(&api).map_err(failed("the role"))?;
     let sample = generate::sample(&api).map_err(failed("the sample"))?;
     let data = kind.data(&group, &file.project_name);
-    let name = source.chart.name().to_lowercase();
-    let binding = bind("chart", &name);
-    let roles = format!("charts/{name}");
+    let chart = source.chart.name().to_lowercase();
+    let binding = bind("chart", &chart);
+    let roles = format!("charts/{chart}");
     draft.add(crd_file(&group, kind), crd)?;
     add_sample(draft, kind, sample)?;
     add_config(draft, kind, &data, &roles, [role, binding])?;

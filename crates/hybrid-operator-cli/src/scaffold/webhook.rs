@@ -28,12 +28,12 @@ pub(crate) fn create_webhook(
     webhook: &Webhook,
 ) -> Result<(), ScaffoldError> {
     kind.check()?;
-    let resource = Resource {
+    let wanted = Resource {
         domain: Some(file.domain.clone()),
         group: Some(kind.group.clone()),
         ..Resource::default()
     };
-    let group = resource.full_group();
+    let group = wanted.full_group();
     native_resource(file, kind, &group)?;
     let spokes = if webhook.conversion {
         spokes(file, kind, &group, webhook)?

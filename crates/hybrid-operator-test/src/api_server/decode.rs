@@ -47,9 +47,9 @@ pub(super) fn applied(
 ) -> Result<Value, Failure> {
     if !kind.rules.custom {
         let decoded = object_of(kind, version, object).map_err(|why| {
-            let (object, kind) = (object_text(applied), kind_text(applied));
+            let (text, type_name) = (object_text(applied), kind_text(applied));
             Failure::internal(format!(
-                "failed to convert new object ({object}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}"
+                "failed to convert new object ({text}) to proper version: unable to convert unstructured object to {type_name}: error decoding from json: {why}"
             ))
         })?;
         return Ok(decoded.object);

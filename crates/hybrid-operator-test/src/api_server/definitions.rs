@@ -50,13 +50,13 @@ pub(super) fn fill_defaults(kind: &Kind, object: &mut Value) {
     if !is_definition(kind) {
         return;
     }
-    let kind = text_at(object, "/spec/names/kind").to_owned();
+    let name = text_at(object, "/spec/names/kind").to_owned();
     for (field, default) in [
-        ("singular", kind.to_lowercase()),
-        ("listKind", format!("{kind}List")),
+        ("singular", name.to_lowercase()),
+        ("listKind", format!("{name}List")),
     ] {
         let path = ["spec", "names", field];
-        if !kind.is_empty() && at(object, &path).is_none() {
+        if !name.is_empty() && at(object, &path).is_none() {
             set_at(object, &path, default.into());
         }
     }
@@ -307,13 +307,13 @@ pub(super) fn advance(server: &mut Server, name: &str) {
         server.delete_all(&kind);
     }
     if server.objects(&resource, None).is_empty()
-        && let Some(live) = server.store.get(&definitions(), &key)
+        && let Some(latest) = server.store.get(&definitions(), &key)
     {
-        let mut held = finalizers(&live);
+        let mut held = finalizers(&latest);
         held.retain(|finalizer| finalizer != CLEANUP);
-        let mut released = (*live).clone();
+        let mut released = (*latest).clone();
         set_finalizers(&mut released, &held);
-        write_status(server, &live, &released);
+        write_status(server, &latest, &released);
     }
 }
 
@@ -352,8 +352,8 @@ fn accept(server: &Server, definition: &mut Value, now: &str) {
     .filter_map(|(field, reason)| Some((taken(field)?, reason)))
     .next_back();
     if let Some((name, reason)) = conflict {
-        let message = format!("{name:?} is already in use");
-        let refused = ["NamesAccepted", "False", reason, message.as_str()];
+        let used = format!("{name:?} is already in use");
+        let refused = ["NamesAccepted", "False", reason, used.as_str()];
         set_condition(definition, now, refused);
         if !is_true(definition, "Established") {
             let message = "not all names are accepted";

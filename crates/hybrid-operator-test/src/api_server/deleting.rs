@@ -100,9 +100,8 @@ impl Server {
         }
         let wanted = Wanted::parse(call)?;
         let existing = self.find(place)?;
-        let deleted = self.delete_object(place, &key, &existing, &wanted)?;
         let orphans = wanted.orphan == Some(false);
-        match deleted {
+        match self.delete_object(place, &key, &existing, &wanted)? {
             Deleted::Now => {
                 if kind.rules.returns_deleted {
                     let change = self.store.changes_after(self.store.version() - 1).last();
@@ -177,8 +176,8 @@ impl Server {
         let kind = &place.kind;
         check_preconditions(kind, existing, wanted)?;
         let now = self.now();
-        let marked = definitions::marked(kind, existing, &now);
-        if let Some(marked) = marked.or_else(|| namespaces::marked(kind, existing, &now)) {
+        let definition = definitions::marked(kind, existing, &now);
+        if let Some(marked) = definition.or_else(|| namespaces::marked(kind, existing, &now)) {
             // Namespaces and definitions wait for what they hold.
             return Ok(self.store_marked(kind, existing, marked, wanted));
         }

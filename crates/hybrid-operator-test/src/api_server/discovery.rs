@@ -39,10 +39,10 @@ pub(super) fn document(server: &Server, call: &Call) -> Option<Result<Value, Fai
             let found = groups.iter().find(|known| name_of(known) == *group);
             let found = found.ok_or_else(Failure::no_page);
             found.map(|found| {
-                let mut group = old_group(found);
-                set(&mut group, "kind", "APIGroup");
-                set(&mut group, "apiVersion", "v1");
-                group
+                let mut page = old_group(found);
+                set(&mut page, "kind", "APIGroup");
+                set(&mut page, "apiVersion", "v1");
+                page
             })
         }
         ["apis", group, version] => resources(&groups(server), group, version),
@@ -145,10 +145,10 @@ fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Fail
     let found = groups.iter().find(|known| name_of(known) == group);
     let found = found.ok_or_else(missing)?;
     let mut versions = items(found.get("versions")).iter();
-    let found = versions.find(|found| text(found, "version") == version);
-    let found = found.ok_or_else(missing)?;
+    let served = versions.find(|known| text(known, "version") == version);
+    let served = served.ok_or_else(missing)?;
     let mut list = Vec::new();
-    for resource in items(found.get("resources")) {
+    for resource in items(served.get("resources")) {
         let namespaced = resource.get("scope") == Some(&json!("Namespaced"));
         let mut entry = json!({
             "name": resource.get("resource"), "singularName": resource.get("singularResource"),
@@ -165,16 +165,16 @@ fn resources(groups: &[Value], group: &str, version: &str) -> Result<Value, Fail
             let (plural, name) = (text(resource, "resource"), text(subresource, "subresource"));
             let name = format!("{plural}/{name}");
             let response = subresource.get("responseKind").cloned().unwrap_or_default();
-            let mut entry = json!({
+            let mut child = json!({
                 "name": name, "singularName": "", "namespaced": namespaced,
                 "kind": response.get("kind"), "verbs": subresource.get("verbs"),
             });
             let other = (text(&response, "group"), text(&response, "version"));
             if !other.1.is_empty() && other != (group, version) {
-                set(&mut entry, "group", other.0);
-                set(&mut entry, "version", other.1);
+                set(&mut child, "group", other.0);
+                set(&mut child, "version", other.1);
             }
-            list.push(entry);
+            list.push(child);
         }
     }
     Ok(json!({

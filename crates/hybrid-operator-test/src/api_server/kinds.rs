@@ -258,9 +258,9 @@ static BUILT_IN: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
     let groups = built_in_groups(true);
     for group in groups.into_iter().chain(built_in_groups(false)) {
         let name = text_at(&group, "/metadata/name");
-        for version in items(group.get("versions")) {
-            let version_name = text(version, "version");
-            for resource in items(version.get("resources")) {
+        for listed in items(group.get("versions")) {
+            let version_name = text(listed, "version");
+            for resource in items(listed.get("resources")) {
                 let resource_name = Resource::new(name, text(resource, "resource"));
                 let version = served(name, version_name, resource, &schemas);
                 let known = kinds.iter_mut().find(|kind| kind.resource == resource_name);

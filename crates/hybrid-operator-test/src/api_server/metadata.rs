@@ -118,9 +118,9 @@ fn decode_owners(owners: Value, unknown: &mut Vec<String>) -> Value {
                 _ => unknown.push(format!("metadata.ownerReferences[{index}].{name}")),
             }
         }
-        let owner = Value::Object(fields);
-        if !decoded.contains(&owner) {
-            decoded.push(owner);
+        let kept = Value::Object(fields);
+        if !decoded.contains(&kept) {
+            decoded.push(kept);
         }
     }
     Value::Array(decoded)

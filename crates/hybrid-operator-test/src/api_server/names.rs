@@ -28,12 +28,12 @@ pub(super) fn check(rule: Names, name: &str, prefix: bool) -> Vec<String> {
         }
         Names::Label => {
             let dotted = name.contains('.') && name.split('.').all(is_label);
-            let rule = if dotted {
+            let why = if dotted {
                 "must not contain dots"
             } else {
                 LABEL
             };
-            limited(name, 63, is_label(name), rule)
+            limited(name, 63, is_label(name), why)
         }
         Names::ServiceLabel => {
             let fits = is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase());

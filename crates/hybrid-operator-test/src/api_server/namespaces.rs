@@ -86,10 +86,7 @@ pub(super) fn furnish(server: &mut Server, name: &str) {
 
 /// Deletes what is in a namespace, and the namespace when nothing is left.
 pub(super) fn empty(server: &mut Server, name: &str) {
-    let Some(live) = namespace(server, name) else {
-        return;
-    };
-    if !is_deleting(&live) {
+    if namespace(server, name).is_none_or(|live| !is_deleting(&live)) {
         return;
     }
     let kinds: Vec<_> = server

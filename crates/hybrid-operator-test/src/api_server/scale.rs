@@ -50,9 +50,9 @@ impl Server {
         let wanted = at(&new, &["spec", "replicas"]).and_then(Value::as_i64);
         let wanted = wanted.unwrap_or_default();
         check(place, &object, &new, wanted)?;
-        let version = meta(&new, "resourceVersion");
-        if !version.is_empty() || !place.kind.rules.custom {
-            set_meta(&mut object, "resourceVersion", version);
+        let seen = meta(&new, "resourceVersion");
+        if !seen.is_empty() || !place.kind.rules.custom {
+            set_meta(&mut object, "resourceVersion", seen);
         }
         set_at(&mut object, &replicas, wanted.into());
         let (api_version, paths) = (&place.version.api_version, &place.kind.replicas);

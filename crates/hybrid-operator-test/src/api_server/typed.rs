@@ -215,8 +215,8 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
             };
             let words = "must be greater than 0";
             causes.extend(positive("leaseDurationSeconds", 1, words));
-            let words = "must be greater than or equal to 0";
-            causes.extend(positive("leaseTransitions", 0, words));
+            let at_least = "must be greater than or equal to 0";
+            causes.extend(positive("leaseTransitions", 0, at_least));
         }
         "Role" => {
             for (index, rule) in items(object.get("rules")).iter().enumerate() {
@@ -226,10 +226,10 @@ pub(super) fn validate(kind: &Kind, object: &Value, before: Option<&Value>) -> V
                     }
                 };
                 require("verbs", "verbs must contain at least one value");
-                let words = "resource rules must supply at least one api group";
-                require("apiGroups", words);
-                let words = "resource rules must supply at least one resource";
-                require("resources", words);
+                let groups = "resource rules must supply at least one api group";
+                require("apiGroups", groups);
+                let resources = "resource rules must supply at least one resource";
+                require("resources", resources);
             }
         }
         _ => {}

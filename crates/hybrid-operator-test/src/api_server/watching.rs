@@ -51,14 +51,14 @@ pub(super) fn open(server: &mut Server, call: &Call, place: &Place) -> Result<Re
     let options = |field: &str, detail: &str| {
         Failure::invalid_options("ListOptions", Cause::forbidden(field, detail))
     };
-    let initial = call.query.contains_key("sendInitialEvents");
+    let given = call.query.contains_key("sendInitialEvents");
     let rule = call.parameter("resourceVersionMatch");
-    if !initial && !rule.is_empty() {
+    if !given && !rule.is_empty() {
         let detail =
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
         return Err(options("resourceVersionMatch", detail));
     }
-    if initial && rule != "NotOlderThan" {
+    if given && rule != "NotOlderThan" {
         let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         return Err(options("resourceVersionMatch", detail));
     }

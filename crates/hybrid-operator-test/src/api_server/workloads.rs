@@ -174,11 +174,11 @@ fn replicated(plural: &str, object: &Value, generation: i64, now: &str) -> Value
             })
         }
         "daemonsets" => {
-            let ready = i64::from(!never);
+            let number = i64::from(!never);
             json!({
                 "observedGeneration": generation, "desiredNumberScheduled": 1,
                 "currentNumberScheduled": 1, "updatedNumberScheduled": 1, "numberMisscheduled": 0,
-                "numberReady": ready, "numberAvailable": ready,
+                "numberReady": number, "numberAvailable": number,
             })
         }
         _ => json!({

@@ -262,10 +262,10 @@ impl Server {
                 let mut object = live.cloned().unwrap_or_default();
                 change(&mut object, &call.body)?;
                 decode::patched(&place.kind, &place.version, object, || {
-                    let mut object = live.cloned().unwrap_or_default();
+                    let mut again = live.cloned().unwrap_or_default();
                     // It has succeeded before.
-                    drop(change(&mut object, &call.body));
-                    object.to_string()
+                    drop(change(&mut again, &call.body));
+                    again.to_string()
                 })?
             }
         };

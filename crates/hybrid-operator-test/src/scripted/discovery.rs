@@ -45,8 +45,8 @@ fn group(name: &str, resources: &[Value]) -> Value {
         {"version": "v1", "resources": resources, "freshness": "Current"}]})
 }
 
-fn resource(kind: &str) -> Value {
-    let mut words = kind.split(' ');
+fn resource(line: &str) -> Value {
+    let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
     let (plural, kind, scope) = (word(), word(), word());
     let subresources = if kind == "Deployment" {

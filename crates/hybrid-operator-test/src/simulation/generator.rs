@@ -284,7 +284,7 @@ impl Drawing<'_> {
         }
         let mut is_down = false;
         while self.random.u8(0..5) < 3 {
-            let after = if std::mem::take(&mut has_fault) && self.random.bool() {
+            let when = if std::mem::take(&mut has_fault) && self.random.bool() {
                 After::Fault
             } else {
                 self.during()
@@ -295,7 +295,7 @@ impl Drawing<'_> {
                 Action::Kill | Action::Restart | Action::Deploy(_) => false,
                 _ => is_down,
             };
-            steps.push(Step::new(after, event));
+            steps.push(Step::new(when, event));
         }
         if is_down && self.random.bool() {
             steps.push(Step::new(After::Time(1_000), Action::Kill));

@@ -161,10 +161,10 @@ impl Oracle {
             let mut best: Option<Explanation> = None;
             for chain in self.chains(world, object)? {
                 let fresh = self.fresh(&chain)?;
-                let random = self.random(&fresh, &chain)?;
+                let varying = self.random(&fresh, &chain)?;
                 let mut differences = fresh
                     .snapshot
-                    .differences(&live.only(&fresh.snapshot), &random);
+                    .differences(&live.only(&fresh.snapshot), &varying);
                 let deployed = self.fresh(&chain.iter().take(1).cloned().collect())?;
                 let case = Case {
                     world,

@@ -149,8 +149,8 @@ impl World {
             let mut finalizers = items(metadata, "/finalizers").to_vec();
             finalizers.push(HOLD.into());
             let mut changed = live.clone();
-            let metadata = changed.get_mut("metadata")?.as_object_mut()?;
-            metadata.insert("finalizers".to_owned(), finalizers.into());
+            let fields = changed.get_mut("metadata")?.as_object_mut()?;
+            fields.insert("finalizers".to_owned(), finalizers.into());
             Some(changed)
         })
         .await?;
@@ -226,12 +226,12 @@ impl World {
         // The number of an autoscaler that names the object no longer does not come back.
         self.scaled.remove(named);
         if let Some(autoscaler) = autoscaler {
-            let mut objects = self.server.objects();
-            objects.retain(|object| Named::of(object) == *named);
+            let mut matching = self.server.objects();
+            matching.retain(|object| Named::of(object) == *named);
             let scaled = Scaled {
                 uids: [uid(&answer), uid(autoscaler)],
                 replicas,
-                charted: objects.first().and_then(charted),
+                charted: matching.first().and_then(charted),
                 later: self.present(),
             };
             self.scaled.insert(named.clone(), scaled);
@@ -317,8 +317,8 @@ impl World {
         changed: impl Fn(&Value) -> Option<Value>,
     ) -> anyhow::Result<()> {
         for _ in 0..100 {
-            let (code, live) = self.send(Method::GET, named, "").await?;
-            let Some(mut object) = (code == 200).then(|| changed(&live)).flatten() else {
+            let (status, live) = self.send(Method::GET, named, "").await?;
+            let Some(mut object) = (status == 200).then(|| changed(&live)).flatten() else {
                 return Ok(());
             };
             let version = live.pointer("/metadata/resourceVersion").cloned();

@@ -129,10 +129,10 @@ impl Permitted {
                 let mut live = case.live.objects.iter();
                 is_left
                     && live.any(|(source, object)| {
-                        let difference = Difference::of(source, "", None, Some(object));
+                        let left = Difference::of(source, "", None, Some(object));
                         makes(source, title)
                             && !case.fresh.objects.contains_key(source)
-                            && case.is_permitted(&difference)
+                            && case.is_permitted(&left)
                     })
             }
             Self::Addition => {

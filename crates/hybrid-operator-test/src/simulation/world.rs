@@ -154,8 +154,7 @@ impl World {
             former_others: Vec::new(),
             past: BTreeMap::new(),
         };
-        let project = &world.project;
-        let objects = project.objects.iter().chain(&project.replaced);
+        let objects = world.project.objects.iter().chain(&world.project.replaced);
         for object in objects.chain(world.settings()) {
             world.create(object).await?;
             if object.get("kind") == Some(&json!("CustomResourceDefinition")) {
@@ -466,14 +465,14 @@ impl World {
         method: Method,
         path: &str,
         content_type: &str,
-        body: &str,
+        content: &str,
     ) -> anyhow::Result<(u16, Value)> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, content_type)
             .header(http::header::ACCEPT, "application/json")
-            .body(Body::from(body.as_bytes().to_vec()))?;
+            .body(Body::from(content.as_bytes().to_vec()))?;
         self.network.trace_request("people", &request);
         let answer = self.server.service().call(request).await;
         self.network.trace_answer("people", &answer);

@@ -251,14 +251,14 @@ async fn write(
             answer => answer?,
         };
         memory.told.written = WrittenStatus::new(&patch, kept.as_ref());
-        let pruned = WrittenStatus::pruned(&patch, kept.as_ref());
-        memory.told.pruned = if pruned.is_empty() {
+        let dropped = WrittenStatus::pruned(&patch, kept.as_ref());
+        memory.told.pruned = if dropped.is_empty() {
             Pruned::None
         } else {
             let why = format!(
                 "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
                 pass.subject.target.primary.gvk.kind,
-                pruned.join(", ")
+                dropped.join(", ")
             );
             let pruned = Pruned::Some(why.clone());
             if memory.told.pruned != pruned {

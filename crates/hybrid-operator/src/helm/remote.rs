@@ -197,8 +197,7 @@ impl ChartReader {
         let cache = self.shared.cache.lock().clone();
         let pulled = match pull(chart, policy, access, cache) {
             Err(PullError::Cache(error)) => {
-                let cache = self.without_writes(&error);
-                pull(chart, policy, access, cache)
+                pull(chart, policy, access, self.without_writes(&error))
             }
             pulled => pulled,
         };

@@ -243,13 +243,13 @@ impl TriggerState {
         let meta = &object.metadata;
         let mut hasher = DefaultHasher::new();
         meta.uid.hash(&mut hasher);
-        let object = hasher.finish();
+        let identity = hasher.finish();
         meta.labels.hash(&mut hasher);
         meta.annotations.hash(&mut hasher);
         meta.finalizers.hash(&mut hasher);
         meta.deletion_timestamp.is_some().hash(&mut hasher);
         Self {
-            object,
+            object: identity,
             generation: meta.generation,
             fingerprint: hasher.finish(),
         }

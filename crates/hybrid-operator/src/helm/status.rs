@@ -171,11 +171,11 @@ impl Status {
             );
         let another_failure = type_ == ConditionType::ReleaseFailed && !repeated;
         if publishes_event && (changed || another_failure) {
-            let message = self.redactor.text(&source, Reader::Anybody);
+            let shown = self.redactor.text(&source, Reader::Anybody);
             self.transitions.push(Transition {
                 warning: !matches!(type_, ConditionType::Deployed | ConditionType::Paused),
                 reason,
-                message: bounded(&message, limit).into_owned(),
+                message: bounded(&shown, limit).into_owned(),
             });
         }
     }

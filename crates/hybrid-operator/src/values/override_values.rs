@@ -23,9 +23,9 @@ pub(super) fn apply(
     for (path, text) in &watch.override_values {
         let field = || format!("overrideValues.{path}");
         let template = expand(text, &|name| inputs.env.get(name));
-        let text = mapping::set_text(&template, inputs, &field())?;
+        let value = mapping::set_text(&template, inputs, &field())?;
         let before = Value::Object(values.clone());
-        set_one(path, &text, is_typed, values).map_err(|source| ValuesError::Set {
+        set_one(path, &value, is_typed, values).map_err(|source| ValuesError::Set {
             field: field(),
             source: Box::new(source),
         })?;

@@ -127,9 +127,9 @@ impl Scanner<'_> {
         let mut text = String::new();
         self.rest = raw;
         while let Some(at) = self.rest.find('$') {
-            let (before, after) = self.rest.split_at(at);
+            let (before, rest) = self.rest.split_at(at);
             text.push_str(before);
-            self.rest = after;
+            self.rest = rest;
             match self.dollar() {
                 Dollar::Variable(content) => text.push_str(&content),
                 Dollar::Nothing => {}

@@ -93,8 +93,7 @@ where
             let mut body = Some(body);
             let mut attempt = 0;
             loop {
-                let next = body.take().unwrap_or_else(Body::empty);
-                let mut again = Request::new(next);
+                let mut again = Request::new(body.take().unwrap_or_else(Body::empty));
                 *again.method_mut() = parts.method.clone();
                 *again.uri_mut() = parts.uri.clone();
                 *again.headers_mut() = parts.headers.clone();

@@ -196,11 +196,11 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
             )
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            let (reason, message) = missing_reference(text).unwrap_or_else(|| {
+            let (cause, message) = missing_reference(text).unwrap_or_else(|| {
                 let message = format!("container {}: {}", container.name, shortened(text));
                 (Reason::ContainerNotStarted, message)
             });
-            cannot_run(reason, message, Clue::None)
+            cannot_run(cause, message, Clue::None)
         }
         _ => Symptom {
             finding: Finding::new(

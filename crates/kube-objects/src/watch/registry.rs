@@ -404,11 +404,11 @@ impl Follower for DependentFollower {
             owners.extend(objects.values().filter_map(|seen| seen.owner.clone()));
         }
         for owner in owners {
-            let owners = Owners {
+            let told = Owners {
                 label: Some(owner),
                 hint: None,
             };
-            inner.changed(&owners, Change::Readiness);
+            inner.changed(&told, Change::Readiness);
         }
     }
 

@@ -65,27 +65,27 @@ pub(super) async fn serve(
         .route("/readyz", get(Checks::all))
         .route("/readyz/{name}", get(Checks::one))
         .with_state(probes.readiness);
-    let address = &options.health_probe_bind_address;
-    if is_enabled(address) {
-        let socket = listen(address, "probes", "--health-probe-bind-address")?;
+    let probe_address = &options.health_probe_bind_address;
+    if is_enabled(probe_address) {
+        let socket = listen(probe_address, "probes", "--health-probe-bind-address")?;
         spawn(&mut servers, socket, health.merge(readiness), stop).map_err(|source| {
             ProbeError::Listen {
-                address: address.clone(),
+                address: probe_address.clone(),
                 what: "probes",
                 flag: "--health-probe-bind-address",
                 source,
             }
         })?;
     }
-    let address = &options.metrics_bind_address;
-    if is_enabled(address) {
+    let metrics_address = &options.metrics_bind_address;
+    if is_enabled(metrics_address) {
         let access = options
             .metrics_require_rbac
             .then(|| MetricsAccess::new(client));
         let router = metrics_server::router(metrics, access);
-        let socket = listen(address, "metrics", "--metrics-bind-address")?;
+        let socket = listen(metrics_address, "metrics", "--metrics-bind-address")?;
         let failed = |source| ProbeError::Listen {
-            address: address.clone(),
+            address: metrics_address.clone(),
             what: "metrics",
             flag: "--metrics-bind-address",
             source,

@@ -144,8 +144,8 @@ impl QueueMetrics {
     pub(super) fn refresh(&self) {
         let mut gone = Vec::new();
         let mut queues = self.queues.lock();
-        for (name, state) in queues.iter() {
-            let found = state();
+        for (name, read) in queues.iter() {
+            let found = read();
             if found.is_none() {
                 gone.push(name.clone());
             }

@@ -163,8 +163,8 @@ fn decode<K: TypedObject>(
         old,
     } = review;
     if request.operation == Operation::Delete {
-        let object = typed::<K>(&old, &request)?;
-        return Ok((Request::new(object, None, request, warnings), old));
+        let typed_old = typed::<K>(&old, &request)?;
+        return Ok((Request::new(typed_old, None, request, warnings), old));
     }
     let typed_object = typed::<K>(&object, &request)?;
     let typed_old = match &old {

@@ -54,12 +54,12 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Binds an address; `:9443` means port 9443 of every address, as in Go.
-    pub(super) fn bind(address: &str) -> Result<Self, BindError> {
+    pub(super) fn bind(wanted: &str) -> Result<Self, BindError> {
         let failed = |source| BindError {
-            address: address.to_owned(),
+            address: wanted.to_owned(),
             source,
         };
-        let socket = tls::bind(address).map_err(failed)?;
+        let socket = tls::bind(wanted).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         Ok(Self { socket, address })
     }

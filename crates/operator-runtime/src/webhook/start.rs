@@ -193,13 +193,13 @@ impl Webhooks {
             ("ValidatingWebhookConfiguration", false),
             ("MutatingWebhookConfiguration", true),
         ];
-        let group = "admissionregistration.k8s.io";
+        let admission = "admissionregistration.k8s.io";
         let name = format!("{}-webhooks", environment.operator);
         let mut wanted = Vec::new();
         for (kind, mutates) in own {
             let (hooks, shared) = (Arc::clone(&hooks), Arc::clone(&shared));
             wanted.push(Wanted {
-                object: Object::of(&environment.client, group, kind, &name),
+                object: Object::of(&environment.client, admission, kind, &name),
                 what: format!("{kind} {name}"),
                 is_own: true,
                 body: Box::new(move |trust| {

@@ -81,9 +81,9 @@ pub(crate) async fn refuse_images(client: &Client) {
                 "message": format!("Back-off pulling image \"{image}\""),
             }},
         }]}});
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let patch = Patch::Merge(&status);
-        let patched = pods
+        let patched = api
             .patch_status(&name, &PatchParams::default(), &patch)
             .await;
         drop(patched.unwrap());

@@ -84,24 +84,24 @@ pub(crate) async fn measure(case: &Case, program: &Path, root: &Path) -> Measure
         audit: plane.audit_log().expect("an audit log"),
         operator: operator.start().await.expect("the operator"),
     };
-    let begin = bench.begin();
+    let installing = bench.begin();
     cluster::create(&client, case).await;
     let all = async || cluster::pods(&client).await >= case.releases;
     wait::until(LIMIT, "all Pods", all).await.unwrap();
     if matches!(case.unready, Unready::NoImage) {
         cluster::refuse_images(&client).await;
     }
-    let install = bench.quiet(&begin).await;
+    let install = bench.quiet(&installing).await;
     eprintln!("  install {:?}", install.requests);
 
-    let begin = bench.begin();
+    let resting = bench.begin();
     tokio::time::sleep(Duration::from_mins(1) * REST).await;
-    let rest = bench.since(&begin);
+    let rest = bench.since(&resting);
     eprintln!("  rest {:?}", rest.requests);
 
     let stopped = bench.operator.stop(Duration::from_secs(30)).await;
     stopped.expect("the operator stops");
-    let begin = Begin {
+    let restarting = Begin {
         mark: bench.audit.mark().unwrap(),
         cpu: Duration::ZERO,
         at: Instant::now(),
@@ -109,10 +109,9 @@ pub(crate) async fn measure(case: &Case, program: &Path, root: &Path) -> Measure
     bench.operator.restart().await.expect("the operator");
     let checked = async || reconciles(&bench.operator).await >= case.releases;
     wait::until(LIMIT, "all releases", checked).await.unwrap();
-    let restart = bench.since(&begin);
+    let restart = bench.since(&restarting);
     eprintln!("  restart {:?}", restart.requests);
-    let begin = bench.begin();
-    let after = bench.quiet(&begin).await;
+    let after = bench.quiet(&bench.begin()).await;
     eprintln!("  after it {:?}", after.requests);
     Measured {
         install,

@@ -225,7 +225,7 @@ fn push_fixed(dst: &mut Buffer, value: f64, format: u8, precision: usize) {
 fn push_general(dst: &mut Buffer, magnitude: f64, format: u8, precision: usize) {
     let decimals = precision.min(MAX_PRECISION) - 1;
     let text = format!("{magnitude:.decimals$e}");
-    let (mantissa, exponent) = split_exponent(text.as_bytes());
+    let (mantissa, power) = split_exponent(text.as_bytes());
     let mut digits: Vec<u8> = mantissa
         .iter()
         .copied()
@@ -234,7 +234,7 @@ fn push_general(dst: &mut Buffer, magnitude: f64, format: u8, precision: usize) 
     while digits.last() == Some(&b'0') {
         digits.pop();
     }
-    let point = if digits.is_empty() { 0 } else { exponent + 1 };
+    let point = if digits.is_empty() { 0 } else { power + 1 };
     let most = i32::try_from(precision).unwrap_or(i32::MAX);
     let limit = if most > count(&digits) && count(&digits) >= point {
         count(&digits)
@@ -247,8 +247,8 @@ fn push_general(dst: &mut Buffer, magnitude: f64, format: u8, precision: usize) 
         push_e(dst, &digits, point, kept.saturating_sub(1), format - 2);
     } else {
         let kept = if most > point { count(&digits) } else { most };
-        let decimals = usize::try_from(kept - point).unwrap_or(0);
-        push_f(dst, &digits, point, decimals);
+        let places = usize::try_from(kept - point).unwrap_or(0);
+        push_f(dst, &digits, point, places);
     }
 }
 

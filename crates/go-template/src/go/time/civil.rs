@@ -37,9 +37,9 @@ pub(super) fn days_in(month: u8, year: i64) -> u8 {
 pub(super) fn date_of(days: i64) -> CivilDate {
     const ERA: i64 = 146_097;
     let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(ERA), shifted.rem_euclid(ERA));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
+    let (era, day_of_era) = (shifted.div_euclid(ERA), shifted.rem_euclid(ERA));
+    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let of_year = day_of_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;
     let month = if from_march < 10 {
         from_march + 3

@@ -424,8 +424,8 @@ fn three_digits(s: &[u8], fixed: bool) -> Read<'_, u16> {
 /// Parses a number with an optional sign that spans the whole text.
 fn signed(s: &[u8]) -> Option<i64> {
     let (negative, digits) = split_sign(s);
-    let (value, rest) = leading_int(digits)?;
-    let magnitude = value.cast_signed();
+    let (magnitude, rest) = leading_int(digits)?;
+    let magnitude = magnitude.cast_signed();
     let value = if negative {
         magnitude.wrapping_neg()
     } else {

@@ -177,9 +177,9 @@ fn encrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text 
     let (blocks, _) = padded.as_chunks::<BLOCK>();
     for block in blocks {
         xor(&mut previous, block);
-        let mut block = Array::from(previous);
-        cipher.encrypt_block(&mut block);
-        previous = block.into();
+        let mut state = Array::from(previous);
+        cipher.encrypt_block(&mut state);
+        previous = state.into();
         encrypted.extend_from_slice(&previous);
     }
     push_base64(out, &encrypted);

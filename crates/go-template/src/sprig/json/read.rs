@@ -147,8 +147,8 @@ impl JsonReader<'_> {
                         self.advance(1);
                         map.insert(key, value);
                         if next == b',' {
-                            let key = self.key()?;
-                            self.open.push(Open::Map(map, key));
+                            let next_key = self.key()?;
+                            self.open.push(Open::Map(map, next_key));
                             continue 'value;
                         }
                         value = Value::Map(map);
@@ -279,15 +279,15 @@ impl JsonReader<'_> {
     /// Reads a string, starting at the opening quote.
     fn string(&mut self) -> Result<Str, DecodeError> {
         self.advance(1);
-        let length = self.plain_length();
-        let (run, tail) = self.rest.split_at(length);
-        if let [b'"', rest @ ..] = tail
-            && std::str::from_utf8(run).is_ok()
+        let plain = self.plain_length();
+        let (text, after) = self.rest.split_at(plain);
+        if let [b'"', rest @ ..] = after
+            && std::str::from_utf8(text).is_ok()
         {
             self.rest = rest;
-            return Ok(Str::from(run));
+            return Ok(Str::from(text));
         }
-        let mut out = Buffer::with_capacity(length + 16);
+        let mut out = Buffer::with_capacity(plain + 16);
         loop {
             let length = self.plain_length();
             let (run, tail) = self.rest.split_at(length);

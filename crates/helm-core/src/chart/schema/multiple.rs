@@ -52,9 +52,9 @@ impl Multiples {
             replace(&mut value, tree.as_ref(), &mut divisors);
             (document.url.to_string(), value)
         });
-        let documents = replaced.collect();
+        let replaced = replaced.collect();
         (!divisors.is_empty()).then_some(Self {
-            documents,
+            documents: replaced,
             divisors,
         })
     }
@@ -156,7 +156,7 @@ fn replace(schema: &mut Value, node: Option<&Node>, divisors: &mut Vec<Divisor>)
     };
     let nodes = below(node);
     for (keyword, value) in keywords.iter_mut() {
-        let node = nodes.get(keyword.as_str()).copied();
+        let child = nodes.get(keyword.as_str()).copied();
         match (keyword.as_str(), value) {
             ("const" | "enum" | "default" | "examples", _) => {}
             (
@@ -164,12 +164,12 @@ fn replace(schema: &mut Value, node: Option<&Node>, divisors: &mut Vec<Divisor>)
                 | "definitions",
                 Value::Object(schemas),
             ) => {
-                let nodes = below(node);
+                let inner = below(child);
                 for (name, schema) in schemas {
-                    replace(schema, nodes.get(name.as_str()).copied(), divisors);
+                    replace(schema, inner.get(name.as_str()).copied(), divisors);
                 }
             }
-            (_, value) => replace(value, node, divisors),
+            (_, value) => replace(value, child, divisors),
         }
     }
     let Some(Value::Number(number)) = keywords.get("multipleOf").cloned() else {

@@ -109,8 +109,8 @@ impl Content {
             mine == theirs && self.objects.len() == a.objects.len()
         };
         let in_hooks = |content: &Self| -> Vec<Value> {
-            let hooks = content.hooks.iter();
-            hooks.flat_map(|(_, objects)| objects.clone()).collect()
+            let all = content.hooks.iter();
+            all.flat_map(|(_, objects)| objects.clone()).collect()
         };
         let (hooks_one, hooks_two) = (in_hooks(one), in_hooks(two));
         same_count(one)

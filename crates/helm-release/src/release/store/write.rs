@@ -37,9 +37,9 @@ impl RecordStore {
             "createdAt".to_owned(),
             host::timestamp().as_second().to_string(),
         );
-        let name = release.secret_name();
+        let secret = release.secret_name();
         let body = self.body(
-            &name,
+            &secret,
             &release.namespace,
             &labels,
             SECRET_TYPE,
@@ -48,15 +48,15 @@ impl RecordStore {
         );
         let uri = with_manager(&self.path(&release.namespace, None)?);
         let call = write_call(Method::POST, uri, &body);
-        let own = self.index.writing(&release.namespace, vec![name.clone()]);
+        let own = self.index.writing(&release.namespace, vec![secret.clone()]);
         let answer = self
-            .call("create", &release.namespace, Some(&name), call)
+            .call("create", &release.namespace, Some(&secret), call)
             .await;
         let written = match answer {
             Ok(answer) => self.index_written(&answer, stored)?,
             Err(ApiError::Conflict { .. }) => {
                 drop(own);
-                self.refresh(&release.namespace, &name).await?;
+                self.refresh(&release.namespace, &secret).await?;
                 let (name, revision) = (release.name.clone(), release.revision);
                 return Err(StoreError::Exists { name, revision });
             }

@@ -52,19 +52,19 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         .context("cannot write the dashboard as JSON")?;
     files.add("grafana/operator.json", json + "\n")?;
     files.add("prometheus/alerts.yaml", alerts(name))?;
-    let target = project.root.join(&args.output_dir);
+    let directory = project.root.join(&args.output_dir);
     let kustomization = "prometheus/kustomization.yaml";
-    if let Ok(present) = fs::read_to_string(target.join(kustomization)) {
+    if let Ok(present) = fs::read_to_string(directory.join(kustomization)) {
         let text = with_resources(&present, &["alerts.yaml".to_owned()]).with_context(|| {
             format!(
                 "cannot add the alerts to {}",
-                target.join(kustomization).display()
+                directory.join(kustomization).display()
             )
         })?;
         files.add(kustomization, text)?;
     }
     let command = "hybrid-operator generate dashboards";
-    let (root, inside) = place(&project.root, &target);
+    let (root, inside) = place(&project.root, &directory);
     let target = Target {
         root: &root,
         check: args.check,

@@ -145,32 +145,32 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     } else {
         RoleScope::Cluster
     };
-    let target = input.root.join(&args.output_dir);
+    let output = input.root.join(&args.output_dir);
     let mut files = FileSet::default();
-    let mut entries = common_files(&target, scope, &mut files)?;
+    let mut entries = common_files(&output, scope, &mut files)?;
     let mut users = Vec::new();
     for of_chart in charts(&input)? {
-        let (rules, survey) = chart_rules(args, &input, &of_chart, &target)?;
+        let (rules, survey) = chart_rules(args, &input, &of_chart, &output)?;
         let (name, directory) = (&of_chart.name, &of_chart.directory);
         let role = format!("chart-{name}-role");
         let text = role_text(name, directory, &rules, scope);
         let file = format!("charts/{name}_role.yaml");
         add(&mut files, &mut entries, file, text)?;
-        let text = binding(scope, &format!("chart-{name}-rolebinding"), &role);
-        let file = format!("charts/{name}_role_binding.yaml");
-        add(&mut files, &mut entries, file, text)?;
+        let binding_text = binding(scope, &format!("chart-{name}-rolebinding"), &role);
+        let binding_file = format!("charts/{name}_role_binding.yaml");
+        add(&mut files, &mut entries, binding_file, binding_text)?;
         for watch in &of_chart.watches {
             let plural = input.plural(watch);
             let one = watch.gvk.kind.to_lowercase();
             for access in Access::ALL {
-                let text = fixed::user_role(access, &one, &watch.gvk.group, &plural);
-                users.push((format!("{one}_{}_role.yaml", access.name()), text));
+                let user_role = fixed::user_role(access, &one, &watch.gvk.group, &plural);
+                users.push((format!("{one}_{}_role.yaml", access.name()), user_role));
             }
         }
         if args.explain {
             let title = format!("# chart {directory}");
-            let text = explain::explain(&title, &rules.rules, &survey, &rules.warnings);
-            writeln!(out, "{text}")?;
+            let explanation = explain::explain(&title, &rules.rules, &survey, &rules.warnings);
+            writeln!(out, "{explanation}")?;
         } else {
             for warning in &rules.warnings {
                 crate::print_message(&format!("warning: {directory}: {warning}"));
@@ -178,7 +178,7 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
         }
     }
     if args.namespaced {
-        namespaces::add_roles(&input, &target, &mut files, &mut entries)?;
+        namespaces::add_roles(&input, &output, &mut files, &mut entries)?;
     }
     if !args.charts_only && Program::is_in(&input.root) {
         let description = program.describe(&input.root)?;
@@ -188,17 +188,17 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
             let file = format!("native/{name}_role.yaml");
             add(&mut files, &mut entries, file, role.text)?;
             let text = binding(scope, &format!("native-{name}-rolebinding"), &bound);
-            let file = format!("native/{name}_role_binding.yaml");
-            add(&mut files, &mut entries, file, text)?;
+            let binding_file = format!("native/{name}_role_binding.yaml");
+            add(&mut files, &mut entries, binding_file, text)?;
         }
     }
     for (file, text) in users {
         add(&mut files, &mut entries, file, text)?;
     }
-    add_kustomization(&target, &entries, &mut files)?;
-    name_stale(&target, &files);
+    add_kustomization(&output, &entries, &mut files)?;
+    name_stale(&output, &files);
     let command = "hybrid-operator generate rbac";
-    let (root, inside) = place(&input.root, &target);
+    let (root, inside) = place(&input.root, &output);
     let target = Target {
         root: &root,
         check: args.check,

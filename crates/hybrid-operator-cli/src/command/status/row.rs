@@ -35,10 +35,10 @@ impl Row {
         let text = |pointer: &str| at(pointer).and_then(Value::as_str).map(ToOwned::to_owned);
         let ready = condition(object, "Ready");
         let of_ready = |field: &str| {
-            let text = ready
+            let value = ready
                 .and_then(|ready| ready.get(field))
                 .and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
+            value.unwrap_or_default().to_owned()
         };
         // An operator of operator-sdk sets no condition Ready.
         let status = of_ready("status");

@@ -218,8 +218,8 @@ impl Tree {
             let found = state(object.ready, &object.state, &object.message);
             lines.push((1, format!("{} {found}", object.object)));
             for pod in &object.pods {
-                let found = state(pod.ready, &pod.state, &pod.message);
-                lines.push((2, format!("Pod {} {found}", pod.name)));
+                let of_pod = state(pod.ready, &pod.state, &pod.message);
+                lines.push((2, format!("Pod {} {of_pod}", pod.name)));
             }
         }
         lines

@@ -203,20 +203,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let values = args.values.merged()?;
     let compiled = args.load(chart.trim())?;
     if args.debug {
-        let chart = compiled.chart();
-        let (name, count) = (chart.name(), chart.dependencies().len());
-        crate::print_message(&format!("chart {name}: {count} dependencies"));
+        let root = compiled.chart();
+        let count = root.dependencies().len();
+        crate::print_message(&format!("chart {}: {count} dependencies", root.name()));
     }
     let coalesced = if args.skip_schema_validation {
         compiled.coalesce_unchecked(values)?
     } else {
         compiled.coalesce(values)?
     };
-    let mut release = ReleaseInfo::new(name.as_str(), args.namespace());
+    let mut info = ReleaseInfo::new(name.as_str(), args.namespace());
     if args.is_upgrade {
-        release = release.upgrade_to(Revision::FIRST);
+        info = info.upgrade_to(Revision::FIRST);
     }
-    let mut input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
+    let mut input = RenderInput::new(info, &coalesced).capabilities(&capabilities);
     if args.helm.enable_dns {
         input.host_names = Some(first_address);
     }

@@ -197,12 +197,12 @@ fn plain(lines: &[&str]) -> Option<String> {
     let mut text: Vec<&str> = Vec::new();
     for line in lines.iter().copied() {
         let lower = line.trim().to_lowercase();
-        let is_example = lower.starts_with("example") || lower.starts_with("e.g");
+        let is_labelled = lower.starts_with("example") || lower.starts_with("e.g");
         let before_ends = text
             .last()
             .is_some_and(|before| before.trim_end().ends_with(':'));
         let is_nested = line.starts_with("  ") || line.trim_start().starts_with("- ");
-        if is_example || before_ends && (is_nested || is_yaml(line)) {
+        if is_labelled || before_ends && (is_nested || is_yaml(line)) {
             break;
         }
         text.push(line);

@@ -168,16 +168,16 @@ fn hub(csv: &Value, findings: &mut Vec<Finding>) {
             findings.push(Finding::warning("icon-missing", "spec.icon is not set"));
         }
         [icon, rest @ ..] => {
-            let mut add = |message: &str| findings.push(Finding::error("icon", message));
+            let mut refuse = |message: &str| findings.push(Finding::error("icon", message));
             if !rest.is_empty() {
-                add("spec.icon must have one element");
+                refuse("spec.icon must have one element");
             }
             let media_type = text(icon, "/mediatype");
             if media_type.is_empty() || text(icon, "/base64data").is_empty() {
-                add("spec.icon needs base64data and mediatype");
+                refuse("spec.icon needs base64data and mediatype");
             }
             if !media_type.is_empty() && !ICONS.contains(&media_type) {
-                add(&format!(
+                refuse(&format!(
                     "the mediatype {media_type:?} of spec.icon is none of {}",
                     ICONS.join(", ")
                 ));

@@ -255,12 +255,12 @@ impl Updater<'_> {
                 )
             };
             self.convert(&merged, at, to, || what("merged"))?;
-            let root = self.convert(&pruned, at, to, || what("pruned"))?;
+            let target = self.convert(&pruned, at, to, || what("pruned"))?;
             at = to;
             let kept = self
-                .named(root, &self.field_set(root, &pruned))
-                .union(&self.named(root, &owned));
-            let all = self.named(root, &self.field_set(root, &merged));
+                .named(target, &self.field_set(target, &pruned))
+                .union(&self.named(target, &owned));
+            let all = self.named(target, &self.field_set(target, &merged));
             pruned = self.without(root, &merged, &all.difference(&kept));
         }
         // What the manager did not own before stays.
@@ -271,14 +271,14 @@ impl Updater<'_> {
         let kept = self.named(root, &self.field_set(root, &pruned));
         let all = self.named(root, &self.field_set(root, &merged));
         let gone = all.difference(&kept).intersection(&last_set);
-        let pruned = if gone.is_empty() {
+        let result = if gone.is_empty() {
             merged
         } else {
             self.without(root, &merged, &gone)
         };
-        self.convert(&pruned, version, self.api_version, || {
+        self.convert(&result, version, self.api_version, || {
             "failed to prune fields: ".to_owned()
         })?;
-        Ok(pruned)
+        Ok(result)
     }
 }

@@ -23,15 +23,15 @@ pub(super) fn add_roles(
     entries: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     let roles = secret_roles(&input.watches, &deployed(&input.root));
-    let file = "operator_secrets_role.yaml".to_owned();
-    add(files, entries, file, roles.own)?;
+    let role_file = "operator_secrets_role.yaml".to_owned();
+    add(files, entries, role_file, roles.own)?;
     let text = binding(
         RoleScope::Namespace,
         "operator-secrets-rolebinding",
         SECRETS_ROLE,
     );
-    let file = "operator_secrets_role_binding.yaml".to_owned();
-    add(files, entries, file, text)?;
+    let binding_file = "operator_secrets_role_binding.yaml".to_owned();
+    add(files, entries, binding_file, text)?;
     for (namespace, text) in roles.others {
         let file = format!("{CREDENTIALS}/{namespace}_role.yaml");
         // Not a resource of the kustomization, which would move it to the operator's namespace.

@@ -66,7 +66,8 @@ generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/refer
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page same_annotations
 	UPDATE_GENERATED=1 cargo test --locked -q -p operator-runtime --lib -- list_of_metrics
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-cli --lib -- page_of_commands
-	@# The types of built-in kinds, from the API server of the tests.
+	@# The types of built-in kinds, from the API server of the tests and from the sources of Kubernetes.
+	UPDATE_GENERATED=1 cargo test --locked -q -p object-cel --test built_in
 	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator-test --lib -- types_of_built_in_kinds
 
 .PHONY: book

@@ -101,6 +101,7 @@ fn crates_that_are_released_have_the_version_of_the_workspace() {
         "helm-core",
         "helm-release",
         "kube-objects",
+        "object-cel",
         "object-key",
         "operator-runtime",
         "hybrid-operator",

@@ -1,10 +1,13 @@
 //! Options of the actions on a release.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::engine::{BudgetError, RenderLimits};
 use kube_objects::target::Target;
+use kube_objects::watch::Fields;
 use serde_json::Value;
 
 /// Kinds that hold user data or other objects: never deleted and created again.
@@ -49,6 +52,8 @@ pub struct ReleasePolicy {
     pub limits: ChartLimits,
     /// Handling of the CRDs in the chart's `crds/`.
     pub crds: CrdPolicy,
+    /// Fields of the release's objects that stay in memory as the watches show them, by kind.
+    pub kept_fields: BTreeMap<String, Arc<Fields>>,
 }
 
 impl Default for ReleasePolicy {
@@ -68,6 +73,7 @@ impl Default for ReleasePolicy {
             crash_logs: true,
             limits: ChartLimits::default(),
             crds: CrdPolicy::default(),
+            kept_fields: BTreeMap::new(),
         }
     }
 }

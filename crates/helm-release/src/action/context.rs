@@ -1,5 +1,7 @@
 //! Inputs and result of an action.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::{ManifestObject, ObjectKey, replaced};
@@ -8,7 +10,7 @@ use host::HashSet;
 use jiff::Timestamp;
 use kube_objects::apply::ApplyPolicy;
 use kube_objects::read::ReadError;
-use kube_objects::watch::Registry;
+use kube_objects::watch::{Fields, Registry};
 use kube_objects::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary, Scopes};
 use sha2::{Digest, Sha256};
 
@@ -36,6 +38,8 @@ pub(crate) struct ActionContext<'a> {
     pub name: &'a ReleaseName,
     /// Namespace of the release.
     pub namespace: &'a str,
+    /// Fields of objects that their watches keep, by kind.
+    pub kept_fields: &'a BTreeMap<String, Arc<Fields>>,
     /// Policy by which objects are applied.
     pub policy: ApplyPolicy,
     /// Time limit of each hook and of waiting for readiness.

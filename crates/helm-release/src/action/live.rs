@@ -16,6 +16,7 @@ mod reading;
 use host::HashSet;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey};
@@ -23,7 +24,7 @@ use kube::core::GroupVersionKind;
 use kube_objects::apply::{Applied, Merged, is_generated};
 use kube_objects::ownership::CrIdentity;
 use kube_objects::readiness::{HookOutcome, Readiness, depends_on_status};
-use kube_objects::watch::{WatchGuard, WatchState};
+use kube_objects::watch::{Fields, WatchGuard, WatchState};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -219,6 +220,14 @@ impl LiveObject {
             Some(Reading::Absent) => ObjectState::Missing,
             Some(Reading::Refused(_)) | None => ObjectState::Unknown,
         }
+    }
+
+    /// Returns the kept fields of the object; `None` if it is not there, or is not shown yet.
+    fn fields(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        let (namespace, name) = (key.namespace.as_deref(), &key.name);
+        let seen = self.guard.get_since(namespace, name, self.version)?;
+        let is_current = *seen.uid == *self.uid && seen.version >= self.version;
+        seen.fields.filter(|_| is_current)
     }
 
     /// Returns the uid of the controller of an object that somebody has annotated to be kept, as the
@@ -622,6 +631,25 @@ impl Live {
             .filter(|(key, _)| jobs != JobReadiness::Ignored || !is_job(key))
             .filter_map(|(key, object)| Some((key, why(key, object)?)))
             .collect()
+    }
+
+    /// Returns the kept fields of the objects of these kinds that exist; `None` if a watch does not show all of them.
+    pub fn fields(
+        &self,
+        kinds: &BTreeMap<String, Arc<Fields>>,
+    ) -> Option<Vec<(&ObjectKey, Arc<Value>)>> {
+        let objects = self.objects.iter();
+        let kept = objects.filter(|(key, _)| kinds.contains_key(&key.kind));
+        let mut shown = Vec::new();
+        for (key, object) in kept {
+            if object.guard.state() != WatchState::Synced
+                || object.state(key) == ObjectState::Unknown
+            {
+                return None;
+            }
+            shown.extend(object.fields(key).map(|fields| (key, fields)));
+        }
+        Some(shown)
     }
 
     /// Returns the hash over all objects that is stored in the status. Jobs with

@@ -35,6 +35,7 @@ pub(super) async fn locate(
         resource: kind.resource.clone(),
         namespace,
         selector: operator_selector(context.operator),
+        fields: context.kept_fields.get(&gvk.kind).cloned(),
     };
     Ok(ObjectLocation {
         key,

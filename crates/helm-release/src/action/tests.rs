@@ -6,6 +6,8 @@
 //! ends in a colon and a status code is answered with that failure, any other with success;
 //! `read … @1-test-1` is answered with an object of a hook of that run.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent, HookPhase};
@@ -19,7 +21,7 @@ use kube::client::Body;
 use kube::core::GroupVersionKind;
 use kube_objects::apply::ApplyPolicy;
 use kube_objects::ownership::{CR_LABEL, RUN_LABEL};
-use kube_objects::watch::{Registry, Restarts};
+use kube_objects::watch::{Fields, Registry, Restarts};
 use kube_objects::{Cluster, InstanceId, OperatorId, Primary};
 use serde_json::{Value, json};
 
@@ -47,6 +49,7 @@ struct Fixture {
     instance: InstanceId,
     name: ReleaseName,
     recreate: Vec<String>,
+    kept_fields: BTreeMap<String, Arc<Fields>>,
     now: Timestamp,
 }
 
@@ -82,6 +85,7 @@ impl Fixture {
             instance: InstanceId::new("pod"),
             name: "one".parse().unwrap(),
             recreate: Vec::new(),
+            kept_fields: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -101,6 +105,7 @@ impl Fixture {
             policy: ApplyPolicy::default(),
             timeout: Duration::from_mins(5),
             recreate: &self.recreate,
+            kept_fields: &self.kept_fields,
             disable_hooks: false,
             foreground: false,
             crash_logs: true,

@@ -36,6 +36,7 @@ pub(super) fn action_context<'a>(
         chart: setup.chart.chart().name(),
         name: &subject.target.name,
         namespace: &subject.target.namespace,
+        kept_fields: &setup.policy.kept_fields,
         policy: ApplyPolicy {
             take_over: take_over(setup, subject),
             replace,

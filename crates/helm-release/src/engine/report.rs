@@ -269,6 +269,8 @@ pub struct ObjectsState {
     pub baseline: Option<String>,
     /// Reason why objects are not ready, if it was looked for and found.
     pub cause: Option<Cause>,
+    /// Something else that the owner waits for, although all objects are ready.
+    pub awaited: Option<String>,
 }
 
 impl ObjectsState {
@@ -295,6 +297,7 @@ impl ObjectsState {
             drifted,
             baseline: live.complete.then(|| live.aggregate()),
             cause: None,
+            awaited: None,
         }
     }
 }

@@ -299,6 +299,7 @@ mod tests {
                 resource: ApiResource::erase::<ConfigMap>(&()),
                 namespace: Some(format!("n{number}")),
                 selector: "a=b".to_owned(),
+                fields: None,
             })
         });
         guards.collect()

@@ -2,12 +2,14 @@
 
 pub mod definitions;
 mod ended;
+mod fields;
 pub mod follow;
 mod registry;
 mod retry;
 
 use std::sync::Arc;
 
+pub use fields::Fields;
 pub use follow::{WatchState, panic_text};
 pub use registry::{Change, Owners, Registry, Route, WatchGuard, WatchKey};
 pub use retry::Retry;

@@ -17,11 +17,13 @@ use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
 use super::Restarts;
 use super::ended::HookOutcomes;
+use super::fields::Fields;
 use super::follow::{
     Events, Follower, Lists, WatchState, WatchTarget, follow, map_event, metadata, whole,
 };
@@ -51,6 +53,8 @@ pub struct DependentState {
     pub readiness: Readiness,
     /// The custom resource that its label names.
     pub owner: Option<CrIdentity>,
+    /// Its fields that the watch keeps; `None` if it keeps none.
+    pub fields: Option<Arc<Value>>,
 }
 
 impl DependentState {
@@ -62,6 +66,7 @@ impl DependentState {
             && self.holder == other.holder
             && self.readiness == other.readiness
             && self.owner == other.owner
+            && self.fields == other.fields
     }
 }
 
@@ -74,6 +79,8 @@ pub struct WatchKey {
     pub namespace: Option<String>,
     /// Label selector.
     pub selector: String,
+    /// Fields of the objects that are kept.
+    pub fields: Option<Arc<Fields>>,
 }
 
 impl WatchKey {
@@ -341,7 +348,11 @@ impl RegistryInner {
         let (client, selector) = (self.client.clone(), key.selector.clone());
         let (target, gvk) = (watch.target.clone(), key.gvk());
         let outcomes = Arc::clone(&watch.outcomes);
-        let open = move |lists| events(&client, &target, &gvk, lists, &selector, &outcomes);
+        let fields = key.fields.clone();
+        let open = move |lists| {
+            let kept = fields.clone();
+            events(&client, &target, &gvk, lists, &selector, &outcomes, kept)
+        };
         let follower = DependentFollower {
             inner: Arc::downgrade(self),
             watch: Arc::downgrade(watch),
@@ -384,9 +395,9 @@ struct DependentFollower {
 }
 
 impl Follower for DependentFollower {
-    type Object = (ObjectMeta, Readiness);
+    type Object = Reduced;
 
-    fn event(&mut self, event: Reduced) {
+    fn event(&mut self, event: watcher::Event<Reduced>) {
         if let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) {
             watch.apply(event, &mut self.listing, &mut self.report_all, &inner);
         }
@@ -417,8 +428,12 @@ impl Follower for DependentFollower {
     }
 }
 
-/// An event with the relevant parts of its object.
-type Reduced = watcher::Event<(ObjectMeta, Readiness)>;
+/// The relevant parts of an object.
+struct Reduced {
+    metadata: ObjectMeta,
+    readiness: Readiness,
+    fields: Option<Arc<Value>>,
+}
 
 fn events(
     client: &Client,
@@ -427,15 +442,22 @@ fn events(
     lists: Lists,
     selector: &str,
     outcomes: &Arc<HookOutcomes>,
-) -> Events<(ObjectMeta, Readiness)> {
-    if depends_on_status(gvk) {
+    fields: Option<Arc<Fields>>,
+) -> Events<Reduced> {
+    if fields.is_some() || depends_on_status(gvk) {
         let (gvk, outcomes) = (gvk.clone(), Arc::clone(outcomes));
         whole(client, target, lists, Some(selector))
             .map_ok(move |event| {
-                map_event(event, |object| {
+                map_event(event, |mut object| {
+                    let managed = object.metadata.managed_fields.take();
                     let value = serde_json::to_value(&object).unwrap_or_default();
+                    object.metadata.managed_fields = managed;
                     outcomes.record(&gvk, &object.metadata, &value);
-                    (object.metadata, readiness_of(&gvk, &value))
+                    Reduced {
+                        metadata: object.metadata,
+                        readiness: readiness_of(&gvk, &value),
+                        fields: fields.as_ref().map(|fields| Arc::new(fields.of(&value))),
+                    }
                 })
             })
             .boxed()
@@ -449,7 +471,11 @@ fn events(
                     } else {
                         Readiness::Ready
                     };
-                    (metadata, readiness)
+                    Reduced {
+                        metadata,
+                        readiness,
+                        fields: None,
+                    }
                 })
             })
             .boxed()
@@ -489,23 +515,23 @@ impl SharedWatch {
     /// Applies an event and notifies the owners of changed objects.
     fn apply(
         &self,
-        event: Reduced,
+        event: watcher::Event<Reduced>,
         listing: &mut PendingList,
         all: &mut bool,
         inner: &RegistryInner,
     ) {
-        if let watcher::Event::Apply((metadata, _))
-        | watcher::Event::Delete((metadata, _))
-        | watcher::Event::InitApply((metadata, _)) = &event
+        if let watcher::Event::Apply(object)
+        | watcher::Event::Delete(object)
+        | watcher::Event::InitApply(object) = &event
         {
             self.version
-                .fetch_max(version_of(metadata), Ordering::SeqCst);
+                .fetch_max(version_of(&object.metadata), Ordering::SeqCst);
         }
         match event {
             watcher::Event::Init => *listing = PendingList::default(),
-            watcher::Event::InitApply((metadata, readiness)) => {
-                let (name, seen) = reduce(&metadata, readiness);
-                let owners = Owners::of(&metadata);
+            watcher::Event::InitApply(object) => {
+                let owners = Owners::of(&object.metadata);
+                let (name, seen) = reduce(object);
                 let is_same = self.get(&name).is_some_and(|known| known.same(&seen));
                 if !is_same || self.outdated.lock().contains(&name) {
                     listing.changed.insert(owners.clone());
@@ -514,22 +540,28 @@ impl SharedWatch {
                 listing.objects.insert(name, seen);
             }
             watcher::Event::InitDone => self.listed(std::mem::take(listing), all, inner),
-            watcher::Event::Apply((metadata, readiness)) => {
-                let (name, seen) = reduce(&metadata, readiness);
+            watcher::Event::Apply(object) => {
+                let owners = Owners::of(&object.metadata);
+                let (name, seen) = reduce(object);
                 let before = self.objects.write().insert(name.clone(), seen.clone());
                 let is_awaited = self.outdated.lock().remove(&name);
                 let change = match before.filter(|_| !is_awaited) {
                     Some(known) if known.same(&seen) => return,
-                    Some(known) if known.readiness == seen.readiness => Change::Object,
+                    Some(known)
+                        if known.readiness == seen.readiness && known.fields == seen.fields =>
+                    {
+                        Change::Object
+                    }
                     _ => Change::Readiness,
                 };
-                inner.changed(&Owners::of(&metadata), change);
+                inner.changed(&owners, change);
             }
-            watcher::Event::Delete((metadata, readiness)) => {
-                let (name, _) = reduce(&metadata, readiness);
+            watcher::Event::Delete(object) => {
+                let owners = Owners::of(&object.metadata);
+                let (name, _) = reduce(object);
                 self.objects.write().remove(&name);
                 self.outdated.lock().remove(&name);
-                inner.changed(&Owners::of(&metadata), Change::Object);
+                inner.changed(&owners, Change::Object);
             }
         }
     }
@@ -567,7 +599,8 @@ impl SharedWatch {
     }
 }
 
-fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, DependentState) {
+fn reduce(object: Reduced) -> (ObjectName, DependentState) {
+    let metadata = &object.metadata;
     let name = (
         metadata.namespace.as_deref().map(Into::into),
         metadata.name.as_deref().unwrap_or_default().into(),
@@ -579,8 +612,9 @@ fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Dependent
         ours: ours_hash(metadata),
         kept: is_kept(metadata),
         holder: holder_of(metadata).map(Into::into),
-        readiness,
+        readiness: object.readiness,
         owner: cr_of(metadata),
+        fields: object.fields,
     };
     (name, seen)
 }

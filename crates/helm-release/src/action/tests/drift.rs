@@ -236,6 +236,7 @@ impl WatchFixture {
             resource: kube::core::ApiResource::from_gvk_with_plural(&gvk, plural),
             namespace: None,
             selector: operator_selector(&self.fixture.operator),
+            fields: None,
         })
     }
 }

@@ -76,6 +76,7 @@ impl Fixture {
             resource: ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")),
             namespace: None,
             selector: operator_selector(&self.operator),
+            fields: None,
         })
     }
 }

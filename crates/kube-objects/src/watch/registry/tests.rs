@@ -56,7 +56,10 @@ impl Fixture {
     }
 
     /// Applies events and returns the notified custom resources.
-    fn show(&mut self, events: Vec<Reduced>) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
+    fn show(
+        &mut self,
+        events: Vec<watcher::Event<Reduced>>,
+    ) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
         for event in events {
             self.follower.event(event);
         }
@@ -70,12 +73,16 @@ impl Fixture {
     }
 }
 
-fn object(name: &str, label: &str, version: u64) -> (ObjectMeta, Readiness) {
+fn object(name: &str, label: &str, version: u64) -> Reduced {
     let metadata = json!({
         "name": name, "namespace": "a", "uid": name, "resourceVersion": version.to_string(),
         "labels": {crate::ownership::CR_LABEL: label},
     });
-    (serde_json::from_value(metadata).unwrap(), Readiness::Ready)
+    Reduced {
+        metadata: serde_json::from_value(metadata).unwrap(),
+        readiness: Readiness::Ready,
+        fields: None,
+    }
 }
 
 /// Returns a call for the owner `label` while the watch is synced and has `known` objects.
@@ -117,6 +124,20 @@ async fn a_list_is_reported_at_its_end_and_only_where_it_differs() {
     assert_eq!(fixture.show(third), []);
     let gone = fixture.show(vec![Delete(object("two", "x", 6))]);
     assert_eq!(gone, [call("x", 1)]);
+}
+
+#[tokio::test]
+async fn a_changed_field_that_is_kept_is_reported() {
+    let mut fixture = Fixture::new();
+    let with = |replicas: u64, version| Reduced {
+        fields: Some(Arc::new(json!({"status": {"replicas": replicas}}))),
+        ..object("one", "x", version)
+    };
+    fixture.show(vec![Init, InitApply(with(1, 1)), InitDone]);
+    assert_eq!(fixture.show(vec![Apply(with(1, 2))]), []);
+    assert_eq!(fixture.show(vec![Apply(with(2, 3))]), [call("x", 1)]);
+    let seen = fixture.watch.get(Some("a"), "one").unwrap();
+    assert_eq!(*seen.fields.unwrap(), json!({"status": {"replicas": 2}}));
 }
 
 /// A way to read a watch.
@@ -235,6 +256,7 @@ async fn an_unused_watch_stays_open_for_a_while() {
         resource: ApiResource::erase::<Secret>(&()),
         namespace: None,
         selector: String::new(),
+        fields: None,
     };
     let open = || registry.0.watches.lock().len();
     let first = registry.acquire(key.clone());

@@ -40,6 +40,8 @@ kube_objects::reasons! {
         /// The definition lacks fields of the status, so that the API server drops them; the message
         /// names them.
         StatusPruned,
+        /// All fields of `status` in `watches.yaml` are there; the message names those that are not.
+        OutputsComplete,
     }
 }
 
@@ -107,6 +109,14 @@ kube_objects::reasons! {
         StoredInParts,
         /// The schema of the definition does not have all fields of the status.
         NotInSchema,
+        /// All objects of the release are ready, and a condition of `readyWhen` is not met.
+        AwaitsCondition,
+        /// All fields of `status` in `watches.yaml` are there.
+        OutputsEvaluated,
+        /// A field of `status` in `watches.yaml` reads something that is not there yet.
+        OutputsMissing,
+        /// A field of `status` in `watches.yaml` cannot be evaluated, or a name selects several objects.
+        OutputsFailed,
     }
 }
 

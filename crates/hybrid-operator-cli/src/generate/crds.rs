@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use anyhow::Context as _;
+use hybrid_operator::watches::{Api, Outputs};
 use serde_json::{Map, Value, json};
 
 use super::ChartApi;
@@ -73,6 +74,10 @@ pub(crate) struct Version {
     name: String,
     description: String,
     spec: Value,
+    /// Schemas of fields of the status.
+    status: Map<String, Value>,
+    /// Columns of `kubectl get`, beside those that all kinds have.
+    columns: Vec<Value>,
 }
 
 impl Version {
@@ -90,7 +95,40 @@ impl Version {
                 api.kind
             ),
             spec: structural::spec(&values),
+            status: Map::new(),
+            columns: Vec::new(),
         })
+    }
+
+    /// Returns the version whose spec has fields of its own.
+    pub(crate) fn of_spec(api: &ChartApi, spec: &Api) -> Self {
+        Self {
+            name: api.version.to_owned(),
+            description: format!(
+                "{} is a release of the chart {}.",
+                api.kind,
+                api.chart.name()
+            ),
+            spec: spec.schema.clone(),
+            status: Map::new(),
+            columns: Vec::new(),
+        }
+    }
+
+    /// Adds the fields of the status that the watches file defines, and the columns.
+    #[must_use]
+    pub(crate) fn with_outputs(mut self, outputs: &Outputs) -> Self {
+        let fields = outputs.status.iter();
+        self.status = fields
+            .map(|(name, expression)| (name.clone(), expression.result().schema()))
+            .collect();
+        let columns = outputs.columns.iter().map(|(title, path)| {
+            let field = path.strip_prefix(".status.");
+            let schema = field.and_then(|field| self.status.get(field));
+            column(title, column_type(schema), path)
+        });
+        self.columns = columns.collect();
+        self
     }
 }
 
@@ -182,19 +220,34 @@ impl Definition {
 
 impl Version {
     fn to_json(&self, stored: bool) -> Value {
-        let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+        let mut columns = vec![
+            column(
+                "Ready",
+                "string",
+                ".status.conditions[?(@.type==\"Ready\")].status",
+            ),
+            column("Release", "string", ".status.release.name"),
+            column("Revision", "integer", ".status.release.revision"),
+            column("Chart", "string", ".status.release.chartVersion"),
+        ];
+        columns.extend(self.columns.iter().cloned());
+        columns.push(column("Age", "date", ".metadata.creationTimestamp"));
+        let mut status = json!({
+            "description": "Observed state of the release.",
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": true,
+        });
+        if let Value::Object(status) = &mut status
+            && !self.status.is_empty()
+        {
+            status.insert("properties".to_owned(), json!(self.status));
+        }
         json!({
             "name": self.name,
             "served": true,
             "storage": stored,
             "subresources": {"status": {}},
-            "additionalPrinterColumns": [
-                column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"),
-                column("Release", "string", ".status.release.name"),
-                column("Revision", "integer", ".status.release.revision"),
-                column("Chart", "string", ".status.release.chartVersion"),
-                column("Age", "date", ".metadata.creationTimestamp"),
-            ],
+            "additionalPrinterColumns": columns,
             "schema": {"openAPIV3Schema": {
                 "description": self.description,
                 "type": "object",
@@ -206,14 +259,26 @@ impl Version {
                     "kind": {"description": "Kind of this object.", "type": "string"},
                     "metadata": {"type": "object"},
                     "spec": self.spec,
-                    "status": {
-                        "description": "Observed state of the release.",
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": true,
-                    },
+                    "status": status,
                 },
             }},
         })
+    }
+}
+
+fn column(title: &str, kind: &str, path: &str) -> Value {
+    json!({"name": title, "type": kind, "jsonPath": path})
+}
+
+/// Returns the type of the column of a field.
+fn column_type(schema: Option<&Value>) -> &'static str {
+    let text = |name: &str| schema.and_then(|schema| schema.get(name)?.as_str());
+    match (text("type"), text("format")) {
+        (Some("integer"), _) => "integer",
+        (Some("number"), _) => "number",
+        (Some("boolean"), _) => "boolean",
+        (Some("string"), Some("date-time")) => "date",
+        _ => "string",
     }
 }
 
@@ -265,6 +330,8 @@ mod tests {
             name: name.to_owned(),
             description: String::new(),
             spec: json!({}),
+            status: Map::new(),
+            columns: Vec::new(),
         };
         let definition = Definition::new("a.example.com", "Ox", names)
             .version(version("v1beta1"))

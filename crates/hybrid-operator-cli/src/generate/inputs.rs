@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
 use hybrid_operator::helm::ChartReader;
-use hybrid_operator::watches;
+use hybrid_operator::watches::{self, Api, Outputs};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -35,6 +35,8 @@ pub(crate) struct WatchedChart {
     names: Names,
     chart: Chart,
     directory: String,
+    spec: Option<Api>,
+    outputs: Outputs,
 }
 
 impl WatchedChart {
@@ -49,6 +51,16 @@ impl WatchedChart {
             chart: &self.chart,
             directory: &self.directory,
         }
+    }
+
+    /// Returns the spec of the kind, if it is not the chart's values.
+    pub(crate) fn spec(&self) -> Option<&Api> {
+        self.spec.as_ref()
+    }
+
+    /// Returns what the status of the kind shows.
+    pub(crate) fn outputs(&self) -> &Outputs {
+        &self.outputs
     }
 
     /// Returns the names of the kind.
@@ -100,6 +112,8 @@ impl Inputs {
                 names,
                 chart,
                 directory,
+                spec: watch.api,
+                outputs: watch.outputs,
             });
         }
         inputs.check_names()?;

@@ -78,6 +78,11 @@ mod tests {
             let expected = format!("must be one of {}", names.join(", "));
             assert!(said.contains(&expected), "{path:?}: {said}");
         }
+        if schema["additionalProperties"].is_object() {
+            path.push("NAME".to_owned());
+            walk(document, &schema["additionalProperties"], path, seen);
+            path.pop();
+        }
         if schema["items"].get("additionalProperties") == Some(&json!(false)) {
             path.push("[]".to_owned());
             walk(document, &schema["items"], path, seen);
@@ -92,6 +97,6 @@ mod tests {
         let mut seen = 0;
         walk(&document, &document["items"], &mut Vec::new(), &mut seen);
         // The entry, its sections, and what is in them.
-        assert_eq!(seen, 24);
+        assert_eq!(seen, 27);
     }
 }

@@ -74,6 +74,11 @@ impl CustomResource {
         &self.status
     }
 
+    /// Returns the custom resource as JSON.
+    pub(super) fn object(&self) -> &Value {
+        &self.object
+    }
+
     /// Returns what is wrong with the annotations.
     pub(super) fn problems(&self) -> &[String] {
         &self.annotations.problems

@@ -35,6 +35,7 @@ mod extend;
 mod locate;
 mod memory;
 mod offline;
+mod outputs;
 mod preview;
 mod publish;
 mod reconciler;

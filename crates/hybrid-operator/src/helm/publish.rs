@@ -19,6 +19,7 @@ use super::access::Access;
 use super::custom_resource::CustomResource;
 use super::events::event;
 use super::memory::{Memory, Pruned};
+use super::outputs::{self, Evaluated};
 use super::report::apply;
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
@@ -114,10 +115,17 @@ pub(super) async fn publish(
     if let Ok(report) = &result {
         objects.cause = cause(pass, memory, status, &report.outcome);
     }
+    let outputs = outputs_of(pass, memory, &result);
+    objects.awaited = outputs.as_ref().and_then(|outputs| outputs.awaited.clone());
     let redactor = memory.release.redactor.clone();
     status.redact(&redactor, Reader::OfResource);
     let deployed = result.as_ref().is_ok_and(Report::deploys);
     let ended = conclude(pass, memory, &objects, status, result);
+    if setup.watch.outputs.is_empty() {
+        status.without_outputs();
+    } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
+        status.output(outputs);
+    }
     for remark in memory.release.live.take_remarks() {
         notices.tell(remark.reason, "Reconcile", remark.note);
     }
@@ -159,23 +167,40 @@ pub(super) async fn publish(
         // The condition about it is written at once.
         return Ok(controller::Outcome::After(Duration::ZERO));
     }
-    Ok(match ended? {
+    let is_complete = observation.is_complete();
+    Ok(wake(pass, memory, ended?, is_complete))
+}
+
+/// Returns when to reconcile again. `is_complete` says whether the pass came to the inputs.
+fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> controller::Outcome {
+    match next {
         Next::Gone => controller::Outcome::Done,
         Next::Now => controller::Outcome::After(Duration::ZERO),
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
-            let asked = subject.instructions.options.reconcile_period;
-            let period =
-                Some(asked.unwrap_or(setup.release.period)).filter(|period| !period.is_zero());
+            let asked = pass.subject.instructions.options.reconcile_period;
+            let period = asked.unwrap_or(pass.setup.release.period);
+            let period = Some(period).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
-            let read = memory.release.live.read_in();
-            let read = read.filter(|_| observation.is_complete());
+            let read = memory.release.live.read_in().filter(|_| is_complete);
             match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
             }
         }
-    })
+    }
+}
+
+/// Evaluates what the status shows of the release; `None` if there is nothing to say.
+fn outputs_of(
+    pass: &Pass<'_>,
+    memory: &Memory,
+    result: &Result<Report, EngineError>,
+) -> Option<Evaluated> {
+    if result.is_err() || pass.subject.deleting {
+        return None;
+    }
+    outputs::evaluate(&pass.setup.watch, pass.owner.object(), &memory.release.live)
 }
 
 /// Sets the conditions that follow from the result of a reconcile. Returns when to reconcile again, or the

@@ -108,7 +108,11 @@ fn drifted(objects: &ObjectsState, status: &mut Status) {
 }
 
 fn ready(objects: &ObjectsState, status: &mut Status) {
-    status.ready(&objects.unready, objects.cause.as_ref());
+    status.ready(
+        &objects.unready,
+        objects.cause.as_ref(),
+        objects.awaited.as_deref(),
+    );
     if let Some(release) = &mut status.release {
         release.baseline.clone_from(&objects.baseline);
     }

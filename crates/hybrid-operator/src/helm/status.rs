@@ -1,6 +1,6 @@
 //! Status of a custom resource. No I/O.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use helm_core::manifest::ObjectKey;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::conditions::{self, Condition, ConditionStatus};
+use super::outputs::Evaluated;
 use crate::reasons::{ConditionType, Reason};
 
 mod patch;
@@ -80,6 +81,8 @@ pub(crate) struct Status {
     without_manifest: bool,
     /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
+    /// Outputs of the release; `None` for those that are not there yet.
+    outputs: BTreeMap<String, Option<Value>>,
     /// Handled values of one-time instructions.
     pub(crate) handled: Handled,
     /// Transitions to publish as events.
@@ -110,6 +113,7 @@ impl Status {
             manifest: DeployedManifest::Same,
             without_manifest: false,
             history: serde_json::from_value(field("history")).unwrap_or_default(),
+            outputs: BTreeMap::new(),
             handled: serde_json::from_value(field("handled")).unwrap_or_default(),
             before,
             now: second.to_string(),
@@ -508,10 +512,18 @@ impl Status {
     }
 
     /// Reports whether all objects are ready; `missing` lists those that are not, with the reason, and `cause` is
-    /// why, if that is known.
-    pub(crate) fn ready(&mut self, missing: &[(ObjectKey, String)], cause: Option<&Cause>) {
+    /// why, if that is known. `awaited` is what else is waited for.
+    pub(crate) fn ready(
+        &mut self,
+        missing: &[(ObjectKey, String)],
+        cause: Option<&Cause>,
+        awaited: Option<&str>,
+    ) {
         let Some((first, why)) = missing.first() else {
-            return self.set_true(ConditionType::Ready, Reason::AllObjectsReady, "");
+            return match awaited {
+                None => self.set_true(ConditionType::Ready, Reason::AllObjectsReady, ""),
+                Some(awaited) => self.unready(Reason::AwaitsCondition, awaited),
+            };
         };
         if let Some(cause) = cause {
             return self.unready(cause.reason, cause.message.as_str());
@@ -534,6 +546,34 @@ impl Status {
             more => format!("{object}{why} (and {more} more)"),
         };
         self.unready(diagnosis::Reason::ObjectsNotReady, message);
+    }
+
+    /// Removes what was reported about outputs.
+    pub(super) fn without_outputs(&mut self) {
+        self.remove(ConditionType::OutputsComplete);
+    }
+
+    /// Sets the outputs of the release, and reports which are not there yet.
+    pub(super) fn output(&mut self, outputs: Evaluated) {
+        let named = |all: &[String]| some_of(all.iter().map(String::as_str));
+        if !outputs.failed.is_empty() {
+            let message = named(&outputs.failed);
+            self.set_false(
+                ConditionType::OutputsComplete,
+                Reason::OutputsFailed,
+                message,
+            );
+        } else if !outputs.missing.is_empty() {
+            let message = named(&outputs.missing);
+            self.set_false(
+                ConditionType::OutputsComplete,
+                Reason::OutputsMissing,
+                message,
+            );
+        } else {
+            self.set_true(ConditionType::OutputsComplete, Reason::OutputsEvaluated, "");
+        }
+        self.outputs = outputs.fields;
     }
 
     /// Reports that the release waits for something; `cause` is why it is not there yet, if that is

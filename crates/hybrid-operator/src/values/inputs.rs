@@ -29,6 +29,12 @@ pub(crate) enum ValuesError {
     },
     #[error("the template in watches.yaml, field {field}, must produce UTF-8 text or a JSON value")]
     Result { field: String },
+    #[error("cannot evaluate the expression in watches.yaml, field {field}")]
+    Expression {
+        field: String,
+        #[source]
+        source: Box<object_cel::EvaluationError>,
+    },
     #[error("cannot set the path {field} of watches.yaml")]
     Set {
         field: String,
@@ -61,6 +67,7 @@ impl ValuesError {
             Self::Render { source, .. } => {
                 Some(format!("{self}: {}", source.without_values().message()))
             }
+            Self::Expression { .. } => Some(self.to_string()),
             _ => None,
         }
     }

@@ -3,10 +3,11 @@
 //! precedence:
 //!
 //! ```text
-//! spec < values (templates) < valuesFrom < overrideValues
+//! spec, unless `api` is set < map (expressions) < values (templates) < valuesFrom < overrideValues
 //! ```
 
 mod environment;
+mod expressions;
 mod inputs;
 mod mapping;
 mod override_values;
@@ -35,11 +36,13 @@ pub(crate) struct Computed {
 /// If a template fails, a path cannot be set, or a reference is missing.
 pub(crate) fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
     let mut values = match inputs.object.get("spec") {
+        Some(Value::Object(_)) if watch.api.is_some() => Values::new(),
         Some(Value::Object(spec)) => spec.clone(),
         None | Some(Value::Null) => Values::new(),
         Some(Value::Array(_)) => return Err(ValuesError::NoMap("a list")),
         Some(_) => return Err(ValuesError::NoMap("a scalar")),
     };
+    expressions::apply(watch, inputs, &mut values)?;
     if let Some(tree) = &watch.values {
         let mapped = mapping::evaluate(tree, inputs)?;
         values = helm_core::values::merge(values, mapped);

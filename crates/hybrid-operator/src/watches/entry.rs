@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::{GroupVersionKind, Selector};
+use object_cel::Expression;
 use serde_json::Value;
 
 use helm_release::policy::{ChartLimits, ReleasePolicy};
 
+use super::api::Api;
 use super::chart::ChartSource;
+use super::mapping::ValuePath;
+use super::outputs::Outputs;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +57,12 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether values are not checked against the schemas of the chart and its dependencies.
     pub skip_schema: bool,
+    /// The spec, if it is not the chart's values.
+    pub api: Option<Api>,
+    /// Values that expressions compute from the custom resource.
+    pub map: BTreeMap<ValuePath, Arc<Expression>>,
+    /// What the status shows of the releases, and when a custom resource is ready.
+    pub outputs: Outputs,
 }
 
 impl Watch {
@@ -76,6 +87,9 @@ impl Watch {
             release_namespace: None,
             pause_annotation: None,
             skip_schema: false,
+            api: None,
+            map: BTreeMap::new(),
+            outputs: Outputs::default(),
         }
     }
 
@@ -87,6 +101,19 @@ impl Watch {
         } else {
             chart
         }
+    }
+
+    /// Returns what expressions read of a custom resource: its metadata, and its spec with its defaults.
+    pub(crate) fn variables(&self, object: &Value) -> BTreeMap<String, Value> {
+        let field = |name: &str| object.get(name).cloned().unwrap_or_default();
+        let spec = match &self.api {
+            Some(api) => api.with_defaults(&field("spec")),
+            None => field("spec"),
+        };
+        let variables = [("metadata", field("metadata")), ("spec", spec)];
+        variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
     }
 
     /// Sets the limits that the entry does not set.

@@ -103,6 +103,12 @@ impl<'a> Fields<'a> {
         self.problems.push(problem);
     }
 
+    /// Reports a mistake in what a map with names of the user's choice has under a name.
+    pub(super) fn wrong_at(&mut self, node: &Node, field: &str, name: &str, message: String) {
+        let path = join(&join(&self.path, field), name);
+        self.problems.push(problem(node, &path, message));
+    }
+
     pub(super) fn position(&mut self, field: &'static str) -> (usize, usize) {
         let (line, column) = (self.node.line(), self.node.column());
         self.get(field)
@@ -193,6 +199,65 @@ impl<'a> Fields<'a> {
         for (i, item) in items.iter().enumerate() {
             let item = Fields::read(item, &format!("{path}[{i}]"), self.problems, &read);
             out.extend(item.flatten());
+        }
+        out
+    }
+
+    /// Reads a nested map whose names the user chooses. `read` gets the value with its path, and reports what is wrong
+    /// with it.
+    pub(super) fn named<T>(
+        &mut self,
+        field: &'static str,
+        read: impl Fn(&Node, &str, &mut Vec<Problem>) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        let node = self.get(field).filter(|node| !node.is_null());
+        let path = join(&self.path, field);
+        #[cfg(test)]
+        record::nested(&path, node.is_some());
+        let Some(node) = node else {
+            return BTreeMap::new();
+        };
+        let Some(entries) = node.merged() else {
+            let problem = problem(node, &path, expected("a map", node));
+            self.problems.push(problem);
+            return BTreeMap::new();
+        };
+        let mut out = BTreeMap::new();
+        for (key, value) in entries {
+            let name = key.as_str().unwrap_or_default();
+            let path = join(&path, name);
+            #[cfg(test)]
+            record::asked(&path);
+            if out.contains_key(name) {
+                let message = "duplicate field; remove one of them".to_owned();
+                self.problems.push(problem(key, &path, message));
+            } else if let Some(read) = read(value, &path, self.problems) {
+                out.insert(name.to_owned(), read);
+            }
+        }
+        out
+    }
+
+    /// Reads a nested list of values. Invalid items are reported and skipped.
+    pub(super) fn items<T>(
+        &mut self,
+        field: &'static str,
+        read: impl Fn(&Node) -> Result<T, String>,
+    ) -> Vec<T> {
+        let list = |node: &Node| {
+            node.as_list()
+                .map(<[Node]>::to_vec)
+                .ok_or_else(|| expected("a list", node))
+        };
+        let path = join(&self.path, field);
+        let mut out = Vec::new();
+        for (i, item) in self.or_default(field, list).iter().enumerate() {
+            match read(item) {
+                Ok(value) => out.push(value),
+                Err(message) => self
+                    .problems
+                    .push(problem(item, &format!("{path}[{i}]"), message)),
+            }
         }
         out
     }

@@ -12,12 +12,15 @@
 //! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
 //! sends no requests to the cluster.
 
+mod api;
 mod chart;
 mod entry;
 pub(crate) mod expand;
 mod fields;
 mod limits;
 mod lock;
+mod mapping;
+mod outputs;
 mod parse;
 mod problem;
 mod suggest;
@@ -28,6 +31,7 @@ mod verify;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use api::Api;
 pub use chart::{ChartSource, RemoteChart, SecretName};
 pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 pub use helm_release::policy::{
@@ -37,6 +41,8 @@ pub use helm_release::policy::{
 pub use kube_objects::target::Target;
 pub use limits::{parse_duration, parse_size};
 pub use lock::{Lock, LockError, LockedChart};
+pub use mapping::ValuePath;
+pub use outputs::Outputs;
 pub use parse::parse;
 pub use problem::Problem;
 pub use suggest::nearest;

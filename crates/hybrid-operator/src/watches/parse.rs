@@ -11,16 +11,19 @@ use helm_release::policy::{
     Patch, PatchBody, Remediation, RemediationStrategy,
 };
 use kube::core::GroupVersionKind;
+use object_cel::Type;
 use operator_runtime::naming;
 use serde_json::Value;
 
+use super::api::Api;
 use super::entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 use super::fields::{
     Fields, boolean, byte_size, choice, decode, expected, go_duration, name, namespace, pointers,
     positive, problem, selector, string, string_list, string_map,
 };
+use super::outputs::Outputs;
 use super::problem::Problem;
-use super::{chart, template};
+use super::{chart, mapping, template};
 use kube_objects::target::Target;
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
@@ -133,6 +136,11 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.policy.crds = fields.choice("crds", policies).unwrap_or_default();
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
+    watch.api = Api::read(fields);
+    let spec = watch.api.as_ref().map_or(Type::Dyn, Api::spec);
+    watch.map = mapping::read(fields, &spec);
+    watch.outputs = Outputs::read(fields, spec);
+    watch.policy.kept_fields = watch.outputs.kept_fields();
     // Only now, so that the mistakes in all fields are reported.
     let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;
@@ -248,7 +256,7 @@ fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
     }
 }
 
-fn target(fields: &mut Fields<'_>) -> Target {
+pub(super) fn target(fields: &mut Fields<'_>) -> Target {
     Target {
         group: fields.optional("group", string),
         version: fields.optional("version", name),

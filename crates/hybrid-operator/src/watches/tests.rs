@@ -320,3 +320,90 @@ fn the_error_names_a_missing_file() {
     let error = load(Path::new("/nowhere/watches.yaml")).expect_err("no file");
     assert_eq!(error.to_string(), "cannot read /nowhere/watches.yaml");
 }
+
+/// An entry with outputs.
+fn outputs(fields: &str) -> (Vec<super::Entry>, Vec<String>) {
+    let objects = "objects: {web: {kind: Deployment}, front: {kind: Service, labels: {matchLabels: {a: b}}}, auth: {kind: Secret}}";
+    let text = format!("- {{group: g.com, version: v1, kind: A, chart: c, {objects}, {fields}}}\n");
+    let (entries, problems) = parse(text.as_bytes(), Path::new(""));
+    let messages = problems
+        .into_iter()
+        .map(|problem| format!("{}: {}", problem.field, problem.message));
+    (entries, messages.collect())
+}
+
+#[test]
+fn watches_keep_the_fields_that_outputs_read() {
+    let (entries, problems) = outputs(
+        "status: {url: 'objects.front.metadata.name + string(objects.web.status.readyReplicas)'}, \
+         readyWhen: [objects.web.spec.replicas == 1]",
+    );
+    assert_eq!(problems, [""; 0]);
+    let named = |paths: &[&[&str]]| {
+        let mut fields = kube_objects::watch::Fields::default();
+        for path in paths {
+            fields.add(path);
+        }
+        std::sync::Arc::new(fields)
+    };
+    let expected = [
+        (
+            "Deployment",
+            named(&[&["status", "readyReplicas"], &["spec", "replicas"]]),
+        ),
+        ("Secret", named(&[])),
+        (
+            "Service",
+            named(&[&["metadata", "labels"], &["metadata", "name"]]),
+        ),
+    ];
+    let expected = expected.map(|(kind, fields)| (kind.to_owned(), fields));
+    assert_eq!(entries[0].watch.policy.kept_fields, expected.into());
+}
+
+#[test]
+fn outputs_that_cannot_work_are_refused_with_their_place() {
+    for (fields, expected) in [
+        (
+            "status: {conditions: spec.a}",
+            "[0].status.conditions: `conditions` is a field that the operator sets",
+        ),
+        (
+            "status: {a-b: spec.a}",
+            "[0].status.a-b: `a-b` is not a name of letters",
+        ),
+        (
+            "status: {a: objects.web.status.ready}",
+            "[0].status.a: 1:20: ",
+        ),
+        ("status: {a: objects.other.status}", "[0].status.a: 1:9: "),
+        (
+            "status: {a: objects.auth.data.password}",
+            "[0].status.a: the expression reads the data of a Secret",
+        ),
+        ("status: {a: 'string(objects.auth)'}", "[0].status.a: "),
+        ("status: {a: '[objects]'}", "[0].status.a: "),
+        (
+            "readyWhen: [objects.auth.data.a == b'']",
+            "[0].readyWhen[0]: the expression reads the data of a Secret",
+        ),
+        (
+            "readyWhen: ['true', objects.web.spec.replicas]",
+            "[0].readyWhen[1]: `objects.web.spec.replicas` is int",
+        ),
+        (
+            "status: {a: {sensitive: true}}",
+            "[0].status.a: `value` is required",
+        ),
+    ] {
+        let (_, problems) = outputs(fields);
+        assert!(
+            problems.len() == 1 && problems[0].starts_with(expected),
+            "{fields}: {problems:#?}"
+        );
+    }
+    let (_, problems) = outputs(
+        "status: {a: {value: objects.auth.data.password, sensitive: true}, b: objects.auth.metadata.name}",
+    );
+    assert_eq!(problems, [""; 0]);
+}

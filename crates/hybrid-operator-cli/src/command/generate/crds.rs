@@ -116,7 +116,11 @@ fn of_charts(inputs: &Inputs, prefix: &Path, args: &Args) -> anyhow::Result<File
         let definition = definitions
             .remove(&key)
             .unwrap_or_else(|| Definition::new(api.group, api.kind, chart.names().clone()));
-        let version = Version::of_chart(&api, strictness)?;
+        let version = match chart.spec() {
+            Some(spec) => Version::of_spec(&api, spec),
+            None => Version::of_chart(&api, strictness)?,
+        };
+        let version = version.with_outputs(chart.outputs());
         definitions.insert(key, definition.version(version));
     }
     let mut files = FileSet::default();

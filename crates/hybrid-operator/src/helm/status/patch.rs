@@ -48,6 +48,18 @@ impl Status {
         if self.handled != Handled::default() {
             status.insert("handled".to_owned(), json!(self.handled));
         }
+        for (name, value) in &self.outputs {
+            let before = self.before.get(name);
+            match value {
+                Some(value) => {
+                    status.insert(name.clone(), replacing(value, before));
+                }
+                None if before.is_some_and(|before| !before.is_null()) => {
+                    status.insert(name.clone(), Value::Null);
+                }
+                None => {}
+            }
+        }
         let same = status
             .iter()
             .all(|(key, value)| self.before.get(key) == Some(value));
@@ -95,6 +107,19 @@ fn remove_manifest(status: &mut Map<String, Value>, before: &Value) {
             status.insert("deployedRelease".to_owned(), Value::Object(deployed));
         }
     }
+}
+
+/// Returns the merge patch that makes a value of the one before: fields that it lacks are null.
+fn replacing(value: &Value, before: Option<&Value>) -> Value {
+    let (Value::Object(fields), Some(Value::Object(former))) = (value, before) else {
+        return value.clone();
+    };
+    let kept = fields
+        .iter()
+        .map(|(name, value)| (name.clone(), replacing(value, former.get(name))));
+    let gone = former.keys().filter(|name| !fields.contains_key(*name));
+    kept.chain(gone.map(|name| (name.clone(), Value::Null)))
+        .collect()
 }
 
 /// Sets removed fields of an object to null: a merge patch keeps fields that it does not contain.

@@ -9,6 +9,7 @@ use operator_runtime::controller::{Backoff, Key};
 use serde_json::{Value, json};
 
 use crate::helm::annotations;
+use crate::helm::outputs::Evaluated;
 use crate::helm::report::apply;
 use crate::reasons::Reason;
 
@@ -54,7 +55,7 @@ fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
 fn an_unchanged_status_is_not_written() {
     let mut status = read(None, 2);
     status.deployed(Reason::InstallSuccessful, "notes");
-    status.ready(&[], None);
+    status.ready(&[], None, None);
     status.release = Some(ReleaseStatus {
         name: "r".to_owned(),
         revision: 1,
@@ -68,7 +69,7 @@ fn an_unchanged_status_is_not_written() {
     let later = Timestamp::from_second(2_000).unwrap();
     let mut again = Status::read(Some(&patch), later, Some(2));
     again.deployed(Reason::InstallSuccessful, "notes");
-    again.ready(&[], None);
+    again.ready(&[], None, None);
     assert_eq!(written(&again), None);
     assert!(again.transitions.is_empty());
 }
@@ -161,12 +162,12 @@ fn status_is_bounded_and_what_is_cut_is_marked() {
 fn conditions_about_the_release_hold_for_a_generation_that_changes_nothing() {
     let mut status = read(None, 1);
     status.deployed(Reason::InstallSuccessful, "");
-    status.ready(&[], None);
+    status.ready(&[], None, None);
     let patch = written(&status).unwrap();
 
     let mut later = read(Some(&patch), 2);
     later.reconciled();
-    later.ready(&[], None);
+    later.ready(&[], None, None);
     let patch = written(&later).unwrap();
     let conditions = patch["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 5);
@@ -181,7 +182,7 @@ fn generation_without_conditions_is_not_observed() {
     status.deployed(Reason::InstallSuccessful, "");
     let patch = written(&status).unwrap();
     assert_eq!(patch.get("observedGeneration"), None);
-    status.ready(&[], None);
+    status.ready(&[], None, None);
     let patch = written(&status).unwrap();
     assert_eq!(patch["observedGeneration"], 1);
 
@@ -261,7 +262,7 @@ fn ready_of(status: &Value) -> Option<&Value> {
 fn what_is_retried_is_written_once_for_each_length_of_the_pause() {
     let (mut status, _) = changed(&json!({}), 0, |status| {
         status.deployed(Reason::InstallSuccessful, "notes");
-        status.ready(&[], None);
+        status.ready(&[], None, None);
     });
     let mut backoff = Backoff::default();
     let key = Key::new(None, "a");
@@ -310,7 +311,7 @@ fn what_is_retried_is_written_once_for_each_length_of_the_pause() {
     );
     let (ended, _) = changed(&other, 60, |status| {
         status.reconciled();
-        status.ready(&[], None);
+        status.ready(&[], None, None);
     });
     assert_eq!(ready_of(&ended).unwrap()["status"], "True");
     assert_eq!(ready_of(&ended).unwrap()["message"], "");
@@ -378,4 +379,34 @@ fn an_event_about_a_condition_leaves_out_what_the_condition_quotes() {
             assert_eq!(transition.message, "got [redacted]");
         }
     }
+}
+
+#[test]
+fn outputs_replace_what_the_status_had_and_are_written_only_when_they_change() {
+    let output = |before: Option<&Value>, fields: Value| {
+        let mut status = read(before, 1);
+        let fields = fields.as_object().unwrap().iter();
+        status.output(Evaluated {
+            is_known: true,
+            fields: fields
+                .map(|(name, value)| (name.clone(), Some(value.clone()).filter(|v| !v.is_null())))
+                .collect(),
+            ..Evaluated::default()
+        });
+        written(&status)
+    };
+    let first = json!({"url": "a", "ports": {"web": 80, "more": {"admin": 81}}, "address": null});
+    let written = output(None, first.clone()).unwrap();
+    assert_eq!(written["ports"], first["ports"]);
+    assert_eq!(written.get("address"), None);
+    assert_eq!(output(Some(&written), first), None);
+
+    let second = json!({"url": null, "ports": {"more": {}}, "address": "b"});
+    let changed = output(Some(&written), second).unwrap();
+    let expected = json!({"web": null, "more": {"admin": null}});
+    assert_eq!(
+        (&changed["url"], &changed["ports"]),
+        (&Value::Null, &expected)
+    );
+    assert_eq!(changed["address"], "b");
 }

@@ -53,7 +53,11 @@ fn places(reason: Reason) -> Places {
         | Reason::SeveralReasons => &[(T::NotAsRendered, "True")],
         Reason::StoredInParts => &[(T::LargeRecord, "True")],
         Reason::NotInSchema => &[(T::StatusPruned, "True")],
-        Reason::Progressing | Reason::Retrying | Reason::Stalled => UNREADY,
+        Reason::OutputsEvaluated => &[(T::OutputsComplete, "True")],
+        Reason::OutputsMissing | Reason::OutputsFailed => &[(T::OutputsComplete, "False")],
+        Reason::Progressing | Reason::Retrying | Reason::Stalled | Reason::AwaitsCondition => {
+            UNREADY
+        }
     }
 }
 
@@ -105,6 +109,7 @@ fn is_fine(reason: Reason) -> bool {
             | Reason::NotPaused
             | Reason::AllObjectsReady
             | Reason::TestsSucceeded
+            | Reason::OutputsEvaluated
     )
 }
 

@@ -1,7 +1,7 @@
 //! The page about the fields of a watches file, from their JSON schema, which a test of the command
 //! compares with the parser.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{assert_generated, root, table};
 
@@ -97,6 +97,11 @@ fn walk(schema: &Value, path: &str, rows: &mut Vec<Vec<String>>) {
                 walk(below, &path, rows);
                 if let Some(items) = below.get("items") {
                     walk(items, &format!("{path}[]"), rows);
+                }
+                let named = below.get("additionalProperties");
+                if let Some(named) = named.filter(|named| named.get("description").is_some()) {
+                    let schema = json!({"properties": {"NAME": named}});
+                    walk(&schema, &path, rows);
                 }
             }
         }

@@ -24,6 +24,7 @@ mod outputs;
 mod parse;
 mod problem;
 mod suggest;
+mod target;
 pub(crate) mod template;
 mod validate;
 mod verify;

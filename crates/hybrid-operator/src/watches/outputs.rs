@@ -8,9 +8,9 @@ use kube_objects::target::Target;
 use kube_objects::watch::Fields as KeptFields;
 use object_cel::{Expression, Type, Variables};
 
-use super::fields::{Fields, boolean, expected, name, problem, string_map};
-use super::parse::target;
+use super::fields::{Fields, boolean, expected, problem, string_map};
 use super::problem::Problem;
+use super::target::target_of_kind;
 
 /// Fields of the status that the operator sets itself.
 const OWN_FIELDS: [&str; 6] = [
@@ -40,7 +40,7 @@ impl Outputs {
     pub(super) fn read(fields: &mut Fields<'_>, spec: Type) -> Self {
         let objects = fields.named("objects", |node, path, problems| {
             check_name(node, path, problems)?;
-            Fields::read(node, path, problems, selected)?
+            Fields::read(node, path, problems, target_of_kind)?
         });
         let variables = variables(&objects, spec);
         let expressions = Expressions {
@@ -93,12 +93,6 @@ impl Outputs {
         kept.map(|(kind, fields)| (kind.to_owned(), Arc::new(fields)))
             .collect()
     }
-}
-
-/// Reads the target of an object, which needs a kind.
-fn selected(fields: &mut Fields<'_>) -> Option<Target> {
-    fields.required("kind", name)?;
-    Some(target(fields))
 }
 
 fn kind_of(target: &Target) -> &str {

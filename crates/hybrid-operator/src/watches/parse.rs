@@ -23,8 +23,8 @@ use super::fields::{
 };
 use super::outputs::Outputs;
 use super::problem::Problem;
+use super::target::target;
 use super::{chart, mapping, template};
-use kube_objects::target::Target;
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
 ///
@@ -253,17 +253,6 @@ fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
                 paths: paths?,
             })
         }),
-    }
-}
-
-pub(super) fn target(fields: &mut Fields<'_>) -> Target {
-    Target {
-        group: fields.optional("group", string),
-        version: fields.optional("version", name),
-        kind: fields.optional("kind", name),
-        name: fields.optional("name", name),
-        namespace: fields.optional("namespace", string),
-        labels: fields.optional("labels", selector),
     }
 }
 

@@ -96,7 +96,8 @@ pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
     watches::load_with(watches_file, |entry| {
         let chart = reader.load(&entry.watch.chart);
         let chart = chart.map_err(|error| kube_objects::with_causes(&error))?;
-        Ok(HelmController::with_chart(entry.watch, chart))
+        let watch = entry.watch.of_chart(chart.compiled().chart())?;
+        Ok(HelmController::with_chart(watch, chart))
     })
 }
 
@@ -115,7 +116,10 @@ pub(super) fn load_known(
             }
             ChartSource::Remote(chart) => reader.known(chart),
         };
-        Ok((entry.watch, chart))
+        Ok(match chart {
+            Some(chart) => (entry.watch.of_chart(chart.compiled().chart())?, Some(chart)),
+            None => (entry.watch, None),
+        })
     })?;
     let mut controllers = Vec::new();
     for (watch, chart) in entries {

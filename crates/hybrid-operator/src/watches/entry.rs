@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::{GroupVersionKind, Selector};
-use object_cel::Expression;
+use object_cel::{Expression, Type};
 use serde_json::Value;
 
 use helm_release::policy::{ChartLimits, ReleasePolicy};
@@ -101,6 +101,16 @@ impl Watch {
         } else {
             chart
         }
+    }
+
+    /// Checks the expressions of an entry against the kinds that its chart defines, too.
+    ///
+    /// # Errors
+    /// Says what is wrong with the first one.
+    pub fn of_chart(mut self, chart: &helm_core::chart::Chart) -> Result<Self, String> {
+        let spec = self.api.as_ref().map_or(Type::Dyn, Api::spec);
+        self.outputs = self.outputs.of_chart(chart, spec)?;
+        Ok(self)
     }
 
     /// Returns what expressions read of a custom resource: its metadata, and its spec with its defaults.

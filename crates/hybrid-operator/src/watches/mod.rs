@@ -14,6 +14,7 @@
 
 mod api;
 mod chart;
+mod definitions;
 mod entry;
 pub(crate) mod expand;
 mod fields;

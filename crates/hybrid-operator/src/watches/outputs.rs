@@ -8,6 +8,7 @@ use kube_objects::target::Target;
 use kube_objects::watch::Fields as KeptFields;
 use object_cel::{Expression, Type, Variables};
 
+use super::definitions;
 use super::fields::{Fields, boolean, expected, problem, string_map};
 use super::problem::Problem;
 use super::target::target_of_kind;
@@ -62,6 +63,45 @@ impl Outputs {
     /// Returns whether there are no expressions.
     pub(crate) fn is_empty(&self) -> bool {
         self.status.is_empty() && self.ready_when.is_empty()
+    }
+
+    /// Checks the expressions against the kinds that a chart defines in `crds/`, too.
+    ///
+    /// # Errors
+    /// Says what is wrong with the first one.
+    pub(super) fn of_chart(
+        self,
+        chart: &helm_core::chart::Chart,
+        spec: Type,
+    ) -> Result<Self, String> {
+        let defined = definitions::of_chart(chart);
+        if defined.is_empty() || self.is_empty() {
+            return Ok(self);
+        }
+        let types = self.objects.iter().map(|(name, target)| {
+            let found = built_in(target).or_else(|| defined.type_of(target));
+            (name.clone(), found.unwrap_or(Type::Dyn))
+        });
+        let variables = custom_resource(spec).with("objects", Type::object("objects", types));
+        let again = |field: String, expression: &Expression| {
+            let parsed = Expression::parse(expression.source(), &variables);
+            parsed
+                .map(Arc::new)
+                .map_err(|error| format!("{field}: {error} (line and column of the expression)"))
+        };
+        let status = self.status.iter().map(|(name, expression)| {
+            Ok((name.clone(), again(format!("status.{name}"), expression)?))
+        });
+        let status = status.collect::<Result<_, String>>()?;
+        let conditions = self.ready_when.iter().enumerate();
+        let ready_when = conditions
+            .map(|(i, expression)| again(format!("readyWhen[{i}]"), expression))
+            .collect::<Result<_, String>>()?;
+        Ok(Self {
+            status,
+            ready_when,
+            ..self
+        })
     }
 
     /// Returns the fields of objects that the expressions read, by kind.

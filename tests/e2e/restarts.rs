@@ -235,6 +235,31 @@ async fn deployed_release_settles_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn outputs_stay_in_the_status_over_a_restart_and_the_release_settles() {
+    let options = "objects: {map: {kind: ConfigMap, name: one-map}}, \
+        status: {value: objects.map.data.value}, readyWhen: [\"!has(spec.value) || spec.value != '2'\"]";
+    let fixture = or_skip!(Fixture::new(options).await);
+    fixture.installed(json!({"value": "1"})).await;
+    let shown = async || {
+        let cr = fixture.api("Widget").get("one").await.unwrap();
+        let cr = serde_json::to_value(cr).unwrap();
+        let complete = condition(&cr, "OutputsComplete").unwrap().clone();
+        (
+            cr["status"]["value"].clone(),
+            complete["lastTransitionTime"].clone(),
+        )
+    };
+    let before = shown().await;
+    assert_eq!(before.0, "1");
+    let operator = fixture.settles(is_ready).await;
+    assert_eq!(shown().await, before);
+    // A condition that does not hold costs no requests either.
+    drop(operator);
+    fixture.spec("one", json!({"value": "2"})).await;
+    fixture.settles(|cr| says(cr, "Ready", "readyWhen")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
     let fixture = or_skip!(Fixture::new("").await);
     fixture.installed(json!({"value": "1"})).await;

@@ -30,7 +30,7 @@ impl Api {
                 spec.add(name, field);
             }
             let (mut schema, defaults) = spec.finish();
-            let variables = Variables::default().with("self", Type::of_schema(&schema).ok()?);
+            let variables = Variables::default().with("self", named("spec", &schema));
             let rules = api.items("rules", |node| rule(node, &variables));
             if !rules.is_empty() {
                 set(&mut schema, "x-kubernetes-validations", json!(rules));
@@ -41,7 +41,7 @@ impl Api {
 
     /// Returns the type of the spec, as expressions see it.
     pub(super) fn spec(&self) -> Type {
-        Type::of_schema(&self.schema).unwrap_or(Type::Dyn)
+        named("spec", &self.schema)
     }
 
     /// Returns a spec with the defaults of what it leaves out.
@@ -49,6 +49,14 @@ impl Api {
         let mut whole = self.defaults.clone();
         fill(&mut whole, spec);
         whole
+    }
+}
+
+/// Returns the type of an object, with a name for messages.
+fn named(name: &str, schema: &Value) -> Type {
+    match Type::of_schema(schema) {
+        Ok(Type::Object(object)) => Type::object(name, object.fields.clone()),
+        _ => Type::Dyn,
     }
 }
 
@@ -102,24 +110,19 @@ impl Object {
     }
 }
 
-/// Reads a field: a type with marks, or a map of fields.
+/// Reads a field: a type with marks, or a map of fields. One that is wrong is a field of any type, so that what reads it
+/// is not reported, too.
 fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> {
-    if let Some(text) = node.as_str() {
-        let read = short(text);
-        return read
-            .map_err(|message| problems.push(problem(node, path, message)))
-            .ok();
-    }
-    let Some(entries) = node.merged() else {
-        problems.push(problem(
-            node,
-            path,
-            expected(
-                "a type, such as `string | optional`, or a map of fields",
-                node,
-            ),
-        ));
-        return None;
+    let entries = match (node.as_str().map(short), node.merged()) {
+        (Some(Ok(field)), _) => return Some(field),
+        (None, Some(entries)) => entries,
+        (text, _) => {
+            let wanted = "a type, such as `string | optional`, or a map of fields";
+            let message = text.and_then(Result::err);
+            let message = message.unwrap_or_else(|| expected(wanted, node));
+            problems.push(problem(node, path, message));
+            return short("any | optional").ok();
+        }
     };
     let mut object = Object::default();
     let mut seen = BTreeSet::new();

@@ -5,6 +5,8 @@ mod table;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{
     CrdPolicy, DriftMode, OverrideValuesType, PatchBody, ReferenceKind, RemediationStrategy,
 };
@@ -406,4 +408,106 @@ fn outputs_that_cannot_work_are_refused_with_their_place() {
         "status: {a: {value: objects.auth.data.password, sensitive: true}, b: objects.auth.metadata.name}",
     );
     assert_eq!(problems, [""; 0]);
+}
+
+#[test]
+fn a_spec_of_its_own_is_a_schema_with_defaults_apart() {
+    let parsed = |api: &str| {
+        let text =
+            format!("- {{group: g.com, version: v1, kind: A, chart: c, api: {{fields: {api}}}}}\n");
+        let (entries, problems) = parse(text.as_bytes(), Path::new(""));
+        let messages = problems
+            .into_iter()
+            .map(|problem| format!("{}: {}", problem.field, problem.message));
+        (
+            entries.into_iter().next().and_then(|entry| entry.watch.api),
+            messages.collect::<Vec<_>>(),
+        )
+    };
+    let (api, problems) = parsed(
+        "{size: 'string | enum=a,b | default=a', zones: '[]string', ports: 'map[string]integer | optional', \
+          limits: {memory: string | default=1Gi, cpu: number | minimum=0.1 | optional}, free: any | optional}",
+    );
+    assert_eq!(problems, [""; 0]);
+    let api = api.unwrap();
+    assert_eq!(
+        api.schema,
+        json!({"type": "object", "required": ["zones"], "properties": {
+            "size": {"type": "string", "enum": ["a", "b"]},
+            "zones": {"type": "array", "items": {"type": "string"}},
+            "ports": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "limits": {"type": "object", "properties": {
+                "memory": {"type": "string"}, "cpu": {"type": "number", "minimum": 0.1}}},
+            "free": {"x-kubernetes-preserve-unknown-fields": true},
+        }})
+    );
+    let spec = api.with_defaults(&json!({"limits": {"cpu": 1}, "size": null}));
+    assert_eq!(
+        spec,
+        json!({"size": "a", "limits": {"memory": "1Gi", "cpu": 1}})
+    );
+    for (api, expected) in [
+        ("{a: text}", "[0].api.fields.a: `text` is not a type"),
+        (
+            "{a: string | optinal}",
+            "[0].api.fields.a: `optinal` is no mark",
+        ),
+        (
+            "{a: integer | default=x}",
+            "[0].api.fields.a: `x` is not of the type integer",
+        ),
+        (
+            "{a: 'string | enum=b,c | default=d'}",
+            "[0].api.fields.a: the default \"d\" is not one of",
+        ),
+        (
+            "{a: {b: 5}}",
+            "[0].api.fields.a.b: expected a type, such as",
+        ),
+        (
+            "{a: integer | minimum=few}",
+            "[0].api.fields.a: minimum: `few` is not a number",
+        ),
+    ] {
+        let (_, problems) = parsed(api);
+        assert!(
+            problems.len() == 1 && problems[0].starts_with(expected),
+            "{api}: {problems:#?}"
+        );
+    }
+}
+
+#[test]
+fn values_that_are_mapped_twice_or_from_fields_that_do_not_exist_are_refused() {
+    for (map, expected) in [
+        (
+            "{a.b: spec.size, a: spec.size}",
+            "[0].map.a.b: `a.b` and `a` write the same value",
+        ),
+        (
+            "{a..b: spec.size}",
+            "[0].map.a..b: `a..b` is not a path of names",
+        ),
+        (
+            "{a: spec.sise}",
+            "[0].map.a: 1:6: spec has no field sise; did you mean size?",
+        ),
+        (
+            "{a: [spec.size]}",
+            "[0].map.a: expected an expression in CEL",
+        ),
+    ] {
+        let text = format!(
+            "- {{group: g.com, version: v1, kind: A, chart: c, api: {{fields: {{size: string}}}}, map: {map}}}\n"
+        );
+        let (_, problems) = parse(text.as_bytes(), Path::new(""));
+        let said = problems
+            .iter()
+            .map(|problem| format!("{}: {}", problem.field, problem.message));
+        let said: Vec<_> = said.collect();
+        assert!(
+            said.len() == 1 && said[0].starts_with(expected),
+            "{map}: {said:#?}"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::transcript::{is_current, programs};
 use crate::world::{
     Project, api, api_of, apply, condition, create, define, holds, merge, new_namespace, output,
-    until,
+    says, until,
 };
 
 const GROUP: &str = "outputs.example.com";
@@ -162,13 +162,15 @@ const SPEC_OF_ITS_OWN: &str = r#"
     fields: {
       size: "string | enum=small,large | default=small",
       host: "string | pattern=^[a-z.]+$ | optional",
-      limits: {memory: string | default=128Mi}
+      limits: {memory: string | default=128Mi},
+      password: {secretRef: true, optional: true}
     },
     rules: ["!has(self.host) || self.host != 'localhost'"]
   },
   map: {
     replicas: "spec.size == 'large' ? 3 : 1",
     resources.memory: spec.limits.memory,
+    auth.password: spec.password,
     annotations.example\.com/host: spec.host
   }"#;
 
@@ -176,7 +178,7 @@ const MAPPED: &str = "\
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: {{ .Release.Name }}, annotations: {{ .Values.annotations | default dict | toJson }}}
-data: {replicas: {{ .Values.replicas | quote }}, memory: {{ .Values.resources.memory }}, size: {{ .Values.size | default `none` }}}
+data: {replicas: {{ .Values.replicas | quote }}, memory: {{ .Values.resources.memory }}, password: {{ (.Values.auth | default dict).password | default `none` }}}
 ";
 
 #[tokio::test]
@@ -219,7 +221,7 @@ async fn spec_with_fields_of_its_own_is_mapped_to_values_and_checked_by_the_api_
     create(&caches, cache(json!({}))).await;
     until(&caches, "one", "Ready", holds("Ready")).await;
     let maps = api(&namespace, "ConfigMap");
-    let data = json!({"replicas": "1", "memory": "128Mi", "size": "none"});
+    let data = json!({"replicas": "1", "memory": "128Mi", "password": "none"});
     let map = maps.get("one").await.unwrap();
     assert_eq!(map.data["data"], data, "{}", operator.log());
     assert_eq!(
@@ -234,8 +236,21 @@ async fn spec_with_fields_of_its_own_is_mapped_to_values_and_checked_by_the_api_
         json!({"spec": {"size": "large", "host": "a.example", "limits": {"memory": "1Gi"}}});
     merge(&caches, "one", &change).await;
     let follows = |map: &Value| {
-        map["data"] == json!({"replicas": "3", "memory": "1Gi", "size": "none"})
+        map["data"] == json!({"replicas": "3", "memory": "1Gi", "password": "none"})
             && map["metadata"]["annotations"]["example.com/host"] == "a.example"
     };
     until(&maps, "one", "the mapped values", follows).await;
+
+    // The value is the content of the Secret, and follows it.
+    let change = json!({"spec": {"password": {"name": "login", "key": "word"}}});
+    merge(&caches, "one", &change).await;
+    let missing = "Secret login does not exist or has no key word";
+    let says_so = |cr: &Value| says(cr, "Irreconcilable", missing);
+    until(&caches, "one", "the missing Secret", says_so).await;
+    let secrets = api(&namespace, "Secret");
+    for word in ["first", "second"] {
+        apply(&secrets, "login", &json!({"stringData": {"word": word}})).await;
+        let follows = |map: &Value| map["data"]["password"] == word;
+        until(&maps, "one", word, follows).await;
+    }
 }

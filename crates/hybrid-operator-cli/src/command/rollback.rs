@@ -127,6 +127,8 @@ fn spec_of(
     for (field, used) in [
         ("values", watch.values.is_some()),
         ("valuesFrom", !watch.values_from.is_empty()),
+        ("api", watch.api.is_some()),
+        ("map", !watch.map.is_empty()),
     ] {
         if used {
             bail!(

@@ -101,7 +101,7 @@ pub fn offline(
     objects: &[Value],
 ) -> Result<Preview, PreviewError> {
     let mut contents = Contents::new();
-    for reference in references_of(input.watch, input.object).map_err(DesiredError::from)? {
+    for (_, reference) in references_of(input.watch, input.object).map_err(DesiredError::from)? {
         let key = key_of(&reference);
         let is_it = |object: &&Value| {
             let text = |pointer| object.pointer(pointer).and_then(Value::as_str);

@@ -74,7 +74,7 @@ async fn referenced(input: &PreviewInput<'_>, cluster: &Cluster) -> Result<Conte
     let references = references_of(input.watch, input.object).map_err(DesiredError::from)?;
     let last = input.latest.and_then(|record| record.values_from.as_ref());
     let mut contents = Contents::new();
-    for (from, reference) in input.watch.values_from.iter().zip(references) {
+    for (from, reference) in references {
         if !contents.contains_key(&reference) {
             let key = key_of(&reference);
             let object = read::get(cluster, &key).await;

@@ -1,6 +1,7 @@
 //! Reads the objects that `valuesFrom` refers to, and checks whether those of `dependsOn` are
 //! ready.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use helm_core::manifest::ObjectKey;
@@ -14,7 +15,7 @@ use helm_release::release::StoreError;
 
 use super::environment::environment;
 use crate::values::{self, Contents, Inputs, Reference, ValuesError};
-use crate::watches::{ReferenceKind, Watch};
+use crate::watches::{ReferenceKind, ValuesFrom, Watch};
 
 /// Reads each referenced object once. Missing objects are omitted.
 pub(super) async fn referenced(
@@ -24,10 +25,7 @@ pub(super) async fn referenced(
 ) -> Result<(Contents, Read), DesiredError> {
     let mut contents = Contents::new();
     let mut read = Vec::new();
-    if watch.values_from.is_empty() {
-        return Ok((contents, read));
-    }
-    for reference in references_of(watch, object)? {
+    for (_, reference) in references_of(watch, object)? {
         if contents.contains_key(&reference) {
             continue;
         }
@@ -63,11 +61,8 @@ pub(super) async fn add_last_values(
     contents: &mut Contents,
     notices: &Notices,
 ) -> Result<Option<LastValues>, DesiredError> {
-    let entries = watch.values_from.iter();
-    let optional: Vec<_> = entries
-        .zip(references_of(watch, object)?)
-        .filter(|(from, _)| from.optional)
-        .collect();
+    let sources = references_of(watch, object)?.into_iter();
+    let optional: Vec<_> = sources.filter(|(from, _)| from.optional).collect();
     if optional.is_empty() {
         return Ok(None);
     }
@@ -127,15 +122,17 @@ async fn last_values(
     Ok(LastValues::new())
 }
 
-/// Returns what the entries of `valuesFrom` refer to for a custom resource, in their order.
-pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Reference>, ValuesError> {
+/// Returns what an entry refers to for a custom resource, in order.
+pub(super) fn references_of<'w>(
+    watch: &'w Watch,
+    object: &Value,
+) -> Result<Vec<(Cow<'w, ValuesFrom>, Reference)>, ValuesError> {
     let inputs = Inputs {
         object,
         env: environment(),
         references: &Contents::new(),
     };
-    let from = watch.values_from.iter();
-    from.map(|from| Reference::of(from, &inputs)).collect()
+    values::sources(watch, &inputs)
 }
 
 /// Returns the first custom resource of `dependsOn` that is not `Ready`.

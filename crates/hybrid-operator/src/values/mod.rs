@@ -20,7 +20,7 @@ use crate::watches::Watch;
 
 pub(crate) use environment::Environment;
 pub(crate) use inputs::{Contents, Inputs, ValuesError};
-pub(crate) use values_from::Reference;
+pub(crate) use values_from::{Reference, sources};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Computed {

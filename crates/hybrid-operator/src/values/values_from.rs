@@ -1,5 +1,6 @@
 //! `valuesFrom`: reads values from Secrets and `ConfigMap`s.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use helm_core::Values;
@@ -32,7 +33,7 @@ impl Reference {
     ///
     /// # Errors
     /// If the template of the name fails.
-    pub(crate) fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
+    fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
         let own = inputs
             .object
             .pointer("/metadata/namespace")
@@ -46,14 +47,51 @@ impl Reference {
     }
 }
 
+/// Returns what an entry refers to for a custom resource: in `valuesFrom`, then in fields of the spec that refer to
+/// Secrets.
+///
+/// # Errors
+/// If the template of a name fails.
+pub(crate) fn sources<'w>(
+    watch: &'w Watch,
+    inputs: &Inputs<'_>,
+) -> Result<Vec<(Cow<'w, ValuesFrom>, Reference)>, ValuesError> {
+    let listed = watch.values_from.iter();
+    let listed = listed.map(|from| Ok((Cow::Borrowed(from), Reference::of(from, inputs)?)));
+    let of_spec = watch.secrets.iter().filter_map(|(path, field)| {
+        let mut value = inputs.object.get("spec");
+        for name in field {
+            value = value.and_then(|value| value.get(name));
+        }
+        let text = |name: &str| Some(value?.get(name)?.as_str()?.to_owned());
+        let (name, key) = (text("name")?, text("key")?);
+        let namespace = inputs.object.pointer("/metadata/namespace");
+        let namespace = namespace.and_then(Value::as_str).unwrap_or_default();
+        let reference = Reference {
+            kind: ReferenceKind::Secret,
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+        };
+        let from = ValuesFrom {
+            kind: reference.kind,
+            name,
+            namespace: None,
+            key,
+            target_path: Some(path.join(".")),
+            optional: false,
+        };
+        Some(Ok((Cow::Owned(from), reference)))
+    });
+    listed.chain(of_spec).collect()
+}
+
 /// Merges the referenced values into `values`, in order.
 pub(super) fn apply(
     watch: &Watch,
     inputs: &Inputs<'_>,
     values: &mut Values,
 ) -> Result<(), ValuesError> {
-    for from in &watch.values_from {
-        let reference = Reference::of(from, inputs)?;
+    for (from, reference) in sources(watch, inputs)? {
         let content = inputs
             .references
             .get(&reference)

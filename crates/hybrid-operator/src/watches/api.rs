@@ -19,6 +19,8 @@ pub struct Api {
     pub schema: Value,
     /// Defaults, which the operator fills in.
     pub defaults: Value,
+    /// Paths of the fields that refer to a Secret.
+    pub secrets: BTreeSet<Vec<String>>,
 }
 
 impl Api {
@@ -29,13 +31,17 @@ impl Api {
             for (name, field) in api.named("fields", field) {
                 spec.add(name, field);
             }
-            let (mut schema, defaults) = spec.finish();
+            let (mut schema, defaults, secrets) = spec.finish();
             let variables = Variables::default().with("self", named("spec", &schema));
             let rules = api.items("rules", |node| rule(node, &variables));
             if !rules.is_empty() {
                 set(&mut schema, "x-kubernetes-validations", json!(rules));
             }
-            Some(Self { schema, defaults })
+            Some(Self {
+                schema,
+                defaults,
+                secrets,
+            })
         })?
     }
 
@@ -79,11 +85,14 @@ struct Field {
     /// Its default, or those of its fields.
     default: Option<Value>,
     is_required: bool,
+    /// Paths within it that refer to a Secret.
+    secrets: BTreeSet<Vec<String>>,
 }
 
 /// The fields of an object.
 #[derive(Default)]
 struct Object {
+    secrets: BTreeSet<Vec<String>>,
     properties: Map<String, Value>,
     defaults: Map<String, Value>,
     required: Vec<String>,
@@ -97,16 +106,19 @@ impl Object {
         if let Some(default) = field.default {
             self.defaults.insert(name.clone(), default);
         }
+        let secrets = field.secrets.into_iter();
+        self.secrets
+            .extend(secrets.map(|path| [vec![name.clone()], path].concat()));
         self.properties.insert(name, field.schema);
     }
 
-    /// Returns the schema of the object, and its defaults.
-    fn finish(self) -> (Value, Value) {
+    /// Returns the schema of the object, its defaults, and the paths that refer to a Secret.
+    fn finish(self) -> (Value, Value, BTreeSet<Vec<String>>) {
         let mut schema = json!({"type": "object", "properties": self.properties});
         if !self.required.is_empty() {
             set(&mut schema, "required", json!(self.required));
         }
-        (schema, Value::Object(self.defaults))
+        (schema, Value::Object(self.defaults), self.secrets)
     }
 }
 
@@ -124,6 +136,12 @@ fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> 
             return short("any | optional").ok();
         }
     };
+    let is_flag = |(key, value): &(&Node, &Node)| {
+        key.as_str() == Some("secretRef") && value.as_bool().is_some()
+    };
+    if entries.iter().any(is_flag) {
+        return Fields::read(node, path, problems, secret)?;
+    }
     let mut object = Object::default();
     let mut seen = BTreeSet::new();
     for (key, below) in entries {
@@ -140,12 +158,33 @@ fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> 
         }
     }
     let is_required = !object.required.is_empty();
-    let (schema, defaults) = object.finish();
+    let (schema, defaults, secrets) = object.finish();
     let default = Some(defaults).filter(|defaults| *defaults != json!({}));
     Some(Field {
         schema,
         default,
         is_required,
+        secrets,
+    })
+}
+
+/// Reads a field that refers to a key of a Secret.
+fn secret(fields: &mut Fields<'_>) -> Option<Field> {
+    if !fields.flag("secretRef") {
+        fields.wrong("`secretRef` is true, or the field is left out".to_owned());
+    }
+    let is_required = !fields.flag("optional");
+    let text = json!({"type": "string", "minLength": 1});
+    let schema = json!({
+        "type": "object",
+        "required": ["key", "name"],
+        "properties": {"name": text, "key": text},
+    });
+    Some(Field {
+        schema,
+        default: None,
+        is_required,
+        secrets: [Vec::new()].into(),
     })
 }
 
@@ -197,6 +236,7 @@ fn short(text: &str) -> Result<Field, String> {
         schema,
         default,
         is_required,
+        secrets: BTreeSet::new(),
     })
 }
 

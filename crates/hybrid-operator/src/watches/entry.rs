@@ -61,6 +61,8 @@ pub struct Watch {
     pub api: Option<Api>,
     /// Values that expressions compute from the custom resource.
     pub map: BTreeMap<ValuePath, Arc<Expression>>,
+    /// Values that are the content of Secrets, with the fields of the spec that refer to these.
+    pub secrets: BTreeMap<ValuePath, Vec<String>>,
     /// What the status shows of the releases, and when a custom resource is ready.
     pub outputs: Outputs,
 }
@@ -89,6 +91,7 @@ impl Watch {
             skip_schema: false,
             api: None,
             map: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             outputs: Outputs::default(),
         }
     }

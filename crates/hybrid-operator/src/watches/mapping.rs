@@ -1,6 +1,6 @@
 //! Values of the chart that expressions compute from the custom resource.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use go_yaml::tree::Node;
@@ -12,21 +12,38 @@ use super::outputs::custom_resource;
 /// A path in the values, name by name.
 pub type ValuePath = Vec<String>;
 
-/// Reads the field `map` of an entry. `spec` is the type of the spec.
-pub(super) fn read(fields: &mut Fields<'_>, spec: &Type) -> BTreeMap<ValuePath, Arc<Expression>> {
+/// Values that come from the custom resource.
+#[derive(Default)]
+pub(super) struct Mapping {
+    /// Values that expressions compute.
+    pub(super) expressions: BTreeMap<ValuePath, Arc<Expression>>,
+    /// Values that are the content of a Secret, with the field of the spec that refers to it.
+    pub(super) secrets: BTreeMap<ValuePath, Vec<String>>,
+}
+
+/// Reads the field `map` of an entry. `spec` is the type of the spec, and `secrets` are its fields that refer to one.
+pub(super) fn read(
+    fields: &mut Fields<'_>,
+    spec: &Type,
+    secrets: &BTreeSet<Vec<String>>,
+) -> Mapping {
     let variables = custom_resource(spec.clone());
     let read = fields.named("map", |node, path, problems| {
         let parsed = expression(node, &variables);
         let parsed = parsed.map_err(|message| problems.push(problem(node, path, message)));
         Some((node.clone(), parsed.ok()?))
     });
-    let mut mapping: BTreeMap<ValuePath, Arc<Expression>> = BTreeMap::new();
+    let mut mapping = Mapping::default();
+    let secret_of = |expression: &Expression| {
+        let path = expression.source().trim().strip_prefix("spec.")?;
+        let path: Vec<String> = path.split('.').map(ToOwned::to_owned).collect();
+        secrets.contains(&path).then_some(path)
+    };
     for (text, (node, expression)) in read {
         let path = names(&text);
         let begins = |one: &ValuePath, other: &ValuePath| other.starts_with(one);
-        let clash = mapping
-            .keys()
-            .find(|known| begins(known, &path) || begins(&path, known));
+        let mut known = mapping.expressions.keys().chain(mapping.secrets.keys());
+        let clash = known.find(|known| begins(known, &path) || begins(&path, known));
         let message = if path.iter().any(String::is_empty) {
             format!(
                 "`{text}` is not a path of names with dots between them, such as `auth.password`"
@@ -36,8 +53,14 @@ pub(super) fn read(fields: &mut Fields<'_>, spec: &Type) -> BTreeMap<ValuePath, 
                 "`{text}` and `{}` write the same value; remove one of them",
                 clash.join(".")
             )
+        } else if let Some(secret) = secret_of(&expression) {
+            if !path.iter().any(|name| name.contains('.')) {
+                mapping.secrets.insert(path, secret);
+                continue;
+            }
+            format!("`{text}`: no name has a dot on the path of a value from a Secret")
         } else {
-            mapping.insert(path, expression);
+            mapping.expressions.insert(path, expression);
             continue;
         };
         fields.wrong_at(&node, "map", &text, message);

@@ -1,6 +1,6 @@
 //! Parses a watches file into entries and collects all mistakes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use go_yaml::tree::{self, Node};
@@ -138,7 +138,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.skip_schema = skip_schema.unwrap_or(false);
     watch.api = Api::read(fields);
     let spec = watch.api.as_ref().map_or(Type::Dyn, Api::spec);
-    watch.map = mapping::read(fields, &spec);
+    let no_secrets = BTreeSet::new();
+    let secrets = watch.api.as_ref().map_or(&no_secrets, |api| &api.secrets);
+    let mapping = mapping::read(fields, &spec, secrets);
+    (watch.map, watch.secrets) = (mapping.expressions, mapping.secrets);
     watch.outputs = Outputs::read(fields, spec);
     watch.policy.kept_fields = watch.outputs.kept_fields();
     // Only now, so that the mistakes in all fields are reported.

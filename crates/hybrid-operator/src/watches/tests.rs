@@ -468,6 +468,14 @@ fn a_spec_of_its_own_is_a_schema_with_defaults_apart() {
             "{a: integer | minimum=few}",
             "[0].api.fields.a: minimum: `few` is not a number",
         ),
+        (
+            "{a: {secretRef: false}}",
+            "[0].api.fields.a: `secretRef` is true, or",
+        ),
+        (
+            "{a: {secretRef: true, key: b}}",
+            "[0].api.fields.a.key: unknown field",
+        ),
     ] {
         let (_, problems) = parsed(api);
         assert!(
@@ -496,9 +504,14 @@ fn values_that_are_mapped_twice_or_from_fields_that_do_not_exist_are_refused() {
             "{a: [spec.size]}",
             "[0].map.a: expected an expression in CEL",
         ),
+        ("{a: spec.login.word}", "[0].map.a: 1:12: "),
+        (
+            "{'a\\.b': spec.login}",
+            "[0].map.a\\.b: `a\\.b`: no name has a dot",
+        ),
     ] {
         let text = format!(
-            "- {{group: g.com, version: v1, kind: A, chart: c, api: {{fields: {{size: string}}}}, map: {map}}}\n"
+            "- {{group: g.com, version: v1, kind: A, chart: c, api: {{fields: {{size: string, login: {{secretRef: true}}}}}}, map: {map}}}\n"
         );
         let (_, problems) = parse(text.as_bytes(), Path::new(""));
         let said = problems
@@ -510,4 +523,22 @@ fn values_that_are_mapped_twice_or_from_fields_that_do_not_exist_are_refused() {
             "{map}: {said:#?}"
         );
     }
+}
+
+#[test]
+fn a_field_for_a_secret_is_its_name_and_key_and_as_a_whole_its_content() {
+    let text = b"- {group: g.com, version: v1, kind: A, chart: c, \
+        api: {fields: {auth: {login: {secretRef: true, optional: true}}}}, \
+        map: {auth.password: spec.auth.login, auth.secret: spec.auth.login.name}}\n";
+    let (entries, problems) = parse(text, Path::new(""));
+    assert_eq!(problems, []);
+    let watch = &entries[0].watch;
+    let names = |path: &str| path.split('.').map(ToOwned::to_owned).collect::<Vec<_>>();
+    let expected = [(names("auth.password"), names("auth.login"))];
+    assert_eq!(watch.secrets, expected.into());
+    assert!(watch.map.keys().eq([&names("auth.secret")]));
+    let schema = &watch.api.as_ref().unwrap().schema;
+    let required = schema.pointer("/properties/auth/properties/login/required");
+    assert_eq!(required, Some(&json!(["key", "name"])));
+    assert_eq!(schema.get("required"), None);
 }

@@ -446,6 +446,7 @@ fn needs(watch: &Watch) -> WatchNeeds {
                 watches::ReferenceKind::Secret => "Secret",
                 watches::ReferenceKind::ConfigMap => "ConfigMap",
             })
+            .chain((!watch.secrets.is_empty()).then_some("Secret"))
             .collect(),
         depends_on: watch
             .depends_on

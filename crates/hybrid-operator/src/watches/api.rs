@@ -140,7 +140,7 @@ fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> 
         key.as_str() == Some("secretRef") && value.as_bool().is_some()
     };
     if entries.iter().any(is_flag) {
-        return Fields::read(node, path, problems, secret)?;
+        return Fields::read(node, path, problems, secret);
     }
     let mut object = Object::default();
     let mut seen = BTreeSet::new();
@@ -169,7 +169,7 @@ fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> 
 }
 
 /// Reads a field that refers to a key of a Secret.
-fn secret(fields: &mut Fields<'_>) -> Option<Field> {
+fn secret(fields: &mut Fields<'_>) -> Field {
     if !fields.flag("secretRef") {
         fields.wrong("`secretRef` is true, or the field is left out".to_owned());
     }
@@ -180,12 +180,12 @@ fn secret(fields: &mut Fields<'_>) -> Option<Field> {
         "required": ["key", "name"],
         "properties": {"name": text, "key": text},
     });
-    Some(Field {
+    Field {
         schema,
         default: None,
         is_required,
         secrets: [Vec::new()].into(),
-    })
+    }
 }
 
 /// Reads a type with marks: `string | enum=small,large | default=small`.

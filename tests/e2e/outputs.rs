@@ -193,7 +193,9 @@ async fn spec_with_fields_of_its_own_is_mapped_to_values_and_checked_by_the_api_
             .args(["generate", "crds", "--watches-file"])
             .arg(project.watches_file())
             .arg("--output-dir")
-            .arg(&crds),
+            .arg(&crds)
+            // In the project of this workspace, it would build the program, too.
+            .current_dir(project.watches_file().parent().unwrap()),
     );
     let definition = std::fs::read_to_string(crds.join(format!("{GROUP}_caches.yaml"))).unwrap();
     define(plane, &definition).await;

@@ -81,7 +81,12 @@ const TUTORIAL: &[&str] = &[
 const REDIS: &[&str] = &["howto/redis.md"];
 
 /// Pages whose commands are examples.
-const EXAMPLES: &[&str] = &["start/install.md", "troubleshooting.md"];
+const EXAMPLES: &[&str] = &[
+    "howto/api.md",
+    "howto/outputs.md",
+    "start/install.md",
+    "troubleshooting.md",
+];
 
 /// The page that `demo.rs` compares with what the demo prints.
 const DEMO: &str = "start/demo.md";

@@ -38,7 +38,7 @@ struct Part {
 
 struct Path {
     steps: Vec<String>,
-    /// Whether it ends with a step that is known only in an evaluation.
+    /// Whether the path ends with a step that is known only in an evaluation.
     is_closed: bool,
 }
 

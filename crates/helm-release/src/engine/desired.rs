@@ -78,7 +78,7 @@ pub(super) async fn desired(
 /// The desired state, or why it cannot be computed.
 pub(super) type Wanted = Result<Arc<Desired>, DesiredError>;
 
-/// What a new revision is made from.
+/// Inputs and content of a new revision.
 #[derive(Clone)]
 pub struct Prepared {
     pub(super) desired: Arc<Desired>,

@@ -121,11 +121,6 @@ pub(super) async fn publish(
     status.redact(&redactor, Reader::OfResource);
     let deployed = result.as_ref().is_ok_and(Report::deploys);
     let ended = conclude(pass, memory, &objects, status, result);
-    if setup.watch.outputs.is_empty() {
-        status.without_outputs();
-    } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
-        status.output(outputs);
-    }
     for remark in memory.release.live.take_remarks() {
         notices.tell(remark.reason, "Reconcile", remark.note);
     }
@@ -134,6 +129,11 @@ pub(super) async fn publish(
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(owner, memory, notices);
         if !observation.is_contested() {
+            if setup.watch.outputs.is_empty() {
+                status.without_outputs();
+            } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
+                status.output(outputs);
+            }
             report_what_lasts(pass, deployed, memory, notices, status);
         }
         // What is not written is not reported.

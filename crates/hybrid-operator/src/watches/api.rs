@@ -6,7 +6,7 @@ use go_yaml::tree::Node;
 use object_cel::{Expression, Type, Variables};
 use serde_json::{Map, Number, Value, json};
 
-use super::fields::{Fields, expected, problem};
+use super::fields::{Fields, expected, named_entries, problem};
 use super::problem::Problem;
 
 /// Maximum length of the name of a type, which bounds its nesting.
@@ -15,7 +15,7 @@ const MAX_TYPE: usize = 128;
 /// The spec of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Api {
-    /// Its structural schema, without defaults.
+    /// Structural schema, without defaults.
     pub schema: Value,
     /// Defaults, which the operator fills in.
     pub defaults: Value,
@@ -82,7 +82,7 @@ fn fill(defaults: &mut Value, spec: &Value) {
 /// A field of the spec or of an object in it.
 struct Field {
     schema: Value,
-    /// Its default, or those of its fields.
+    /// Default of the field, or defaults of the fields below it.
     default: Option<Value>,
     is_required: bool,
     /// Paths within it that refer to a Secret.
@@ -124,7 +124,7 @@ impl Object {
 
 /// Reads a field: a type with marks, or a map of fields. One that is wrong is a field of any type, so that what reads it
 /// is not reported, too.
-fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> {
+fn field(_: &str, node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> {
     let entries = match (node.as_str().map(short), node.merged()) {
         (Some(Ok(field)), _) => return Some(field),
         (None, Some(entries)) => entries,
@@ -143,19 +143,8 @@ fn field(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<Field> 
         return Fields::read(node, path, problems, secret);
     }
     let mut object = Object::default();
-    let mut seen = BTreeSet::new();
-    for (key, below) in entries {
-        let name = key.as_str().unwrap_or_default();
-        let path = format!("{path}.{name}");
-        if !seen.insert(name) {
-            problems.push(problem(
-                key,
-                &path,
-                "duplicate field; remove one of them".to_owned(),
-            ));
-        } else if let Some(field) = field(below, &path, problems) {
-            object.add(name.to_owned(), field);
-        }
+    for (name, field) in named_entries(entries, path, problems, field) {
+        object.add(name, field);
     }
     let is_required = !object.required.is_empty();
     let (schema, defaults, secrets) = object.finish();

@@ -50,10 +50,6 @@ fn add(crd: &Value, found: &mut Vec<Definition>) {
 }
 
 impl Definitions {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns the type of the objects that a target selects, if only one version of one kind fits.
     pub(super) fn type_of(&self, target: &Target) -> Option<Type> {
         let is = |wanted: &Option<String>, found: &str| {

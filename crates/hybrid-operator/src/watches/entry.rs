@@ -63,7 +63,7 @@ pub struct Watch {
     pub map: BTreeMap<ValuePath, Arc<Expression>>,
     /// Values that are the content of Secrets, with the fields of the spec that refer to these.
     pub secrets: BTreeMap<ValuePath, Vec<String>>,
-    /// What the status shows of the releases, and when a custom resource is ready.
+    /// Outputs in the status, and conditions of readiness.
     pub outputs: Outputs,
 }
 

@@ -203,12 +203,12 @@ impl<'a> Fields<'a> {
         out
     }
 
-    /// Reads a nested map whose names the user chooses. `read` gets the value with its path, and reports what is wrong
-    /// with it.
+    /// Reads a nested map whose names the user chooses. `read` gets a name and its value with its path, and reports what
+    /// is wrong with them.
     pub(super) fn named<T>(
         &mut self,
         field: &'static str,
-        read: impl Fn(&Node, &str, &mut Vec<Problem>) -> Option<T>,
+        read: impl Fn(&str, &Node, &str, &mut Vec<Problem>) -> Option<T>,
     ) -> BTreeMap<String, T> {
         let node = self.get(field).filter(|node| !node.is_null());
         let path = join(&self.path, field);
@@ -222,20 +222,7 @@ impl<'a> Fields<'a> {
             self.problems.push(problem);
             return BTreeMap::new();
         };
-        let mut out = BTreeMap::new();
-        for (key, value) in entries {
-            let name = key.as_str().unwrap_or_default();
-            let path = join(&path, name);
-            #[cfg(test)]
-            record::asked(&path);
-            if out.contains_key(name) {
-                let message = "duplicate field; remove one of them".to_owned();
-                self.problems.push(problem(key, &path, message));
-            } else if let Some(read) = read(value, &path, self.problems) {
-                out.insert(name.to_owned(), read);
-            }
-        }
-        out
+        named_entries(entries, &path, self.problems, read)
     }
 
     /// Reads a nested list of values. Invalid items are reported and skipped.
@@ -274,6 +261,29 @@ impl<'a> Fields<'a> {
             check_node(node, &path, field, &check, self.problems);
         }
     }
+}
+
+/// Reads the entries of a map whose names the user chooses, and reports duplicates.
+pub(super) fn named_entries<T>(
+    entries: Vec<(&Node, &Node)>,
+    path: &str,
+    problems: &mut Vec<Problem>,
+    read: impl Fn(&str, &Node, &str, &mut Vec<Problem>) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let mut out = BTreeMap::new();
+    for (key, value) in entries {
+        let name = key.as_str().unwrap_or_default();
+        let path = join(path, name);
+        #[cfg(test)]
+        record::asked(&path);
+        if out.contains_key(name) {
+            let message = "duplicate field; remove one of them".to_owned();
+            problems.push(problem(key, &path, message));
+        } else if let Some(read) = read(name, value, &path, problems) {
+            out.insert(name.to_owned(), read);
+        }
+    }
+    out
 }
 
 fn check_node(

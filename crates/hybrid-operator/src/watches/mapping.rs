@@ -28,16 +28,18 @@ pub(super) fn read(
     secrets: &BTreeSet<Vec<String>>,
 ) -> Mapping {
     let variables = custom_resource(spec.clone());
-    let read = fields.named("map", |node, path, problems| {
+    let read = fields.named("map", |_, node, path, problems| {
         let parsed = expression(node, &variables);
         let parsed = parsed.map_err(|message| problems.push(problem(node, path, message)));
         Some((node.clone(), parsed.ok()?))
     });
     let mut mapping = Mapping::default();
     let secret_of = |expression: &Expression| {
-        let path = expression.source().trim().strip_prefix("spec.")?;
-        let path: Vec<String> = path.split('.').map(ToOwned::to_owned).collect();
-        secrets.contains(&path).then_some(path)
+        let mut reads = expression.reads();
+        let path = reads.next().filter(|_| reads.next().is_none())?;
+        let (_, path) = path.split_first().filter(|(first, _)| *first == "spec")?;
+        let is_whole = matches!(expression.result(), Type::Object(_));
+        (is_whole && secrets.contains(path)).then(|| path.to_vec())
     };
     for (text, (node, expression)) in read {
         let path = names(&text);

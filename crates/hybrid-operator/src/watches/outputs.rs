@@ -1,4 +1,4 @@
-//! What the status of custom resources shows of their releases, and when they are ready.
+//! Outputs of releases in the status of custom resources, and conditions of their readiness.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const OWN_FIELDS: [&str; 6] = [
     "release",
 ];
 
-/// What the status of custom resources shows of their releases, and when they are ready.
+/// Outputs of releases in the status of custom resources, and conditions of their readiness.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs {
     /// Objects of the release, by the names that expressions have for them.
@@ -39,8 +39,8 @@ pub struct Outputs {
 impl Outputs {
     /// Reads the fields of an entry; `spec` is the type of the spec.
     pub(super) fn read(fields: &mut Fields<'_>, spec: Type) -> Self {
-        let objects = fields.named("objects", |node, path, problems| {
-            check_name(node, path, problems)?;
+        let objects = fields.named("objects", |name, node, path, problems| {
+            check_name(name, &[], node, path, problems)?;
             Fields::read(node, path, problems, target_of_kind)?
         });
         let variables = variables(&objects, spec);
@@ -48,8 +48,8 @@ impl Outputs {
             objects: &objects,
             variables: &variables,
         };
-        let status = fields.named("status", |node, path, problems| {
-            check_name(node, path, problems)?;
+        let status = fields.named("status", |name, node, path, problems| {
+            check_name(name, &OWN_FIELDS, node, path, problems)?;
             expressions.output(node, path, problems)
         });
         Self {
@@ -74,10 +74,10 @@ impl Outputs {
         chart: &helm_core::chart::Chart,
         spec: Type,
     ) -> Result<Self, String> {
-        let defined = definitions::of_chart(chart);
-        if defined.is_empty() || self.is_empty() {
+        if self.is_empty() {
             return Ok(self);
         }
+        let defined = definitions::of_chart(chart);
         let types = self.objects.iter().map(|(name, target)| {
             let found = built_in(target).or_else(|| defined.type_of(target));
             (name.clone(), found.unwrap_or(Type::Dyn))
@@ -139,15 +139,20 @@ fn kind_of(target: &Target) -> &str {
     target.kind.as_deref().unwrap_or_default()
 }
 
-/// Reports a name that is no identifier, or that the operator has for a field of the status itself.
-fn check_name(node: &Node, path: &str, problems: &mut Vec<Problem>) -> Option<()> {
-    let name = path.rsplit('.').next().unwrap_or_default();
+/// Reports a name that is no identifier, or is taken.
+fn check_name(
+    name: &str,
+    taken: &[&str],
+    node: &Node,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<()> {
     let mut letters = name.chars();
     let is_identifier = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_');
     let message = if !is_identifier {
         format!("`{name}` is not a name of letters, digits and `_`, such as `url`")
-    } else if path.ends_with(&format!("status.{name}")) && OWN_FIELDS.contains(&name) {
+    } else if taken.contains(&name) {
         format!("`{name}` is a field that the operator sets; choose another name")
     } else {
         return Some(());
@@ -259,7 +264,7 @@ impl Expressions<'_> {
         Ok(Arc::new(expression))
     }
 
-    /// Returns whether a path reaches the data of a Secret.
+    /// Returns whether a path reaches the data of a Secret, which an annotation may quote.
     fn is_secret(&self, path: &[String]) -> bool {
         let Some((_, path)) = path.split_first().filter(|(first, _)| *first == "objects") else {
             return false;
@@ -267,10 +272,13 @@ impl Expressions<'_> {
         let is_secret = |target: &Target| kind_of(target) == "Secret";
         match path {
             [] => self.objects.values().any(is_secret),
-            [name] => self.objects.get(name).is_some_and(is_secret),
-            [name, field, ..] => {
-                self.objects.get(name).is_some_and(is_secret)
-                    && !matches!(field.as_str(), "metadata" | "type" | "immutable" | "kind")
+            [name, below @ ..] => {
+                let is_harmless = match below {
+                    [first, field, ..] if first == "metadata" => field != "annotations",
+                    [first, ..] => matches!(first.as_str(), "type" | "immutable" | "kind"),
+                    [] => false,
+                };
+                !is_harmless && self.objects.get(name).is_some_and(is_secret)
             }
         }
     }

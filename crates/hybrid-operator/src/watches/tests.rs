@@ -371,6 +371,14 @@ fn outputs_that_cannot_work_are_refused_with_their_place() {
             "[0].status.conditions: `conditions` is a field that the operator sets",
         ),
         (
+            "status: {a.b: spec.a}",
+            "[0].status.a.b: `a.b` is not a name of letters",
+        ),
+        (
+            "status: {a: objects.auth.metadata.annotations.x}",
+            "[0].status.a: the expression reads the data of a Secret",
+        ),
+        (
             "status: {a-b: spec.a}",
             "[0].status.a-b: `a-b` is not a name of letters",
         ),
@@ -529,7 +537,7 @@ fn values_that_are_mapped_twice_or_from_fields_that_do_not_exist_are_refused() {
 fn a_field_for_a_secret_is_its_name_and_key_and_as_a_whole_its_content() {
     let text = b"- {group: g.com, version: v1, kind: A, chart: c, \
         api: {fields: {auth: {login: {secretRef: true, optional: true}}}}, \
-        map: {auth.password: spec.auth.login, auth.secret: spec.auth.login.name}}\n";
+        map: {auth.password: (spec.auth).login, auth.secret: spec.auth.login.name}}\n";
     let (entries, problems) = parse(text, Path::new(""));
     assert_eq!(problems, []);
     let watch = &entries[0].watch;

@@ -53,7 +53,7 @@ pub struct DependentState {
     pub readiness: Readiness,
     /// The custom resource that its label names.
     pub owner: Option<CrIdentity>,
-    /// Its fields that the watch keeps; `None` if it keeps none.
+    /// Fields that the watch keeps; `None` if it keeps none.
     pub fields: Option<Arc<Value>>,
 }
 

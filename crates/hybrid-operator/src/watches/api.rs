@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use go_yaml::tree::Node;
-use object_cel::{Expression, Type, Variables};
+use object_cel::{Type, Variables};
 use serde_json::{Map, Number, Value, json};
 
+use super::expression::{condition, expression};
 use super::fields::{Fields, expected, named_entries, problem};
 use super::problem::Problem;
 
@@ -277,13 +278,6 @@ fn literal(text: &str, schema: &Value) -> Result<Value, String> {
 
 /// Reads a rule for the spec, which the API server checks.
 fn rule(node: &Node, variables: &Variables) -> Result<Value, String> {
-    let text = node
-        .as_str()
-        .ok_or_else(|| expected("an expression in CEL over `self`, the spec", node))?;
-    let rule = Expression::parse(text, variables)
-        .map_err(|error| format!("{error} (line and column of the expression)"))?;
-    match rule.result() {
-        Type::Bool | Type::Dyn => Ok(json!({"rule": text})),
-        other => Err(format!("`{text}` is {other}; a rule is true or false")),
-    }
+    let rule = condition(expression(node, variables)?)?;
+    Ok(json!({"rule": rule.source()}))
 }

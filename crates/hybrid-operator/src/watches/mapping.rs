@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use go_yaml::tree::Node;
-use object_cel::{Expression, Type, Variables};
+use object_cel::{Expression, Type};
 
-use super::fields::{Fields, expected, problem};
+use super::expression::expression;
+use super::fields::{Fields, problem};
 use super::outputs::custom_resource;
 
 /// A path in the values, name by name.
@@ -31,7 +31,7 @@ pub(super) fn read(
     let read = fields.named("map", |_, node, path, problems| {
         let parsed = expression(node, &variables);
         let parsed = parsed.map_err(|message| problems.push(problem(node, path, message)));
-        Some((node.clone(), parsed.ok()?))
+        Some((node.clone(), Arc::new(parsed.ok()?)))
     });
     let mut mapping = Mapping::default();
     let secret_of = |expression: &Expression| {
@@ -68,15 +68,6 @@ pub(super) fn read(
         fields.wrong_at(&node, "map", &text, message);
     }
     mapping
-}
-
-fn expression(node: &Node, variables: &Variables) -> Result<Arc<Expression>, String> {
-    let text = node
-        .as_str()
-        .ok_or_else(|| expected("an expression in CEL", node))?;
-    let expression = Expression::parse(text, variables)
-        .map_err(|error| format!("{error} (line and column of the expression)"))?;
-    Ok(Arc::new(expression))
 }
 
 /// Splits a path at its dots, except those after a backslash.

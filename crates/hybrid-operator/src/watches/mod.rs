@@ -17,6 +17,7 @@ mod chart;
 mod definitions;
 mod entry;
 pub(crate) mod expand;
+mod expression;
 mod fields;
 mod limits;
 mod lock;

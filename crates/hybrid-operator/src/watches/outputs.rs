@@ -9,7 +9,8 @@ use kube_objects::watch::Fields as KeptFields;
 use object_cel::{Expression, Type, Variables};
 
 use super::definitions;
-use super::fields::{Fields, boolean, expected, problem, string_map};
+use super::expression::{condition, expression, parse};
+use super::fields::{Fields, boolean, problem, string_map};
 use super::problem::Problem;
 use super::target::target_of_kind;
 
@@ -84,10 +85,10 @@ impl Outputs {
         });
         let variables = custom_resource(spec).with("objects", Type::object("objects", types));
         let again = |field: String, expression: &Expression| {
-            let parsed = Expression::parse(expression.source(), &variables);
+            let parsed = parse(expression.source(), &variables);
             parsed
                 .map(Arc::new)
-                .map_err(|error| format!("{field}: {error} (line and column of the expression)"))
+                .map_err(|error| format!("{field}: {error}"))
         };
         let status = self.status.iter().map(|(name, expression)| {
             Ok((name.clone(), again(format!("status.{name}"), expression)?))
@@ -228,40 +229,30 @@ impl Expressions<'_> {
     ) -> Option<Arc<Expression>> {
         if node.as_map().is_none() {
             let parsed = self.parse(node, false);
-            return parsed
-                .map_err(|message| problems.push(problem(node, path, message)))
-                .ok();
+            let parsed = parsed.map_err(|message| problems.push(problem(node, path, message)));
+            return Some(Arc::new(parsed.ok()?));
         }
         Fields::read(node, path, problems, |fields| {
             let is_sensitive = fields.optional("sensitive", boolean).unwrap_or(false);
-            fields.required("value", |value| self.parse(value, is_sensitive))
+            let parsed = fields.required("value", |value| self.parse(value, is_sensitive));
+            parsed.map(Arc::new)
         })?
     }
 
     /// Reads an expression that is true or false.
     fn condition(&self, node: &Node) -> Result<Arc<Expression>, String> {
         let expression = self.parse(node, false)?;
-        match expression.result() {
-            Type::Bool | Type::Dyn => Ok(expression),
-            other => Err(format!(
-                "`{}` is {other}; a condition is true or false, such as `objects.web.status.readyReplicas == 1`",
-                expression.source()
-            )),
-        }
+        Ok(Arc::new(condition(expression)?))
     }
 
-    fn parse(&self, node: &Node, is_sensitive: bool) -> Result<Arc<Expression>, String> {
-        let source = node
-            .as_str()
-            .ok_or_else(|| expected("an expression in CEL", node))?;
-        let expression = Expression::parse(source, self.variables)
-            .map_err(|error| format!("{error} (line and column of the expression)"))?;
+    fn parse(&self, node: &Node, is_sensitive: bool) -> Result<Expression, String> {
+        let expression = expression(node, self.variables)?;
         if !is_sensitive && expression.reads().any(|path| self.is_secret(path)) {
             return Err(
                 "the expression reads the data of a Secret; write {value: EXPRESSION, sensitive: true} if all who read the status may know it".to_owned(),
             );
         }
-        Ok(Arc::new(expression))
+        Ok(expression)
     }
 
     /// Returns whether a path reaches the data of a Secret, which an annotation may quote.

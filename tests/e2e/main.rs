@@ -68,6 +68,7 @@ mod olm;
 mod operations;
 mod operator_chart;
 mod options;
+mod orphans;
 mod outputs;
 mod pod;
 mod process;

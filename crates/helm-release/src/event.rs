@@ -15,6 +15,8 @@ kube_objects::reasons! {
         ReleaseAdopted,
         /// The release was uninstalled.
         UninstallSuccessful,
+        /// The custom resource was deleted, and its release stays, as `deletionPolicy: Orphan` says.
+        ReleaseOrphaned,
         /// A failed upgrade was rolled back.
         RolledBack,
         /// A failed upgrade was followed by an uninstall, as `upgrade.remediation.strategy` says.
@@ -58,7 +60,10 @@ impl EventReason {
     pub const fn is_warning(self) -> bool {
         !matches!(
             self,
-            Self::DriftRepaired | Self::ReleaseAdopted | Self::UninstallSuccessful
+            Self::DriftRepaired
+                | Self::ReleaseAdopted
+                | Self::UninstallSuccessful
+                | Self::ReleaseOrphaned
         )
     }
 }

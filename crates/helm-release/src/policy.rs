@@ -52,6 +52,10 @@ pub struct ReleasePolicy {
     pub limits: ChartLimits,
     /// Handling of the CRDs in the chart's `crds/`.
     pub crds: CrdPolicy,
+    /// What becomes of the release when its owner is deleted.
+    pub deletion: DeletionPolicy,
+    /// Whether the release stays although its owner is being deleted.
+    pub protected: bool,
     /// Fields of the release's objects that stay in memory as the watches show them, by kind.
     pub kept_fields: BTreeMap<String, Arc<Fields>>,
 }
@@ -73,6 +77,8 @@ impl Default for ReleasePolicy {
             crash_logs: true,
             limits: ChartLimits::default(),
             crds: CrdPolicy::default(),
+            deletion: DeletionPolicy::default(),
+            protected: false,
             kept_fields: BTreeMap::new(),
         }
     }
@@ -175,6 +181,16 @@ pub enum CrdPolicy {
     Create,
     /// Create those that are missing, and update those that differ from the chart's.
     CreateReplace,
+}
+
+/// What becomes of a release when its owner is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeletionPolicy {
+    /// It is uninstalled.
+    #[default]
+    Delete,
+    /// Its objects and records stay, for another owner of the same name.
+    Orphan,
 }
 
 /// Limits of one render of a chart. `None` means the default of the operator, and of Helm's engine

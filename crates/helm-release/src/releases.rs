@@ -563,6 +563,7 @@ impl Owner for Program {
             Remedy::Retry => "the chart",
             Remedy::NameAccount => "correct the account",
             Remedy::LetGo => "delete its records",
+            Remedy::Unprotect => "let its policy not protect it",
         }
         .to_owned()
     }

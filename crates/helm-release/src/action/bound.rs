@@ -1,5 +1,5 @@
-//! Objects that somebody has annotated to be kept, and that still have an owner reference to the custom
-//! resource. Garbage collection would delete them with it, before an uninstall could leave them.
+//! Objects that are to outlive the custom resource, and that still have an owner reference to it. Garbage
+//! collection would delete them with it, before an uninstall could leave them.
 
 use helm_core::manifest::ObjectKey;
 use kube_objects::delete::{Released, release_kept};
@@ -21,7 +21,7 @@ impl Live {
     }
 }
 
-/// Removes the owner references to an owner from the objects that are annotated to be kept. What
+/// Removes the owner references to an owner from these objects. What
 /// somebody has changed in them stays changed.
 ///
 /// # Errors
@@ -30,9 +30,10 @@ pub(crate) async fn unbind(
     cluster: &Cluster,
     live: &mut Live,
     primary: &Primary,
+    keys: Vec<ObjectKey>,
 ) -> Result<(), ReadError> {
     let mut failed = None;
-    for key in live.bound(&primary.uid) {
+    for key in keys {
         let Some(object) = live.objects.get_mut(&key) else {
             continue;
         };

@@ -50,9 +50,9 @@ pub(crate) struct ActionContext<'a> {
     pub disable_hooks: bool,
     /// Whether the failure of a hook shows the last lines of its log.
     pub crash_logs: bool,
-    /// Whether the owner is being deleted in the foreground: garbage collection deletes what it owns,
-    /// also hooks that run.
-    pub foreground: bool,
+    /// Whether objects get no owner reference: garbage collection must not delete them before the release
+    /// does, if at all.
+    pub unowned: bool,
     /// The current time.
     pub now: Timestamp,
 }
@@ -72,6 +72,7 @@ impl ActionContext<'_> {
             account: meta.account.clone(),
             failures: meta.failures,
             baseline: None,
+            unowned: meta.unowned && self.unowned,
             proven,
         }
     }
@@ -158,7 +159,7 @@ impl ActionContext<'_> {
             release_namespace: self.namespace,
             run,
             hook,
-            unowned: self.foreground,
+            unowned: self.unowned,
         }
     }
 }

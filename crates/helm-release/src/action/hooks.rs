@@ -219,7 +219,7 @@ async fn fail(
     hook_logs::log_output(context, &hook, &OutputLogPolicy::HookFailed).await;
     stop_tracking(context, live, &hook, &DeletePolicy::HookFailed).await?;
     if hook.has_delete_policy(&DeletePolicy::HookFailed) {
-        remove(context, &hook, Some(&run.label)).await?;
+        remove(context, &hook, Some(&run.label), false).await?;
     }
     remove_succeeded(context, ended, &run.label).await?;
     Err(ActionError::Hook {

@@ -45,6 +45,7 @@ pub(super) async fn prune(
     let spared = Spared {
         uids: live.uids_of(&stay),
         which: Which::Dropped,
+        kept: false,
     };
     let pruning = phases::span("prune").number("objects", gone.len());
     let prune = async {
@@ -64,6 +65,8 @@ pub(super) struct Spared {
     pub(super) uids: HashSet<String>,
     /// Selection of the others that are deleted.
     pub(super) which: Which,
+    /// Whether none is deleted, and only the owner references go.
+    pub(super) kept: bool,
 }
 
 /// Deletes an object of a revision if it exists, is the release's and is not to be kept. Returns
@@ -77,16 +80,19 @@ pub(super) async fn remove(
     spared: &Spared,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let claimant = context.claimant();
+    let kept = spared.kept || object.is_kept();
     let mut asked = Vec::new();
     if is_generated(object.object()) {
         let run = generated_run(&context.primary.uid, revision, object);
         let made = list_generated(context.cluster, object.key(), &run, &claimant).await?;
         for (key, found) in made {
-            let rules = (None, object.is_kept(), Which::All);
+            let rules = (None, kept, Which::All);
             let verdict = judge_contents(context.cluster, &key, &found, &claimant, rules).await?;
             asked.extend(carry_out(context, live, &key, verdict, spared).await?);
         }
-        live.forget_run(&run);
+        if !spared.kept {
+            live.forget_run(&run);
+        }
         return Ok(asked);
     }
     let Some(key) = locate(context.cluster, object.key(), context.namespace).await? else {
@@ -97,6 +103,9 @@ pub(super) async fn remove(
         namespace: key.namespace.clone(),
         ..object.key().clone()
     };
+    if spared.kept && live.uid(&applied).is_some() {
+        return Ok(asked);
+    }
     if let Some(uid) = live.uid(&applied).map(ToOwned::to_owned)
         && let Some(version) = unchanged(context, live, &key, object, spared).await
         && !spared.uids.contains(&uid)
@@ -117,7 +126,7 @@ pub(super) async fn remove(
         &key,
         &claimant,
         live.applied_uid(&applied),
-        object.is_kept(),
+        kept,
         spared.which,
     )
     .await?;
@@ -136,7 +145,7 @@ async fn unchanged(
     spared: &Spared,
 ) -> Option<u64> {
     let by_age = matches!(spared.which, Which::CreatedSince(_));
-    if is_container(key) || object.is_kept() || by_age || !live.is_clean(key) {
+    if is_container(key) || object.is_kept() || spared.kept || by_age || !live.is_clean(key) {
         return None;
     }
     let guard = location::locate(context, key).await.ok()?.guard;
@@ -153,7 +162,7 @@ async fn carry_out(
     spared: &Spared,
 ) -> Result<Option<(ObjectKey, String)>, ActionError> {
     let cluster = context.cluster;
-    if let Some(why) = why_left(&verdict) {
+    if let Some(why) = why_left(&verdict).filter(|_| !spared.kept) {
         let note = format!("{key} is not deleted: {why}");
         live.remark(EventReason::ObjectLeft, note);
     }

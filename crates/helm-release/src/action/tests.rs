@@ -107,7 +107,7 @@ impl Fixture {
             recreate: &self.recreate,
             kept_fields: &self.kept_fields,
             disable_hooks: false,
-            foreground: false,
+            unowned: false,
             crash_logs: true,
             now: self.now,
         }

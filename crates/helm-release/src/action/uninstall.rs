@@ -62,7 +62,8 @@ pub(crate) async fn uninstall(
         return Ok(waiting);
     }
     let records = std::iter::once(&*stored).chain(earlier);
-    hooks::removal::remove_all(context, records.map(|record| &record.release)).await?;
+    let releases = records.map(|record| &record.release);
+    hooks::removal::remove_all(context, releases, false).await?;
     context
         .store
         .delete_all(context.namespace, context.name)
@@ -79,6 +80,24 @@ pub(crate) async fn remove_objects(
     earlier: &[StoredRelease],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     remove_but(context, live, stored, earlier, &Spared::default()).await
+}
+
+/// Removes the owner references of the objects of the records that are not in `live`, and of their hooks, so that they
+/// outlive the owner. Deletes nothing.
+pub(crate) async fn unbind_all(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    stored: &StoredRelease,
+    earlier: &[StoredRelease],
+) -> Result<(), ActionError> {
+    let spared = Spared {
+        kept: true,
+        ..Spared::default()
+    };
+    remove_but(context, live, stored, earlier, &spared).await?;
+    let records = std::iter::once(stored).chain(earlier);
+    let releases = records.map(|record| &record.release);
+    hooks::removal::remove_all(context, releases, true).await
 }
 
 /// Deletes every object that the attempts of these records created, and returns the keys and uids

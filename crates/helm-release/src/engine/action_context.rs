@@ -47,7 +47,7 @@ pub(super) fn action_context<'a>(
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
         crash_logs: setup.policy.crash_logs,
-        foreground: subject.foreground,
+        unowned: subject.foreground || subject.is_unowned(&setup.policy),
         now: subject.target.now,
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kube_objects::OperatorId;
 
+use crate::policy::DeletionPolicy;
+
 /// Operator that may adopt a release that it did not create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdoptionPolicy {
@@ -51,6 +53,10 @@ pub struct Instructions {
     pub adopt_release: AdoptionPolicy,
     /// `paused`, or the annotation configured in its place.
     pub paused: bool,
+    /// `deletion-policy`; `None` means that of [`ReleasePolicy`](crate::policy::ReleasePolicy).
+    pub deletion: Option<DeletionPolicy>,
+    /// `protect`; `None` means that of [`ReleasePolicy`](crate::policy::ReleasePolicy).
+    pub protected: Option<bool>,
     /// `reset-at`: a new value resets the count of failed attempts.
     pub reset_at: Option<String>,
     /// `force-at`: a new value forces a new revision even if the inputs are unchanged.
@@ -74,6 +80,8 @@ impl Default for Instructions {
             },
             adopt_release: AdoptionPolicy::Denied,
             paused: false,
+            deletion: None,
+            protected: None,
             reset_at: None,
             force_at: None,
         }

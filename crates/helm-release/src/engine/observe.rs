@@ -89,7 +89,14 @@ pub(super) async fn observe(
             Some(latest) if !foreign && !contested => adoption(setup, access, latest).await?,
             _ => Adoption::None,
         };
-        Ok((chunked, adoption))
+        // The namespace takes everything with it.
+        let protected = subject.deleting
+            && subject.is_protected(&setup.policy)
+            && match &subject.target.primary.namespace {
+                Some(namespace) => !store.is_ending(namespace).await?,
+                None => true,
+            };
+        Ok((chunked, adoption, protected))
     };
     let read = match cut_off::within(limit, read).await {
         Ok(read) => read.map_err(|error: StoreError| error.into()),
@@ -97,13 +104,15 @@ pub(super) async fn observe(
     };
     let (read, error) = match read {
         Ok(read) => (read, None),
-        Err(error) => ((false, Adoption::None), Some(error)),
+        Err(error) => ((false, Adoption::None, true), Some(error)),
     };
-    let (chunked, adoption) = read;
+    let (chunked, adoption, protected) = read;
     let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
         finalizer: subject.held,
+        protected,
+        orphans: subject.orphans(&setup.policy),
         unheld: !subject.held && has_release(access, subject, &history),
         paused: subject.instructions.paused,
         impossible: subject.error.is_some(),
@@ -116,7 +125,7 @@ pub(super) async fn observe(
         adoption,
         drift: Drift::Unknown,
         // Of what is not paused, it is known once all objects are.
-        bound: subject.instructions.paused && is_bound(subject, memory),
+        bound: subject.instructions.paused && is_bound(setup, subject, &history, memory),
         awaits_dependency: false,
         awaits_crds: false,
         unreported: history.last().is_some_and(|latest| {
@@ -167,7 +176,7 @@ pub(super) async fn complete(
     live::read_unseen(&subject.target.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
-    facts.bound = is_bound(subject, memory);
+    facts.bound = is_bound(setup, subject, &observation.history, memory);
     facts.awaits_dependency = desired.is_some_and(|desired| desired.dependency.is_some());
     let upgrade = observation.history.iter().any(|meta| {
         matches!(
@@ -223,9 +232,17 @@ fn awaits_crds(
     }
 }
 
-/// Returns whether an object that is annotated to be kept still has the owner reference.
-fn is_bound(subject: &Subject, memory: &KnownRelease) -> bool {
-    !memory.live.bound(&subject.target.primary.uid).is_empty()
+/// Returns whether an object that is annotated to be kept still has the owner reference, or the newest record says
+/// something else of all objects than is asked for.
+fn is_bound(
+    setup: &Setup,
+    subject: &Subject,
+    history: &[RecordMeta],
+    memory: &KnownRelease,
+) -> bool {
+    let latest = history.last().filter(|meta| subject.target.owns(meta));
+    latest.is_some_and(|meta| meta.unowned != subject.is_unowned(&setup.policy))
+        || !memory.live.bound(&subject.target.primary.uid).is_empty()
 }
 
 /// Reads the objects that cannot be watched, once per period and as soon as a watch fails.

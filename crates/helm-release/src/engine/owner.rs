@@ -41,6 +41,8 @@ pub enum Remedy<'a> {
     NameAccount,
     /// Let the owner go although its release is still there.
     LetGo,
+    /// Allow the uninstall of a protected release.
+    Unprotect,
 }
 
 /// State of an owner, read past all caches.

@@ -10,6 +10,7 @@ use super::message::Message;
 use super::owner::Owner;
 use super::reported::Reported;
 use super::target::Target;
+use crate::policy::{DeletionPolicy, ReleasePolicy};
 use crate::release::{Asked, RecordMeta};
 
 /// A release at the start of a pass, and what is asked of it.
@@ -39,6 +40,21 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Returns whether the release stays when the owner is deleted.
+    pub(super) fn orphans(&self, policy: &ReleasePolicy) -> bool {
+        self.instructions.deletion.unwrap_or(policy.deletion) == DeletionPolicy::Orphan
+    }
+
+    /// Returns whether the release stays while the owner is being deleted.
+    pub(super) fn is_protected(&self, policy: &ReleasePolicy) -> bool {
+        self.instructions.protected.unwrap_or(policy.protected)
+    }
+
+    /// Returns whether the objects have no owner references, so that no garbage collection deletes them.
+    pub(super) fn is_unowned(&self, policy: &ReleasePolicy) -> bool {
+        self.orphans(policy) || self.is_protected(policy)
+    }
+
     /// Returns the values of the one-time annotations, as records remember them.
     pub(super) fn asked(&self) -> Asked {
         let instructions = &self.instructions;

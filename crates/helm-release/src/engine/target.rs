@@ -102,4 +102,10 @@ impl Target {
         meta.cr.as_ref() == Some(&self.primary.identity())
             || meta.owners.contains(&self.primary.uid)
     }
+
+    /// Returns those of these records that are the release's.
+    pub(super) fn own(&self, history: &[RecordMeta]) -> Vec<RecordMeta> {
+        let own = history.iter().filter(|meta| self.owns(meta));
+        own.cloned().collect()
+    }
 }

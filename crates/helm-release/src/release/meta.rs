@@ -33,6 +33,9 @@ pub(super) const BASELINE_LABEL: &str = "helm.sdk.operatorframework.io/baseline"
 /// Label `REVISION-PROOF`: proof that this operator wrote the content of the record.
 pub(super) const PROOF_LABEL: &str = "helm.sdk.operatorframework.io/proof";
 
+/// Label `REVISION-true`: the objects of the release have no owner references, so that they outlive its owner.
+pub(super) const UNOWNED_LABEL: &str = "helm.sdk.operatorframework.io/unowned";
+
 /// Label `REVISION-TEXT-COUNT`: the service account as which the objects were applied. Its text is in
 /// `COUNT` labels, because it may be longer than a label value; the others end with `-2`, `-3`, ….
 const ACCOUNT_LABEL: &str = "helm.sdk.operatorframework.io/account";
@@ -130,6 +133,8 @@ pub struct RecordMeta {
     pub failures: Option<Failures>,
     /// Hash of the operator's fields of all objects when the revision was deployed, if it was known.
     pub baseline: Option<String>,
+    /// Whether the objects of the release have no owner references: those of this revision and of earlier ones.
+    pub unowned: bool,
     /// One-time annotations that the release has handled.
     pub(crate) asked: Asked,
     /// Proof of its label that this operator wrote the content; `None` if it has none, or if it was
@@ -186,6 +191,7 @@ impl RecordMeta {
             account: account_of(own),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
             baseline: own(BASELINE_LABEL).map(ToOwned::to_owned),
+            unowned: own(UNOWNED_LABEL) == Some("true"),
             asked: Asked::of_labels(labels),
             proof: own(PROOF_LABEL).map(ToOwned::to_owned),
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -262,6 +268,8 @@ pub(crate) struct RecordTags {
     pub failures: Option<Failures>,
     /// Hash of the operator's fields of all objects, if the revision has just been deployed.
     pub baseline: Option<String>,
+    /// Whether the objects of the release have no owner references.
+    pub unowned: bool,
     /// Whether the content was rendered by this operator or has a valid proof.
     pub proven: bool,
 }
@@ -285,6 +293,9 @@ impl RecordTags {
         if let Some(baseline) = &self.baseline {
             labels.insert(BASELINE_LABEL.to_owned(), format!("{revision}-{baseline}"));
         }
+        if self.unowned {
+            labels.insert(UNOWNED_LABEL.to_owned(), unowned_label(revision));
+        }
         if let Some(account) = &self.account {
             let text: Vec<char> = account.text().chars().collect();
             let pieces = text.chunks(ACCOUNT_CHARACTERS);
@@ -296,6 +307,11 @@ impl RecordTags {
         }
         labels
     }
+}
+
+/// Returns the value of [`UNOWNED_LABEL`].
+pub(super) fn unowned_label(revision: Revision) -> String {
+    format!("{revision}-true")
 }
 
 /// Returns the keys of the labels that an account may take.
@@ -348,6 +364,7 @@ mod tests {
                 hook: true,
             }),
             baseline: Some("0123456789abcdef".to_owned()),
+            unowned: true,
             proven: true,
         }
     }

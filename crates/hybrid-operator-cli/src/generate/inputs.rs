@@ -37,6 +37,7 @@ pub(crate) struct WatchedChart {
     directory: String,
     spec: Option<Api>,
     outputs: Outputs,
+    protect: Option<bool>,
 }
 
 impl WatchedChart {
@@ -61,6 +62,11 @@ impl WatchedChart {
     /// Returns what the status of the kind shows.
     pub(crate) fn outputs(&self) -> &Outputs {
         &self.outputs
+    }
+
+    /// Returns whether custom resources are protected; `None` if the kind knows no protection.
+    pub(crate) fn protect(&self) -> Option<bool> {
+        self.protect
     }
 
     /// Returns the names of the kind.
@@ -115,6 +121,7 @@ impl Inputs {
                 directory,
                 spec: watch.api,
                 outputs: watch.outputs,
+                protect: watch.protect,
             });
         }
         inputs.check_names()?;

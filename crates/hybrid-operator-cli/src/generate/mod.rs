@@ -8,6 +8,7 @@ pub(crate) mod crds;
 pub(crate) mod inputs;
 pub(crate) mod native;
 pub(crate) mod output;
+pub(crate) mod protection;
 pub(crate) mod samples;
 pub(crate) mod schema;
 pub(crate) mod types;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use helm_release::engine::{AdoptionPolicy, Instructions};
+use helm_release::policy::DeletionPolicy;
 use kube_objects::OperatorId;
 use operator_runtime::{duration, naming};
 
@@ -67,6 +68,9 @@ const ANNOTATIONS: &[Annotation] = annotations! {
     "reconcile-period": |text, all| set_period(text, &mut all.options.reconcile_period),
         "reconcilePeriod of watches.yaml or --reconcile-period holds";
     "paused": |text, all| set_bool(text, &mut all.paused), "the custom resource is not paused";
+    "deletion-policy": |text, all| set_deletion(text, &mut all.deletion),
+        "deletionPolicy of watches.yaml holds";
+    "protect": |text, all| set_protection(text, &mut all.protected), "protect of watches.yaml holds";
     "adopt-release": |text, all| set_adoption(text, &mut all.adopt_release), "no release is adopted";
     // The watch of custom resources reports each change of an annotation.
     "reconcile-at": |_, _| Ok(()), "";
@@ -153,6 +157,20 @@ fn set_period(text: &str, target: &mut Option<Duration>) -> Result<(), &'static 
     Ok(())
 }
 
+fn set_deletion(text: &str, target: &mut Option<DeletionPolicy>) -> Result<(), &'static str> {
+    *target = Some(match text {
+        "Delete" => DeletionPolicy::Delete,
+        "Orphan" => DeletionPolicy::Orphan,
+        _ => return Err("Delete or Orphan"),
+    });
+    Ok(())
+}
+
+fn set_protection(text: &str, target: &mut Option<bool>) -> Result<(), &'static str> {
+    *target = Some(parse_bool(text).ok_or(BOOLEAN)?);
+    Ok(())
+}
+
 fn set_adoption(text: &str, target: &mut AdoptionPolicy) -> Result<(), &'static str> {
     *target = match parse_bool(text) {
         Some(true) => AdoptionPolicy::Allowed,
@@ -177,7 +195,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
-    use super::{ANNOTATIONS, AdoptionPolicy, Annotations, Instructions, OperatorId, PREFIX};
+    use super::{
+        ANNOTATIONS, AdoptionPolicy, Annotations, DeletionPolicy, Instructions, OperatorId, PREFIX,
+    };
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -335,6 +355,30 @@ mod tests {
             effect: |all| all.paused = true,
             wrong: Some(("yes", BOOLEAN, "the custom resource is not paused")),
             shown_by: "paused_resource_is_left_alone_and_can_be_deleted",
+        },
+        Row {
+            name: "deletion-policy",
+            value: "`Delete` or `Orphan`",
+            default: "`deletionPolicy`",
+            meaning: "With `Orphan`, the objects and the records of the release stay when the custom resource is deleted.",
+            right: "Orphan",
+            effect: |all| all.deletion = Some(DeletionPolicy::Orphan),
+            wrong: Some((
+                "orphan",
+                "Delete or Orphan",
+                "deletionPolicy of watches.yaml holds",
+            )),
+            shown_by: "a_release_outlives_its_custom_resource_and_another_one_takes_it_over",
+        },
+        Row {
+            name: "protect",
+            value: "boolean",
+            default: "`protect`",
+            meaning: "The release stays although the custom resource is being deleted, until this is `false`. The API server refuses the deletion if the policy of `generate protection` is installed.",
+            right: "false",
+            effect: |all| all.protected = Some(false),
+            wrong: Some(("never", BOOLEAN, "protect of watches.yaml holds")),
+            shown_by: "a_protected_custom_resource_keeps_its_release",
         },
         Row {
             name: "adopt-release",

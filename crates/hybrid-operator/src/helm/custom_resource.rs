@@ -352,6 +352,7 @@ impl Owner for CustomResource {
             Remedy::Retry => annotate("reset-at=NOW"),
             Remedy::NameAccount => "correct serviceAccountName or what it is made from".to_owned(),
             Remedy::LetGo => format!("remove the finalizer {FINALIZER}"),
+            Remedy::Unprotect => annotate("protect=false"),
         }
     }
 

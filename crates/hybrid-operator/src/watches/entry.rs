@@ -57,6 +57,9 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether values are not checked against the schemas of the chart and its dependencies.
     pub skip_schema: bool,
+    /// Whether the API server refuses the deletion of custom resources, unless an annotation says otherwise; `None` if
+    /// it is not to know of protection.
+    pub protect: Option<bool>,
     /// The spec, if it is not the chart's values.
     pub api: Option<Api>,
     /// Values that expressions compute from the custom resource.
@@ -89,6 +92,7 @@ impl Watch {
             release_namespace: None,
             pause_annotation: None,
             skip_schema: false,
+            protect: None,
             api: None,
             map: BTreeMap::new(),
             secrets: BTreeMap::new(),

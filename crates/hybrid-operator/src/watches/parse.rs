@@ -7,8 +7,8 @@ use go_yaml::tree::{self, Node};
 use helm_core::Values;
 use helm_core::values::{SetText, set_one};
 use helm_release::policy::{
-    ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, NEVER_RECREATED,
-    Patch, PatchBody, Remediation, RemediationStrategy,
+    ActionPolicy, ChartLimits, CrdPolicy, DeletionPolicy, DriftDetection, DriftIgnore, DriftMode,
+    NEVER_RECREATED, Patch, PatchBody, Remediation, RemediationStrategy,
 };
 use kube::core::GroupVersionKind;
 use object_cel::Type;
@@ -134,6 +134,15 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         ("createReplace", CrdPolicy::CreateReplace),
     ];
     watch.policy.crds = fields.choice("crds", policies).unwrap_or_default();
+    let policies = &[
+        ("Delete", DeletionPolicy::Delete),
+        ("Orphan", DeletionPolicy::Orphan),
+    ];
+    watch.policy.deletion = fields
+        .choice("deletionPolicy", policies)
+        .unwrap_or_default();
+    watch.protect = fields.optional("protect", boolean);
+    watch.policy.protected = watch.protect == Some(true);
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
     watch.api = Api::read(fields);

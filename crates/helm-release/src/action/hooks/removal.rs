@@ -23,18 +23,19 @@ pub(super) async fn remove_succeeded(
 ) -> Result<(), ActionError> {
     for hook in ended.iter().rev() {
         if hook.has_delete_policy(&DeletePolicy::HookSucceeded) {
-            remove(context, hook, Some(run)).await?;
+            remove(context, hook, Some(run), false).await?;
         }
     }
     Ok(())
 }
 
 /// Deletes the objects of a hook, of one run or of any. Objects that are kept or not the release's
-/// stay.
+/// stay; `kept` says that all are kept.
 pub(super) async fn remove(
     context: &ActionContext<'_>,
     hook: &Hook,
     run: Option<&str>,
+    kept: bool,
 ) -> Result<(), ActionError> {
     for object in objects(&hook.manifest, 0)? {
         if is_definition(object.key()) {
@@ -49,7 +50,10 @@ pub(super) async fn remove(
         if run.is_some_and(|run| !is_of_run(&live, run)) {
             continue;
         }
-        let (claimant, rules) = (context.claimant(), (None, object.is_kept(), Which::All));
+        let (claimant, rules) = (
+            context.claimant(),
+            (None, kept || object.is_kept(), Which::All),
+        );
         match judge_contents(context.cluster, &key, &live, &claimant, rules).await? {
             Verdict::Delete { uid } => {
                 delete(context.cluster, &key, &uid, Propagation::Background).await?;
@@ -77,15 +81,17 @@ pub(in crate::action) async fn remove_interrupted(
 ) -> Result<(), ActionError> {
     let interrupted = Interrupted::of([stored]);
     for (hook, run) in interrupted.of_hooks(&stored.release.hooks) {
-        remove(context, hook, Some(run)).await?;
+        remove(context, hook, Some(run), false).await?;
     }
     Ok(())
 }
 
-/// Deletes the remaining objects of all hooks of these records that have run.
+/// Deletes the remaining objects of all hooks of these records that have run, or only removes their owner references
+/// if they are to be kept.
 pub(in crate::action) async fn remove_all(
     context: &ActionContext<'_>,
     records: impl Iterator<Item = &Release>,
+    kept: bool,
 ) -> Result<(), ActionError> {
     let has_run =
         |hook: &&Hook| hook.last_run.phase != HookPhase::None || !hook.event_runs.is_empty();
@@ -96,7 +102,7 @@ pub(in crate::action) async fn remove_all(
         }
     }
     for hook in hooks {
-        remove(context, hook, None).await?;
+        remove(context, hook, None, kept).await?;
     }
     Ok(())
 }

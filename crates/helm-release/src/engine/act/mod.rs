@@ -16,6 +16,7 @@ mod inspect;
 mod keep;
 mod leave;
 mod obstacle;
+mod orphan;
 mod orphans;
 mod record;
 mod refuse;
@@ -64,7 +65,7 @@ pub(super) async fn run(
     let mut report = Box::pin(executing).await?;
     // Garbage collection comes before an uninstall could leave it.
     if matches!(report.outcome, StepOutcome::Progressing { .. }) {
-        unbind::run(context, memory).await?;
+        unbind::unbind_kept(context, memory).await?;
     }
     if report.is_settled()
         && runs_hooks(step)
@@ -87,7 +88,12 @@ pub(super) async fn run(
 fn runs_hooks(step: &Step<Prepared>) -> bool {
     !matches!(
         step,
-        Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
+        Step::Refuse(_)
+            | Step::Wait { .. }
+            | Step::Uninstall
+            | Step::Orphan
+            | Step::Leave
+            | Step::Forget
     )
 }
 
@@ -123,6 +129,7 @@ async fn execute(
         Step::Discard { revision } => Box::pin(discard::run(context, memory, revision)),
         Step::Remove { revision } => Box::pin(remove::run(context, memory, revision)),
         Step::Uninstall => Box::pin(uninstall::run(context, memory)),
+        Step::Orphan => Box::pin(orphan::run(context, memory)),
         Step::Wait { delay, until } => Box::pin(wait::run(context, delay, until)),
         Step::Refuse(refusal) => Box::pin(refuse::run(context, memory, refusal)),
     };

@@ -28,8 +28,15 @@ impl ActContext<'_> {
             account: self.target.who.impersonated().cloned(),
             failures,
             baseline: None,
+            unowned: false,
             proven,
         }
+    }
+
+    /// Returns whether the objects of a record have no owner references once its next write is done, if those that
+    /// were there before it have none.
+    fn keeps_unowned(&self, before: bool) -> bool {
+        before && self.subject.is_unowned(&self.setup.policy)
     }
 
     /// Returns whether the desired inputs are known, and those of a record.
@@ -142,7 +149,11 @@ impl ActContext<'_> {
         digest: Option<InputsDigest>,
         proven: bool,
     ) -> Result<StoredRelease, ActError> {
-        let tags = self.tags(digest, None, proven);
+        let latest = self.observation.history.last();
+        let tags = RecordTags {
+            unowned: self.keeps_unowned(latest.is_none_or(|latest| latest.unowned)),
+            ..self.tags(digest, None, proven)
+        };
         let meta = self.access.store.create(&release, &tags).await?;
         Ok(StoredRelease {
             meta,
@@ -159,6 +170,7 @@ impl ActContext<'_> {
     ) -> Result<(), ActError> {
         let tags = RecordTags {
             account: stored.meta.account.clone(),
+            unowned: self.keeps_unowned(stored.meta.unowned),
             ..self.tags(stored.meta.digest.clone(), failures, stored.proven)
         };
         let store = &self.access.store;

@@ -19,6 +19,7 @@ use super::context::ActContext;
 use super::error::ActError;
 use super::report::failure_of;
 use super::settle;
+use super::uninstall::held_back;
 
 /// Delay before objects that were repaired too often are checked again.
 const CONTENDED_DELAY: Duration = Duration::from_mins(1);
@@ -29,7 +30,11 @@ pub(super) async fn run(
     refusal: Refusal,
 ) -> Result<Report, ActError> {
     let former = match refusal {
-        Refusal::Paused | Refusal::Impossible | Refusal::Foreign | Refusal::OtherChart => None,
+        Refusal::Protected
+        | Refusal::Paused
+        | Refusal::Impossible
+        | Refusal::Foreign
+        | Refusal::OtherChart => None,
         Refusal::NoInputs
         | Refusal::Empty
         | Refusal::Stalled { .. }
@@ -46,6 +51,13 @@ async fn refuse(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     let outcome = match refusal {
+        Refusal::Protected => {
+            let message = format!(
+                "the deletion waits: the release is protected; to uninstall it, {}",
+                subject.owner.remedy(Remedy::Unprotect)
+            );
+            return Ok(held_back(message));
+        }
         Refusal::Paused => StepOutcome::Paused,
         Refusal::Impossible => {
             let error = subject.error.as_ref();

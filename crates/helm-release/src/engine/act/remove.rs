@@ -19,7 +19,6 @@ use super::uninstall::{may_run_hooks, readable, unread};
 use crate::action::uninstall::uninstall;
 use crate::action::{ActionError, ActionProgress};
 use crate::event::EventReason;
-use crate::release::RecordMeta;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -37,13 +36,7 @@ pub(super) async fn run(
             POLL_INTERVAL,
         ));
     }
-    let own: Vec<RecordMeta> = context
-        .observation
-        .history
-        .iter()
-        .filter(|meta| context.target.owns(meta))
-        .cloned()
-        .collect();
+    let own = context.target.own(&context.observation.history);
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
         return Err(context.gone(revision).into());
     };

@@ -40,14 +40,7 @@ pub(super) async fn run(
         return Ok(Report::gone());
     }
     let store = &context.access.store;
-    let mut history = context.observation.history.clone();
-    if history.is_empty() && subject.legacy && convert::convert(context).await? {
-        history = context.target.history(context.access);
-    }
-    let own: Vec<RecordMeta> = history
-        .into_iter()
-        .filter(|meta| context.target.owns(meta))
-        .collect();
+    let own = own_records(context).await?;
     let deleter = Deleter::of(context, &own).await?;
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
         let found = orphans::find(context, memory).await?;
@@ -62,7 +55,7 @@ pub(super) async fn run(
             Err(error) => return Err(error),
         };
         if !store.is_ending(&context.target.namespace).await? {
-            return Ok(unrecorded(deleter.message(context, Some(&refusal))));
+            return Ok(held_back(deleter.message(context, Some(&refusal))));
         }
         return leave(context, &outside, &deleter, &present).await;
     };
@@ -99,6 +92,15 @@ pub(super) async fn run(
     let records: Vec<StoredRelease> = std::iter::once(stored).chain(earlier).collect();
     let outside = stranded::outside(context, &records).await?;
     leave(context, &outside, &deleter, &present).await
+}
+
+/// Returns the records of the release, oldest first, in Helm's format.
+pub(super) async fn own_records(context: &ActContext<'_>) -> Result<Vec<RecordMeta>, ActError> {
+    let history = &context.observation.history;
+    if history.is_empty() && context.subject.legacy && convert::convert(context).await? {
+        return Ok(context.target.own(&context.target.history(context.access)));
+    }
+    Ok(context.target.own(history))
 }
 
 /// Leaves a release to its namespace, which is being deleted, and removes the finalizer.
@@ -156,8 +158,8 @@ async fn uninstall_as(
     Ok(ended?)
 }
 
-/// Reports why an owner without records is not let go.
-fn unrecorded(message: String) -> Report {
+/// Reports why an owner is not let go.
+pub(super) fn held_back(message: String) -> Report {
     let message = Message::from(message);
     Report {
         error: Some(message.clone()),

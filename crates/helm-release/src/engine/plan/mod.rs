@@ -83,6 +83,10 @@ pub(crate) struct ObservedFacts {
     pub(crate) deleting: bool,
     /// Whether it has the operator's finalizer.
     pub(crate) finalizer: bool,
+    /// Whether the release stays while the owner is being deleted, in a namespace that is not.
+    pub(crate) protected: bool,
+    /// Whether the release stays when the owner is gone.
+    pub(crate) orphans: bool,
     /// Whether it has a release and lacks the finalizer: somebody has replaced it without.
     pub(crate) unheld: bool,
     pub paused: bool,
@@ -96,7 +100,8 @@ pub(crate) struct ObservedFacts {
     pub(crate) history: Vec<RecordFacts>,
     pub(crate) adoption: Adoption,
     pub(crate) drift: Drift,
-    /// Whether an object that is annotated to be kept still has an owner reference to the owner.
+    /// Whether an object that is to outlive the owner still has an owner reference to it, or the newest record does not
+    /// say whether all have one.
     pub(crate) bound: bool,
     /// Whether a custom resource of `dependsOn` is not ready.
     pub(crate) awaits_dependency: bool,
@@ -199,7 +204,7 @@ pub enum Step<N = ()> {
     Repair { revision: Revision },
     /// Compare the recorded objects with those of the cluster, without changes.
     Inspect { revision: Revision },
-    /// Remove the owner references of objects that are annotated to be kept, so that they outlive the
+    /// Remove the owner references of objects that are to be kept, so that they outlive the
     /// owner also if it is deleted in the foreground.
     Unbind,
     /// Adopt a record of another writer, or one whose proof is missing. Its objects stay unchanged.
@@ -221,6 +226,8 @@ pub enum Step<N = ()> {
     Remove { revision: Revision },
     /// Uninstall the release.
     Uninstall,
+    /// Let the owner go, and leave the objects and the records of the release.
+    Orphan,
     /// Wait for a change or a time, for no longer than `delay`.
     Wait { delay: Duration, until: Until },
     /// Do nothing until a user changes something.
@@ -255,6 +262,7 @@ impl<N> Step<N> {
             Self::Discard { .. } => "discard",
             Self::Remove { .. } => "remove",
             Self::Uninstall => "uninstall",
+            Self::Orphan => "orphan",
             Self::Wait { .. } => "wait",
             Self::Refuse(_) => "refuse",
         }
@@ -277,6 +285,8 @@ pub enum Until {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named for what they are")]
 pub enum Refusal {
+    /// The owner is being deleted, and its release is protected.
+    Protected,
     /// The owner is paused.
     Paused,
     /// The owner cannot have a release.
@@ -348,10 +358,14 @@ impl ObservedFacts {
         if self.contested {
             Some(Step::Leave)
         } else if self.deleting {
-            Some(if self.finalizer {
-                Step::Uninstall
-            } else {
+            Some(if !self.finalizer {
                 Step::Forget
+            } else if self.protected {
+                Step::Refuse(Refusal::Protected)
+            } else if self.orphans {
+                Step::Orphan
+            } else {
+                Step::Uninstall
             })
         } else if self.unheld {
             Some(Step::Hold)

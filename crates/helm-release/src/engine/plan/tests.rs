@@ -46,6 +46,8 @@ pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
         contested: false,
         deleting: false,
         finalizer: true,
+        protected: false,
+        orphans: false,
         unheld: false,
         paused: false,
         impossible: false,

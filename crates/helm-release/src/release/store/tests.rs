@@ -37,6 +37,7 @@ fn tags() -> RecordTags {
         account: None,
         failures: None,
         baseline: None,
+        unowned: false,
         proven: true,
     }
 }

@@ -16,7 +16,7 @@ use super::{ObjectMetadata, RecordStore, on_blocking_thread};
 use crate::release::StoreError;
 use crate::release::meta::{
     BASELINE_LABEL, DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags,
-    WRITER_MANAGER, account_labels,
+    UNOWNED_LABEL, WRITER_MANAGER, account_labels, unowned_label,
 };
 use crate::release::proof::ProofSubject;
 use crate::release::side::{
@@ -208,7 +208,9 @@ impl RecordStore {
         content: Option<&Release>,
     ) -> Result<RecordMeta, StoreError> {
         let mut body = json!({"metadata": {
-            "labels": {DIGEST_LABEL: null, PROOF_LABEL: null, BASELINE_LABEL: null},
+            "labels": {
+                DIGEST_LABEL: null, PROOF_LABEL: null, BASELINE_LABEL: null, UNOWNED_LABEL: null,
+            },
             "ownerReferences": null,
         }});
         let mut labels = tags.labels(meta.revision);
@@ -223,6 +225,22 @@ impl RecordStore {
             all.extend(account_labels().map(|key| (key, Value::Null)));
             all.extend(labels.into_iter().map(|(key, value)| (key, value.into())));
         }
+        self.patch(meta, body).await
+    }
+
+    /// Records whether the objects of a revision have no owner references.
+    pub(crate) async fn mark_unowned(
+        &self,
+        meta: &RecordMeta,
+        unowned: bool,
+    ) -> Result<RecordMeta, StoreError> {
+        let label = unowned.then(|| unowned_label(meta.revision));
+        let body = json!({"metadata": {"labels": {UNOWNED_LABEL: label}}});
+        self.patch(meta, body).await
+    }
+
+    /// Merges a patch into the Secret of a record.
+    async fn patch(&self, meta: &RecordMeta, mut body: Value) -> Result<RecordMeta, StoreError> {
         fence(&mut body, meta);
         let uri = with_manager(&self.path(&meta.namespace, Some(&meta.secret))?);
         let call = Call::with_body(
@@ -240,15 +258,15 @@ impl RecordStore {
             .await;
         let answer = answer.map_err(|error| fencing_error(error, meta))?;
         let written: ObjectMetadata = answer.decode()?;
-        let adopted =
+        let patched =
             RecordMeta::of(&written.metadata, meta.format).ok_or_else(|| StoreError::Gone {
                 secret: meta.secret.clone(),
             })?;
         if meta.format == Format::Helm {
-            self.index.written(adopted.clone());
+            self.index.written(patched.clone());
         }
         phases::changed();
-        Ok(adopted)
+        Ok(patched)
     }
 
     /// Encodes a record, and returns the value of the label with its proof if it is proven.

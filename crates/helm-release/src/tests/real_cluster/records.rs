@@ -48,6 +48,7 @@ fn tags(stage: &Stage) -> RecordTags {
         account: None,
         failures: None,
         baseline: None,
+        unowned: false,
         proven: true,
     }
 }

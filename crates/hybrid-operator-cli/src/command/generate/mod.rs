@@ -5,6 +5,7 @@ mod catalog;
 mod chart;
 mod crds;
 mod dashboards;
+mod protection;
 mod rbac;
 mod samples;
 mod types;
@@ -75,6 +76,8 @@ enum What {
     Dashboards(dashboards::Args),
     /// Write samples of custom resources with the charts' defaults.
     Samples(samples::Args),
+    /// Write policies that refuse the deletion of protected custom resources.
+    Protection(protection::Args),
     /// Write a bundle for the Operator Lifecycle Manager.
     Bundle(Box<bundle::Args>),
     /// Write a file-based catalog of bundles.
@@ -100,6 +103,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
+        Some(What::Protection(args)) => protection::run(args, out),
         Some(What::Bundle(args)) => bundle::run(args, &program, out),
         Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
@@ -116,6 +120,7 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
         crds::run(&crds::Args::with(options), program, &mut out),
         rbac::run(&rbac::Args::with(options), program, &mut out),
         samples::run(&samples::Args::with(options), &mut out),
+        protection::run(&protection::Args::with(options), &mut out),
     ];
     // Their title is the name of the project.
     if Project::find(Path::new(".")).is_ok() {

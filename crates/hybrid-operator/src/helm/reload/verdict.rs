@@ -45,10 +45,12 @@ impl Trouble {
 pub(in crate::helm) fn verdict<N>(ended: &Ended<'_, N>) -> Verdict {
     match ended.step {
         Step::Uninstall
+        | Step::Orphan
         | Step::Forget
         | Step::Leave
         | Step::Refuse(
-            Refusal::Paused
+            Refusal::Protected
+            | Refusal::Paused
             | Refusal::Impossible
             | Refusal::Foreign
             | Refusal::OtherChart

@@ -210,6 +210,9 @@ const FIELDS: &[Row] = rows! {
     "allowEmpty": "true", BOOLEAN => "empty_render_removes_nothing_unless_allowed";
     "crds": "createReplace", ("replace", "must be one of `skip`, `create`, `createReplace`")
         => "crds_are_applied_before_their_objects_and_upgraded";
+    "deletionPolicy": "Orphan", ("Keep", "must be one of `Delete`, `Orphan`")
+        => "a_release_outlives_its_custom_resource_and_another_one_takes_it_over";
+    "protect": "true", BOOLEAN => "a_protected_custom_resource_keeps_its_release";
     "api": "{fields: {NAME: string}}", MAP => API;
     "api.fields": "{NAME: string}", MAP => API;
     "api.fields.NAME": "integer | default=1", ("text", "`text` is not a type; types are string") => API;

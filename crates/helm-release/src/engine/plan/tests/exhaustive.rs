@@ -111,8 +111,13 @@ const RULES: &[Rule] = &[
         }
     }),
     (
-        "only a deleted custom resource is uninstalled, forgotten or left",
-        |case| !matches!(case.step, Step::Uninstall | Step::Forget | Step::Leave),
+        "only a deleted custom resource is uninstalled, orphaned, forgotten or left",
+        |case| {
+            !matches!(
+                case.step,
+                Step::Uninstall | Step::Orphan | Step::Forget | Step::Leave
+            )
+        },
     ),
     (
         "objects of a failed install are removed only on request, and only if nothing was deployed",
@@ -634,8 +639,13 @@ type Holds = fn(&ObservedFacts) -> bool;
 /// Facts that decide without the inputs, and their steps. The first that holds counts.
 const BEFORE_INPUTS: &[(Holds, Step)] = &[
     (|o| o.contested, Step::Leave),
-    (|o| o.deleting && o.finalizer, Step::Uninstall),
-    (|o| o.deleting, Step::Forget),
+    (|o| o.deleting && !o.finalizer, Step::Forget),
+    (
+        |o| o.deleting && o.protected,
+        Step::Refuse(Refusal::Protected),
+    ),
+    (|o| o.deleting && o.orphans, Step::Orphan),
+    (|o| o.deleting, Step::Uninstall),
     (|o| o.unheld, Step::Hold),
     (|o| o.paused && o.bound, Step::Unbind),
     (|o| o.paused, Step::Refuse(Refusal::Paused)),
@@ -653,6 +663,8 @@ fn steps_without_inputs_are_decided_first_in_this_order() {
         &[|o, _| o.contested = false, |o, _| o.contested = true],
         &[|o, _| o.deleting = false, |o, _| o.deleting = true],
         &[|o, _| o.finalizer = true, |o, _| o.finalizer = false],
+        &[|o, _| o.protected = false, |o, _| o.protected = true],
+        &[|o, _| o.orphans = false, |o, _| o.orphans = true],
         &[|o, _| o.unheld = false, |o, _| o.unheld = true],
         &[|o, _| o.paused = false, |o, _| o.paused = true],
         &[|o, _| o.bound = false, |o, _| o.bound = true],

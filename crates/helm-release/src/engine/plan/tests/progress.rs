@@ -348,7 +348,9 @@ impl World {
                     ]
                 }
             },
-            Step::Forget | Step::Leave | Step::Uninstall => unreachable!("{step:?}"),
+            Step::Forget | Step::Leave | Step::Uninstall | Step::Orphan => {
+                unreachable!("{step:?}")
+            }
         };
         let applies = matches!(
             step,

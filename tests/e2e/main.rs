@@ -96,5 +96,6 @@ mod tutorial;
 mod unready;
 mod unready_releases;
 mod visitors;
+mod volumes;
 mod webhooks;
 mod world;

@@ -27,6 +27,8 @@ kube_objects::reasons! {
         LastValueUsed,
         /// An object has list entries with the same key; the last one was applied.
         ListEntriesMerged,
+        /// Volumes of a StatefulSet stay larger than the chart asks for, since they cannot shrink.
+        VolumeSizeKept,
         /// An object stays after an upgrade or an uninstall, with the cause: `helm.sh/resource-policy: keep`,
         /// another owner, created anew by somebody, or it holds objects of others.
         ObjectLeft,

@@ -101,6 +101,9 @@ pub struct ActionPolicy {
     /// Kinds whose objects are deleted and created again when an immutable field changes. Only for
     /// upgrade; `None` means `Job`.
     pub recreate: Option<Vec<String>>,
+    /// Whether the volumes of a StatefulSet grow with its `volumeClaimTemplates`: its claims are changed, and it is
+    /// deleted without its Pods and created again. Only for upgrade; it holds for all actions.
+    pub expand_volumes: bool,
 }
 
 /// Reaction to a failed install or upgrade.

@@ -97,6 +97,8 @@ kube_objects::reasons! {
         CannotWatch,
         /// An object has list entries with the same key; the last one was applied.
         ListEntriesMerged,
+        /// Volumes of a StatefulSet stay larger than the chart asks for, since they cannot shrink.
+        VolumeSizeKept,
         /// An object of an earlier revision stays in the cluster.
         ObjectLeft,
         /// The chart renders an object twice; the last one was applied.

@@ -46,6 +46,8 @@ pub(crate) struct ActionContext<'a> {
     pub timeout: Duration,
     /// Kinds that are deleted and created again when an immutable field changes.
     pub recreate: &'a [String],
+    /// Whether the volumes of a StatefulSet may grow, for which it is deleted without its Pods and created again.
+    pub expand_volumes: bool,
     /// Whether hooks are skipped.
     pub disable_hooks: bool,
     /// Whether the failure of a hook shows the last lines of its log.

@@ -15,9 +15,8 @@ use helm_core::manifest::{HookEvent, ManifestObject, ObjectIdentity, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 use host::phases;
 use kube_objects::apply::{
-    self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
+    self as generated, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
 };
-use kube_objects::delete::{Propagation, Verdict, delete, verify};
 use kube_objects::ownership::mark;
 use kube_objects::watch::WatchState;
 use kube_objects::{DiscoveryError, Scope};
@@ -26,6 +25,7 @@ use serde_json::Value;
 use super::context::{ActionContext, ActionProgress, StoredRelease, generated_run, objects};
 use super::error::ActionError;
 use super::hooks::leftover::Interrupted;
+use super::immutable::{Refused, explained, resolve};
 use super::live::{
     AppliedObject, Content, JobReadiness, Live, expires, read_unseen, read_unwatched, settled,
 };
@@ -458,17 +458,29 @@ impl PlannedApply<'_> {
             claimant: marks.claimant(),
             policy: &policy,
         };
-        let applied = if run.is_some() {
-            generated::create_generated(context.cluster, request).await?
-        } else if context.recreates(&location.key.kind) {
-            match apply(context.cluster, request.clone()).await {
-                Err(ApplyError::Immutable { fields, .. }) => {
-                    recreate(context, request, &location, object, fields).await?
-                }
-                answer => answer?,
-            }
+        let again =
+            (run.is_none() && context.may_recreate(&location.key.kind)).then(|| request.clone());
+        let sent = if run.is_some() {
+            generated::create_generated(context.cluster, request).await
         } else {
-            apply(context.cluster, request).await?
+            apply(context.cluster, request).await
+        };
+        let (applied, kept_size) = match (sent, again) {
+            (
+                Err(ApplyError::Immutable {
+                    fields, message, ..
+                }),
+                again,
+            ) => {
+                let refused = Refused { fields, message };
+                match again {
+                    Some(again) => resolve(context, again, &location, object, refused).await?,
+                    None => {
+                        return Err(explained(context, &location, object, refused).await.into());
+                    }
+                }
+            }
+            (sent, _) => (sent?, None),
         };
         phases::changed();
         Ok(AppliedObject {
@@ -478,51 +490,10 @@ impl PlannedApply<'_> {
             replaced: policy.replace,
             run,
             expires: expires(object),
+            kept_size,
             guard: location.guard,
         })
     }
-}
-
-/// Deletes an object with a changed immutable field and creates it again. As with any deletion, the
-/// object must be the release's, must be the one that was applied, and must not be kept.
-async fn recreate(
-    context: &ActionContext<'_>,
-    request: Apply<'_>,
-    location: &ObjectLocation,
-    object: &ManifestObject,
-    fields: Vec<String>,
-) -> Result<Applied, ActionError> {
-    let recorded = match &request.claim {
-        Claim::Known { uid } => Some(uid.as_str()),
-        Claim::Unproven | Claim::Absent | Claim::Adopted => None,
-    };
-    let claimant = &request.claimant;
-    let kept = object.is_kept();
-    let verdict = verify(context.cluster, &location.key, claimant, recorded, kept).await?;
-    let key = || Box::new(location.key.clone());
-    match verdict {
-        Verdict::Delete { uid } => {
-            // Keeps the Pods of the StatefulSet running.
-            let propagation = if object.key().kind == "StatefulSet" {
-                Propagation::Orphan
-            } else {
-                Propagation::Background
-            };
-            delete(context.cluster, &location.key, &uid, propagation).await?;
-        }
-        Verdict::Gone => {}
-        Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
-        Verdict::Foreign(owner) => return Err(ApplyError::Foreign { key: key(), owner }.into()),
-        // The object has changed since it was read; the next attempt reads it again.
-        Verdict::Recreated | Verdict::Older | Verdict::OfHook | Verdict::Protected { .. } => {
-            return Err(ApplyError::Contended { key: key() }.into());
-        }
-    }
-    let recreated = Apply {
-        claim: Claim::Unproven,
-        ..request
-    };
-    Ok(apply(context.cluster, recreated).await?)
 }
 
 /// Hashes an object as it is in the manifest.

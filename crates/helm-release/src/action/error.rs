@@ -36,6 +36,12 @@ pub(crate) enum ActionError {
         key: Box<ObjectKey>,
         message: String,
     },
+    #[error("{key}: {message}")]
+    Volumes {
+        key: Box<ObjectKey>,
+        message: String,
+        is_transient: bool,
+    },
     #[error("not ready within {timeout:?}: {why}")]
     Timeout { timeout: Duration, why: String },
 }
@@ -49,6 +55,7 @@ impl ActionError {
             Self::Manifest { .. } => "InvalidManifest",
             Self::Hook { .. } => "HookFailed",
             Self::Job { .. } => "JobFailed",
+            Self::Volumes { .. } => "VolumeExpansion",
             Self::Timeout { .. } => "Timeout",
         }
     }
@@ -80,6 +87,7 @@ impl ActionError {
             Self::Apply(error) => error.is_transient(),
             Self::Read(error) => error.is_transient(),
             Self::Store(error) => error.is_transient(),
+            Self::Volumes { is_transient, .. } => *is_transient,
             Self::Manifest { .. } | Self::Hook { .. } | Self::Job { .. } | Self::Timeout { .. } => {
                 false
             }

@@ -72,6 +72,8 @@ pub(super) struct AppliedObject {
     pub(super) run: Option<String>,
     /// Whether it is a Job with `ttlSecondsAfterFinished`.
     pub(super) expires: bool,
+    /// Sizes of volumes that stay larger than the manifest says.
+    pub(super) kept_size: Option<String>,
     /// The watch that shows it.
     pub(super) guard: WatchGuard,
 }
@@ -388,6 +390,9 @@ impl Live {
         let note = merged_note(&key, &one.applied.merged);
         if let Some(note) = &note {
             self.remark(EventReason::ListEntriesMerged, note.clone());
+        }
+        if let Some(note) = one.kept_size {
+            self.remark(EventReason::VolumeSizeKept, note);
         }
         if !self.objects.contains_key(&key) {
             // The same object in another API version, or an earlier one of its name.

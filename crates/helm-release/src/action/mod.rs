@@ -17,6 +17,7 @@ pub(crate) mod deploy;
 mod error;
 mod hook_logs;
 mod hooks;
+mod immutable;
 pub(crate) mod live;
 mod location;
 pub(crate) mod log;
@@ -26,6 +27,7 @@ pub(crate) mod recognise;
 pub(crate) mod repair;
 mod scaling;
 pub(crate) mod uninstall;
+mod volumes;
 
 pub(crate) use context::{ActionContext, ActionProgress, StoredRelease};
 pub(crate) use error::ActionError;

@@ -105,6 +105,7 @@ impl Fixture {
             policy: ApplyPolicy::default(),
             timeout: Duration::from_mins(5),
             recreate: &self.recreate,
+            expand_volumes: false,
             kept_fields: &self.kept_fields,
             disable_hooks: false,
             unowned: false,

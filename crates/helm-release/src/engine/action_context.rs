@@ -44,6 +44,7 @@ pub(super) fn action_context<'a>(
             ..ApplyPolicy::default()
         },
         recreate,
+        expand_volumes: setup.policy.upgrade.expand_volumes,
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
         crash_logs: setup.policy.crash_logs,

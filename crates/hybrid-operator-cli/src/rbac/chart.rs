@@ -39,6 +39,8 @@ pub(crate) struct WatchNeeds {
     pub(crate) values_from: BTreeSet<&'static str>,
     /// Kinds of `dependsOn`.
     pub(crate) depends_on: BTreeSet<GroupKind>,
+    /// Whether volume claims of a StatefulSet grow.
+    pub(crate) expand_volumes: bool,
     /// Policy for the CRDs in `crds/`.
     pub(crate) crds: Crds,
     /// The service account that is impersonated; may be a template.
@@ -387,6 +389,13 @@ impl Build<'_> {
             for kind in &needs.values_from {
                 let kind = GroupKind::new("", kind);
                 referred.extend(self.grant(&kind, READ_VERBS, "valuesFrom in the watches file"));
+            }
+            if needs.expand_volumes {
+                let why = "upgrade.expandVolumes in the watches file";
+                let claims = GroupKind::new("", "PersistentVolumeClaim");
+                referred.extend(self.grant(&claims, &["list", "patch"], why));
+                let classes = GroupKind::new("storage.k8s.io", "StorageClass");
+                referred.extend(self.grant(&classes, &["get"], why));
             }
             for kind in &needs.depends_on {
                 referred.extend(self.grant(kind, READ_VERBS, "dependsOn in the watches file"));

@@ -468,6 +468,7 @@ impl Status {
         let reasons: BTreeSet<EventReason> = remarks.iter().map(|remark| remark.reason).collect();
         let reason = match reasons.first() {
             None => return self.remove(ConditionType::NotAsRendered),
+            Some(EventReason::VolumeSizeKept) if reasons.len() == 1 => Reason::VolumeSizeKept,
             Some(EventReason::ListEntriesMerged) if reasons.len() == 1 => Reason::ListEntriesMerged,
             Some(EventReason::ObjectLeft) if reasons.len() == 1 => Reason::ObjectLeft,
             Some(EventReason::RenderedTwice) if reasons.len() == 1 => Reason::RenderedTwice,

@@ -207,6 +207,7 @@ fn upgrade(fields: &mut Fields<'_>) -> ActionPolicy {
     let common = remediated(fields, strategies);
     ActionPolicy {
         recreate: fields.optional("recreate", recreated_kinds),
+        expand_volumes: fields.flag("expandVolumes"),
         ..common
     }
 }

@@ -206,9 +206,14 @@ async fn an_upgrade_stops_where_it_fails() {
             forbidden,
         ),
         ("apply configmaps/c: 500", "", "", unavailable),
-        // An immutable field: the object is deleted and created again only if its kind is
-        // configured so.
-        ("apply configmaps/c: 422", "", "Service", immutable),
+        // An immutable field: the object is read to name the change; it is deleted and created again only if its
+        // kind is configured so.
+        (
+            "apply configmaps/c: 422, read configmaps/c",
+            "",
+            "Service",
+            immutable,
+        ),
         (
             "apply configmaps/c: 422, read configmaps/c, delete configmaps/c,
                 create configmaps/c, create services/s",
@@ -278,7 +283,7 @@ async fn kinds_that_hold_other_objects_are_never_recreated() {
     let mut live = Live::default();
     let objects = ["namespaces/made"];
     let previous = fixture.install(&mut live, &objects).await;
-    let lines = "apply namespaces/made: 422";
+    let lines = "apply namespaces/made: 422, read namespaces/made";
     let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
     let upgrade = after(previous, &mut stored);
     let ended = fixture.deploy(&mut live, upgrade, lines).await;

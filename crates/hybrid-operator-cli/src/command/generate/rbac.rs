@@ -453,6 +453,7 @@ fn needs(watch: &Watch) -> WatchNeeds {
             .iter()
             .map(|other| GroupKind::of_api_version(&other.api_version, &other.kind))
             .collect(),
+        expand_volumes: watch.policy.upgrade.expand_volumes,
         crds: match watch.policy.crds {
             CrdPolicy::Skip => Crds::Skip,
             CrdPolicy::Create => Crds::Create,

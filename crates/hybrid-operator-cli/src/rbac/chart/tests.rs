@@ -98,6 +98,7 @@ fn what_the_watches_file_refers_to() {
         needs: WatchNeeds {
             values_from: ["ConfigMap", "Secret"].into(),
             depends_on: [GroupKind::new("db.example.com", "Database")].into(),
+            expand_volumes: true,
             crds: Crds::CreateReplace,
             service_account: None,
         },
@@ -108,9 +109,15 @@ fn what_the_watches_file_refers_to() {
 - apiGroups: [\"\"]
   resources: [configmaps]
   verbs: [get, list, watch]
+- apiGroups: [\"\"]
+  resources: [persistentvolumeclaims]
+  verbs: [list, patch]
 - apiGroups: [db.example.com]
   resources: [databases]
   verbs: [get, list, watch]
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [get]
 # The definitions in the chart's crds/.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]

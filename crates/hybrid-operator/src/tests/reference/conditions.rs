@@ -47,6 +47,7 @@ fn places(reason: Reason) -> Places {
         Reason::ObjectsChanged => &[(T::Drifted, "True")],
         Reason::CannotWatch => &[(T::WatchRefused, "True")],
         Reason::ListEntriesMerged
+        | Reason::VolumeSizeKept
         | Reason::ObjectLeft
         | Reason::RenderedTwice
         | Reason::DependencyMissing

@@ -148,6 +148,8 @@ const FIELDS: &[Row] = rows! {
     "upgrade.recreate": "[Deployment]",
         ("[PersistentVolumeClaim]", "is never deleted and created again")
         => "changed_job_is_recreated_and_changed_selector_is_reported";
+    "upgrade.expandVolumes": "true", BOOLEAN
+        => "volumes_of_a_stateful_set_grow_and_its_pods_stay";
     "rollback": "{wait: true}", MAP => WAITS;
     "rollback.timeout": "2m", DURATION => WAITS;
     "rollback.wait": "true", BOOLEAN => WAITS;

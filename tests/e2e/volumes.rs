@@ -8,8 +8,8 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, Project, World, api, apply, condition, control_plane, deploy, history,
-    holds, ready_at, says, until,
+    InProcessOperator, Project, World, api, apply, autoscale, condition, control_plane, deploy,
+    history, holds, ready_at, says, until,
 };
 
 const OPTIONS: &str = "upgrade: {expandVolumes: true}";
@@ -98,8 +98,12 @@ async fn volumes_of_a_stateful_set_grow_and_its_pods_stay() {
         spec
     };
     world.deploy("one", spec(json!({}))).await;
+    let sets = api(namespace, "StatefulSet");
+    autoscale(&sets, "one-db").await;
     let (set, pods) = uids(namespace).await;
     world.deploy("one", spec(json!({"data": "2Gi"}))).await;
+    let scaled = sets.get("one-db").await.unwrap();
+    assert_eq!(scaled.data["spec"]["replicas"], 5);
     assert_eq!(sizes(namespace, "data").await, ["2Gi", "2Gi"]);
     assert_eq!(sizes(namespace, "log").await, ["1Gi", "1Gi"]);
     let (grown, same_pods) = uids(namespace).await;

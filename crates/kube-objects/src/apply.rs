@@ -43,7 +43,7 @@ use super::{
     ownership,
 };
 
-pub use super::conflict::{LeaveOut, keep_finalizers};
+pub use super::conflict::{LeaveOut, keep_finalizers, keep_scale};
 pub use super::failure::ApplyError;
 pub use super::generated::{create_generated, is_generated, list_generated};
 pub use super::prepare::{Merged, merged_lists};

@@ -146,6 +146,17 @@ fn leave(
     left
 }
 
+/// Gives an object that is created again the number of replicas that an autoscaler has set.
+pub fn keep_scale(object: &mut Value, whole: &Value) {
+    let metadata = whole.get("metadata").cloned().unwrap_or_default();
+    if serde_json::from_value(metadata).is_ok_and(|metadata| is_autoscaled(&metadata)) {
+        if let Some(Value::Object(spec)) = object.get_mut("spec") {
+            spec.remove("replicas");
+        }
+        keep_replicas(object, whole);
+    }
+}
+
 /// Returns whether an autoscaler has set fields of an object.
 pub(super) fn is_autoscaled(live: &ObjectMeta) -> bool {
     live.managed_fields.iter().flatten().any(is_autoscaler)

@@ -1,12 +1,14 @@
 //! Changes of fields that cannot be changed: the object is deleted and created again where that is allowed, the
 //! volumes of a StatefulSet grow, or the change is explained.
 
-use kube_objects::apply::{Applied, Apply, ApplyError, Claim, apply};
-use kube_objects::delete::{Propagation, Verdict, delete, verify};
-use kube_objects::read;
-use serde_json::Value;
+use std::time::Duration;
 
 use helm_core::manifest::ManifestObject;
+use kube_objects::apply::{Applied, Apply, ApplyError, Claim, apply};
+use kube_objects::delete::{Propagation, Verdict, delete, is_gone, verify};
+use kube_objects::read;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
 use super::context::ActionContext;
 use super::error::ActionError;
@@ -14,6 +16,10 @@ use super::location::ObjectLocation;
 use super::volumes::{self, Templates};
 use crate::policy::NEVER_RECREATED;
 
+/// Longest wait until a set is gone without its Pods.
+const ORPHANED: Duration = Duration::from_secs(10);
+/// Time between two looks whether it is.
+const POLL: Duration = Duration::from_millis(200);
 /// Maximum number of changes in a message.
 const CHANGES_MAX: usize = 4;
 /// Maximum length of a value in a message, in characters.
@@ -87,6 +93,9 @@ async fn recreate(
                 Propagation::Background
             };
             delete(context.cluster, &location.key, &uid, propagation).await?;
+            if propagation == Propagation::Orphan {
+                await_orphans(context, location, &uid).await?;
+            }
         }
         Verdict::Gone => {}
         Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
@@ -101,6 +110,20 @@ async fn recreate(
         ..request
     };
     Ok(apply(context.cluster, recreated).await?)
+}
+
+/// Waits until the Pods of a set have lost their owner and the set is gone, which takes a moment. What is applied now has
+/// the number of replicas of an autoscaler, of which a later attempt would not know.
+async fn await_orphans(
+    context: &ActionContext<'_>,
+    location: &ObjectLocation,
+    uid: &str,
+) -> Result<(), ActionError> {
+    let end = Instant::now() + ORPHANED;
+    while !is_gone(context.cluster, &location.key, uid).await? && Instant::now() < end {
+        sleep(POLL).await;
+    }
+    Ok(())
 }
 
 /// Returns the error of fields that cannot be changed, with their old and new values and what can be done.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use helm_core::manifest::ObjectKey;
 use http::Method;
 use kube::core::GroupVersionKind;
-use kube_objects::apply::ApplyError;
+use kube_objects::apply::{ApplyError, keep_scale};
 use kube_objects::read::{self, ReadError};
 use kube_objects::request::{self, Call};
 use kube_objects::{ApiError, Cluster, FIELD_MANAGER};
@@ -60,6 +60,7 @@ pub(super) async fn expand(
     };
     templates.keep_larger(wanted);
     if templates.grow() {
+        keep_scale(wanted, &live);
         let claims = templates.claims(context.cluster, key).await?;
         check_classes(context.cluster, key, &claims).await?;
         for claim in &claims {

@@ -83,6 +83,7 @@ const REDIS: &[&str] = &["howto/redis.md"];
 /// Pages whose commands are examples.
 const EXAMPLES: &[&str] = &[
     "howto/api.md",
+    "howto/gitops.md",
     "howto/outputs.md",
     "start/install.md",
     "troubleshooting.md",

@@ -84,6 +84,7 @@ const REDIS: &[&str] = &["howto/redis.md"];
 const EXAMPLES: &[&str] = &[
     "howto/api.md",
     "howto/deletion.md",
+    "howto/gitops.md",
     "howto/outputs.md",
     "start/install.md",
     "troubleshooting.md",

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use go_programs::{CONTROL_PLANE, HELM, OLM, Program, REGISTRY};
+use go_programs::{ARGO_CD, CONTROL_PLANE, FLUX, HELM, OLM, Program, REGISTRY};
 
-const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry]";
+const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry] [argo-cd] [flux]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -17,6 +17,8 @@ fn main() -> ExitCode {
             "helm" => programs.push(&HELM),
             "olm" => programs.push(&OLM),
             "registry" => programs.push(&REGISTRY),
+            "argo-cd" => programs.push(&ARGO_CD),
+            "flux" => programs.push(&FLUX),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),
         }
     }

@@ -94,6 +94,30 @@ pub static REGISTRY: Program = Program {
     build: "github.com/distribution/distribution/v3 v3.0.0; usually 2 minutes on two cores",
 };
 
+/// The code with which Argo CD judges objects.
+pub static ARGO_CD: Program = Program {
+    name: "argo-cd",
+    variable: "ARGO_CD",
+    file: "argo-cd",
+    sources: embedded!["argo-cd": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "github.com/argoproj/argo-cd/v3@v3.2.12",
+    build: "packages of github.com/argoproj/argo-cd/v3 v3.2.12; usually 3 minutes on two cores",
+};
+
+/// The code with which Flux judges objects.
+pub static FLUX: Program = Program {
+    name: "flux",
+    variable: "FLUX",
+    file: "flux",
+    sources: embedded!["flux": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "k8s.io/client-go@v0.37.1",
+    build: "github.com/fluxcd/pkg/runtime v0.117.0; usually 3 minutes on two cores",
+};
+
 impl Program {
     /// Returns a name that identifies these sources and build flags.
     pub(crate) fn hash(&self) -> String {
@@ -128,11 +152,13 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 4] = [
+    static PROGRAMS: [(&Program, &str); 6] = [
         (&CONTROL_PLANE, "control-plane"),
         (&HELM, "helm"),
         (&OLM, "olm"),
         (&REGISTRY, "registry"),
+        (&ARGO_CD, "argo-cd"),
+        (&FLUX, "flux"),
     ];
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use go_programs::{BuildError, HELM};
 
-use crate::shared::{may_skip, skipped};
+use crate::shared::built_or_skip;
 
 /// Returns the path of the `helm` command, building it first if needed. The environment variable
 /// `HELM` names an existing binary.
@@ -26,12 +26,5 @@ pub fn ensure() -> Result<PathBuf, BuildError> {
 /// Any [`BuildError`] other than a missing prerequisite, and with `REQUIRE_CONTROL_PLANE=1` any
 /// [`BuildError`].
 pub fn ensure_or_skip() -> Result<Option<PathBuf>, BuildError> {
-    match ensure() {
-        Ok(path) => Ok(Some(path)),
-        Err(error) if may_skip(&error) => {
-            skipped(1, &error);
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    built_or_skip(&HELM)
 }

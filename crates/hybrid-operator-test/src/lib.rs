@@ -4,6 +4,7 @@ pub mod api_server;
 pub mod audit;
 pub mod control_plane;
 pub mod fault;
+pub mod gitops;
 pub mod helm;
 pub mod http_server;
 pub mod namespace;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use go_programs::{BuildError, OLM};
 
-use crate::shared::{may_skip, skipped};
+use crate::shared::built_or_skip;
 
 /// Returns the path of the program, which is built first if needed, or `None` if the machine cannot
 /// build it; then a line on standard error says that a test is skipped and why. The environment
@@ -16,12 +16,5 @@ use crate::shared::{may_skip, skipped};
 /// Any [`BuildError`] other than a missing prerequisite, and with `REQUIRE_CONTROL_PLANE=1` any
 /// [`BuildError`].
 pub fn ensure_or_skip() -> Result<Option<PathBuf>, BuildError> {
-    match OLM.ensure() {
-        Ok(path) => Ok(Some(path)),
-        Err(error) if may_skip(&error) => {
-            skipped(1, &error);
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    built_or_skip(&OLM)
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use go_programs::{BuildError, REGISTRY};
 
-use crate::shared::{may_skip, skipped};
+use crate::shared::built_or_skip;
 
 /// A running registry without TLS, which keeps everything in memory. It is killed when the value is
 /// dropped, and ends with this process, however that ends: it reads a pipe that only this process
@@ -41,13 +41,8 @@ impl Registry {
     ///
     /// If it cannot be built or started.
     pub fn start_or_skip(htpasswd: Option<&Path>) -> Result<Option<Self>, RegistryError> {
-        let program = match REGISTRY.ensure() {
-            Ok(program) => program,
-            Err(error) if may_skip(&error) => {
-                skipped(1, &error);
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
+        let Some(program) = built_or_skip(&REGISTRY)? else {
+            return Ok(None);
         };
         let mut command = Command::new(program);
         if let Some(file) = htpasswd {

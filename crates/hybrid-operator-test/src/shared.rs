@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use go_programs::{BuildError, CONTROL_PLANE};
+use go_programs::{BuildError, CONTROL_PLANE, Program};
 use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, StartError};
@@ -88,8 +88,21 @@ pub async fn binary_or_skip() -> Result<Option<PathBuf>, StartError> {
     }
 }
 
+/// Returns the path of a program, which is built first if needed, or `None` if the machine cannot build it; then a
+/// line on standard error says that a test is skipped and why.
+pub(crate) fn built_or_skip(program: &Program) -> Result<Option<PathBuf>, BuildError> {
+    match program.ensure() {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if may_skip(&error) => {
+            skipped(1, &error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns whether a test may be skipped because a program is missing.
-pub(crate) fn may_skip(error: &BuildError) -> bool {
+fn may_skip(error: &BuildError) -> bool {
     let required = env::var_os(REQUIRE_VARIABLE);
     error.is_missing_prerequisite() && !is_required(required.as_deref())
 }

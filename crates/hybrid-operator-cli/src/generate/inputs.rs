@@ -19,6 +19,36 @@ use crate::project::{Project, ProjectError, plural as regular_plural};
 /// Directory of the CRDs, relative to the project.
 pub(crate) const CRDS: &str = "config/crd/bases";
 
+/// Where a project and its watches file are.
+pub(crate) struct Place {
+    /// Directory of the project, or the current one.
+    root: PathBuf,
+    /// The `PROJECT` file, if there is one.
+    project: Option<Project>,
+    pub(crate) watches_file: PathBuf,
+}
+
+impl Place {
+    /// Finds the project of the current directory. Without one, the watches file must be given.
+    pub(crate) fn find(watches_file: Option<&Path>) -> anyhow::Result<Self> {
+        let current = std::env::current_dir().context("cannot find the current directory")?;
+        let given = watches_file.map(|path| current.join(path));
+        match (Project::find(&current), given) {
+            (Ok(project), given) => Ok(Self {
+                root: project.root.clone(),
+                watches_file: given.unwrap_or_else(|| project.watches_file()),
+                project: Some(project),
+            }),
+            (Err(ProjectError::NotAProject { .. }), Some(watches_file)) => Ok(Self {
+                root: current,
+                project: None,
+                watches_file,
+            }),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+}
+
 /// A project, or a directory with a watches file.
 pub(crate) struct Inputs {
     /// Directory that generated files are relative to.
@@ -78,21 +108,11 @@ impl WatchedChart {
 impl Inputs {
     /// Reads the project of the current directory, or the given watches file.
     pub(crate) fn load(watches_file: Option<&Path>, crds: &Path) -> anyhow::Result<Self> {
-        let current = std::env::current_dir().context("cannot find the current directory")?;
-        let found = Project::find(&current);
-        let (root, project) = match (found, watches_file) {
-            (Ok(project), _) => (project.root.clone(), Some(project)),
-            (Err(ProjectError::NotAProject { .. }), Some(_)) => (current.clone(), None),
-            (Err(error), _) => return Err(error.into()),
-        };
-        let path = match (watches_file, &project) {
-            (Some(path), _) => current.join(path),
-            (None, Some(project)) => project.watches_file(),
-            (None, None) => root.clone(),
-        };
+        let place = Place::find(watches_file)?;
+        let path = place.watches_file;
         let mut inputs = Self {
-            root,
-            project,
+            root: place.root,
+            project: place.project,
             charts: Vec::new(),
         };
         // A project with native controllers only.

@@ -138,4 +138,6 @@ fn fail(failure: &Failure, status: &mut Status) {
 }
 
 #[cfg(test)]
+mod states;
+#[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ mod catalog;
 mod chart;
 mod crds;
 mod dashboards;
+mod health;
 mod protection;
 mod rbac;
 mod samples;
@@ -84,6 +85,8 @@ enum What {
     Catalog(catalog::Args),
     /// Print Rust types of a chart's values.
     Types(types::Args),
+    /// Print how Argo CD and Flux judge custom resources.
+    Health(health::Args),
     /// Print the JSON schema of watches.yaml, for editors.
     WatchesSchema(watches_schema::Args),
 }
@@ -107,6 +110,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Bundle(args)) => bundle::run(args, &program, out),
         Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
+        Some(What::Health(args)) => health::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
         None => all(&args.options, &program, out),
     }

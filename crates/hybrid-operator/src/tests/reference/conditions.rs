@@ -99,6 +99,13 @@ pub(crate) fn assert_documented(type_: ConditionType, status: &str, reason: &str
     );
 }
 
+/// Returns all reasons of a type of conditions.
+pub(crate) fn reasons_of(type_: ConditionType) -> BTreeSet<String> {
+    let all = documented().into_iter();
+    let of_type = all.filter(|reason| reason.places.iter().any(|(of, _)| *of == type_));
+    of_type.map(|reason| reason.name.to_owned()).collect()
+}
+
 /// Returns whether nothing is wrong if a condition has this reason.
 fn is_fine(reason: Reason) -> bool {
     matches!(

@@ -581,6 +581,10 @@ impl Status {
     /// known.
     pub(crate) fn progressing(&mut self, why: &str, cause: Option<&Cause>) {
         self.initialized();
+        let stalled = self.find(ConditionType::Stalled, ConditionStatus::True);
+        if stalled.is_some_and(|stalled| stalled.observed_generation != self.generation) {
+            self.remove(ConditionType::Stalled);
+        }
         match cause {
             Some(cause) => self.unready(cause.reason, cause.message.as_str()),
             None => self.unready(Reason::Progressing, format!("waiting for {why}")),

@@ -336,9 +336,7 @@ impl Drawing<'_> {
             let action = match self.random.u8(0..5) {
                 0 => Action::Hold(target),
                 1 => Action::Delete(target, self.propagation()),
-                2 if self.project.suspends.is_some() => {
-                    Action::Suspend(Named::of(&self.wish(user, false)))
-                }
+                2 if self.project.suspends.is_some() => self.ask(user),
                 _ => Action::Spoil(target, which),
             };
             let after = if steps.is_empty() {
@@ -428,11 +426,10 @@ impl Drawing<'_> {
             (99..=102, _) if !self.project.replaced.is_empty() => self.replacement(),
             (103..=106, Some(target)) if self.random.bool() => Action::Hold(target),
             (103..=106, _) => {
-                let named = Named::of(&self.wish(user, false));
                 if self.project.suspends.is_some() && self.random.bool() {
-                    Action::Suspend(named)
+                    self.ask(user)
                 } else {
-                    Action::Hold(named)
+                    Action::Hold(Named::of(&self.wish(user, false)))
                 }
             }
             (107..=110, _) => {
@@ -448,6 +445,16 @@ impl Drawing<'_> {
             (123..=127, _) => self.configure(),
             (128..=130, _) => self.retry(user),
             _ => Action::Wait,
+        }
+    }
+
+    /// Asks for something else than the program does by itself.
+    fn ask(&mut self, user: usize) -> Action {
+        let custom = Named::of(&self.wish(user, false));
+        if self.random.bool() {
+            Action::Suspend(custom)
+        } else {
+            Action::Orphan(custom)
         }
     }
 

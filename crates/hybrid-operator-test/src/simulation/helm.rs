@@ -19,6 +19,9 @@ use super::world::World;
 /// Label of a record, and of an object of a hook, that names the custom resource.
 pub(super) const CUSTOM: &str = "helm.sdk.operatorframework.io/cr";
 
+/// Label of a record of a release whose objects have no owner.
+const UNOWNED: &str = "helm.sdk.operatorframework.io/unowned";
+
 impl World {
     /// Runs a command on the release of a custom resource.
     pub(super) async fn helm(&mut self, custom: &Named, command: Helm) -> anyhow::Result<()> {
@@ -26,6 +29,7 @@ impl World {
         let Some(last) = records.last() else {
             return Ok(());
         };
+        self.staying.clear();
         if label(last, "status").starts_with("pending") || label(last, "status") == "uninstalling" {
             return Ok(());
         }
@@ -127,6 +131,13 @@ impl World {
                 && is_release(custom, &namespace, label(object, "name"))
         });
         records
+    }
+
+    /// Returns whether the newest record of a release says that its objects have no owner.
+    pub(super) fn is_unowned(&self, release: &Named) -> bool {
+        let records = self.records(release);
+        let newest = records.last();
+        newest.is_some_and(|record| label(record, UNOWNED) == format!("{}-true", revision(record)))
     }
 
     /// Returns the records of a release by their revisions.

@@ -132,6 +132,8 @@ pub enum Action {
     Hold(Named),
     /// Somebody has the program leave a custom resource alone, until they change it or the end.
     Suspend(Named),
+    /// Somebody has the release of a custom resource stay when it is deleted, until they change it.
+    Orphan(Named),
     /// Somebody asks for another attempt of what failed, by an annotation with this number.
     Retry(Named, u32),
     /// Somebody changes the settings that values refer to, or creates them again.

@@ -22,6 +22,7 @@ pub(super) fn check(world: &World) -> anyhow::Result<()> {
     let objects = world.server.objects();
     others_are_left_alone(world, &objects)?;
     finalizers_stay(world, &objects)?;
+    orphans_stay(world, &objects)?;
     objects_have_a_record(world, &objects)?;
     secrets_are_not_shown(&objects)?;
     hooks_run_once(world)
@@ -128,6 +129,22 @@ fn others_are_left_alone(world: &World, objects: &[Value]) -> anyhow::Result<()>
         }
         if live.is_none() || !same("spec") || !same("data") {
             bail!("{title}, which belongs to others, was changed or deleted");
+        }
+    }
+    Ok(())
+}
+
+/// What outlives a custom resource stays, unless people delete it or its namespace.
+fn orphans_stay(world: &World, objects: &[Value]) -> anyhow::Result<()> {
+    for (named, (custom, uid)) in &world.staying {
+        let mut same = objects.iter().filter(|object| Named::of(object) == *named);
+        let is_touched = |title: &String| {
+            *title == title_of(named) || *title == format!("Namespace /{}", named.namespace)
+        };
+        if !same.any(|object| text(object, "/metadata/uid") == uid)
+            && !world.touched.iter().any(is_touched)
+        {
+            bail!("{} did not outlive {custom}", title_of(named));
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
+use super::permitted::custom_of;
 use super::project::Setup;
 use super::snapshot::{RECORD, items, text, title, title_of};
 use super::world::{Scaled, World};
@@ -24,6 +25,9 @@ pub(super) const REPLICAS: &str = "/spec/replicas";
 
 /// Annotation for another attempt, which a condition recommends.
 const RESET_AT: &str = "helm.sdk.operatorframework.io/reset-at";
+
+/// Annotation, and its value, with which a release outlives its custom resource.
+const ORPHANS: [&str; 2] = ["helm.sdk.operatorframework.io/deletion-policy", "Orphan"];
 
 /// Finalizer of people.
 const HOLD: &str = "people.example.com/hold";
@@ -47,6 +51,11 @@ impl World {
             Action::Scale(named, replicas) => self.scale(named, *replicas).await?,
             Action::Hold(named) => self.hold(named).await?,
             Action::Suspend(named) => self.suspend(named).await?,
+            Action::Orphan(named) => {
+                let [name, value] = ORPHANS;
+                self.annotate(named, name, value).await?;
+                self.orphaned.insert(title_of(named));
+            }
             Action::Retry(named, number) => {
                 self.annotate(named, RESET_AT, &number.to_string()).await?;
             }
@@ -57,7 +66,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes all finalizers of people away, and has the program attend to all custom resources.
+    /// Takes all finalizers of people away, has the program attend to all custom resources, and creates those again whose
+    /// releases outlive them.
     pub(super) async fn free(&mut self) -> anyhow::Result<()> {
         if let Some((name, _)) = self.project.suspends.clone() {
             for (_, mut state) in self.present() {
@@ -76,6 +86,9 @@ impl World {
                 Some(changed)
             })
             .await?;
+        }
+        for custom in self.left.values().cloned().collect::<Vec<_>>() {
+            self.recreate(&custom).await?;
         }
         Ok(())
     }
@@ -196,10 +209,19 @@ impl World {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         if code == 201 {
-            self.past.remove(&title(object));
+            self.begin(object);
             self.remember(object);
         }
         Ok(())
+    }
+
+    /// Forgets what there was before a custom resource, unless it takes a release over.
+    fn begin(&mut self, custom: &Value) {
+        let title = title(custom);
+        self.staying.retain(|_, (owner, _)| *owner != title);
+        if self.left.remove(&title).is_none() {
+            self.past.remove(&title);
+        }
     }
 
     /// Sets a number of replicas, as an autoscaler or `kubectl scale` does.
@@ -272,7 +294,7 @@ impl World {
             })
             .await?;
         } else if code == 201 {
-            self.past.remove(&title(object));
+            self.begin(object);
         } else if matches!(code, 403 | 404) {
             // Its namespace or its definition is gone, or is being deleted.
             return Ok(());
@@ -372,6 +394,7 @@ impl World {
             self.note_lost_record(named);
         } else if self.customs().contains(&named.kind) {
             self.note_deletion(named, propagation);
+            self.note_orphans(named);
         }
         let options = json!({"propagationPolicy": propagation}).to_string();
         let (code, _) = self.send(Method::DELETE, named, &options).await?;
@@ -388,6 +411,35 @@ impl World {
             self.others = others;
         }
         Ok(())
+    }
+
+    /// Remembers a custom resource whose release outlives it, and the objects that have no owner any more.
+    fn note_orphans(&mut self, named: &Named) {
+        let objects = self.server.objects();
+        let Some(custom) = objects.iter().find(|object| Named::of(object) == *named) else {
+            return;
+        };
+        let title = title(custom);
+        let [name, value] = ORPHANS;
+        let policy = custom
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(name)?.as_str());
+        if policy != Some(value) || self.left.contains_key(&title) {
+            return;
+        }
+        let mut state = state_of(custom, custom.get("spec").unwrap_or(&Value::Null));
+        if let Some(annotations) = state.pointer_mut("/metadata/annotations")
+            && let Some(annotations) = annotations.as_object_mut()
+        {
+            annotations.remove(name);
+        }
+        self.left.insert(title.clone(), state);
+        if self.is_at_rest && self.runs() && self.is_unowned(named) {
+            for object in objects.iter().filter(|object| custom_of(object) == title) {
+                let owned = (title.clone(), uid(object));
+                self.staying.insert(Named::of(object), owned);
+            }
+        }
     }
 
     /// Changes one text or number below `data`, `spec`, or the labels of an object.

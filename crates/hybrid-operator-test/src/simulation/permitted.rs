@@ -24,9 +24,10 @@ enum Permitted {
     LostRecord,
     LateRecord,
     Undeployed,
+    Unowned,
 }
 
-const ALL: [Permitted; 12] = [
+const ALL: [Permitted; 13] = [
     Permitted::Hook,
     Permitted::ContentOfOthers,
     Permitted::Kept,
@@ -39,6 +40,7 @@ const ALL: [Permitted; 12] = [
     Permitted::LostRecord,
     Permitted::LateRecord,
     Permitted::Undeployed,
+    Permitted::Unowned,
 ];
 
 /// Differences in what belongs to a custom resource, or in what belongs to none.
@@ -167,6 +169,7 @@ impl Permitted {
             }
             Self::Undeployed => is_of_attempt(case, difference),
             Self::LostRecord => is_of_lost_record(case, difference),
+            Self::Unowned => is_of_orphans(case, difference),
         }
     }
 }
@@ -211,6 +214,26 @@ fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
     let found = difference.found.as_ref();
     let is_its_object = found.is_some_and(|object| is_of_undeployed(case.live, object));
     is_left(difference) && (is_its_object || is_undeployed(case.live, title))
+}
+
+/// Returns whether something is the missing owner of an object whose custom resource did not own it at some time, or an
+/// object with a generated name that has outlived one.
+fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
+    let was_orphaned = |object: &Value| case.world.orphaned.contains(&custom_of(object));
+    if is_left(difference) {
+        let found = difference.found.as_ref();
+        return found.is_some_and(|object| {
+            object.pointer("/metadata/generateName").is_some() && was_orphaned(object)
+        });
+    }
+    let is_owner = [
+        "/metadata/ownerReferences",
+        "/metadata/annotations/operator-sdk~1primary-",
+    ]
+    .iter()
+    .any(|owner| difference.path.starts_with(owner));
+    let live = case.live.objects.get(&difference.object);
+    is_owner && live.is_some_and(was_orphaned)
 }
 
 /// Returns whether something is an object whose record people have deleted, or the finalizer of the custom resource.
@@ -281,7 +304,7 @@ fn says_left(condition: Option<&Value>, path: &str) -> bool {
 }
 
 /// Returns the title of the custom resource of an object.
-fn custom_of(object: &Value) -> String {
+pub(super) fn custom_of(object: &Value) -> String {
     let annotation = |name: &str| {
         let path = format!("/metadata/annotations/operator-sdk~1primary-resource{name}");
         text(object, &path).to_owned()
@@ -394,6 +417,7 @@ mod tests {
         "If others delete the record of a revision, the objects stay whose names were generated for it and those of its hooks, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too. Objects of its hooks also stay once the limit of the history has removed the record.",
         "A pending record that `helm` writes during the uninstall of its release stays.",
         "Until a revision is deployed, the finalizer, the objects and the records of all attempts stay.",
+        "An object whose custom resource had the deletion policy `Orphan` may have no owner, and one with a generated name stays.",
     ];
 
     #[test]

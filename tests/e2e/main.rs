@@ -69,6 +69,7 @@ mod operations;
 mod operator_chart;
 mod options;
 mod outputs;
+mod own_patches;
 mod pod;
 mod process;
 mod profiles;

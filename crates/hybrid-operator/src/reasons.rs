@@ -66,6 +66,8 @@ kube_objects::reasons! {
         ReconcileError,
         /// The values cannot be computed.
         ErrorGettingValues,
+        /// The patches of the custom resource are wrong: see `patchesFrom` in `watches.yaml`.
+        PatchesRefused,
         /// The API server does not say what it serves.
         ErrorGettingClient,
         /// The records of the release cannot be read, or belong to somebody else.
@@ -143,6 +145,7 @@ impl From<ErrorKind> for Reason {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Values => Self::ErrorGettingValues,
+            ErrorKind::Patches => Self::PatchesRefused,
             ErrorKind::Capabilities => Self::ErrorGettingClient,
             ErrorKind::Records => Self::ErrorGettingReleaseState,
             ErrorKind::Chart => Self::ReconcileError,

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use anyhow::Context as _;
-use hybrid_operator::watches::{Api, Outputs};
+use anyhow::{Context as _, anyhow};
+use hybrid_operator::watches::{Api, Outputs, PatchesFrom};
 use serde_json::{Map, Value, json};
 
 use super::ChartApi;
@@ -113,6 +113,35 @@ impl Version {
             status: Map::new(),
             columns: Vec::new(),
         }
+    }
+
+    /// Adds the list of patches to the spec.
+    pub(crate) fn with_patches(mut self, from: &PatchesFrom) -> anyhow::Result<Self> {
+        let in_the_way = || {
+            let place = from.place();
+            anyhow!(
+                "patchesFrom: the schema of the spec has no room for {place}; choose another path"
+            )
+        };
+        let mut schema = &mut self.spec;
+        for name in &from.path {
+            let object = schema.as_object_mut().ok_or_else(in_the_way)?;
+            if object.get("type") != Some(&json!("object"))
+                || object.contains_key("additionalProperties")
+            {
+                return Err(in_the_way());
+            }
+            let properties = object.entry("properties").or_insert_with(|| json!({}));
+            let properties = properties.as_object_mut().ok_or_else(in_the_way)?;
+            schema = properties
+                .entry(name)
+                .or_insert_with(|| json!({"type": "object"}));
+        }
+        if *schema != json!({"type": "object"}) {
+            return Err(in_the_way());
+        }
+        *schema = from.schema();
+        Ok(self)
     }
 
     /// Adds the fields of the status that the watches file defines, and the columns.

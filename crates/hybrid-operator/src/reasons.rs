@@ -66,7 +66,8 @@ kube_objects::reasons! {
         ReconcileError,
         /// The values cannot be computed.
         ErrorGettingValues,
-        /// The patches of the custom resource are wrong: see `patchesFrom` in `watches.yaml`.
+        /// A patch that the custom resource holds is malformed, matches not exactly one object, or changes what
+        /// `patchesFrom` does not allow.
         PatchesRefused,
         /// The API server does not say what it serves.
         ErrorGettingClient,

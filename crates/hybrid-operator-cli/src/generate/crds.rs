@@ -348,6 +348,42 @@ mod tests {
     }
 
     #[test]
+    fn list_of_patches_is_added_where_the_schema_has_room() {
+        let from = PatchesFrom {
+            path: ["own", "patches"].map(ToOwned::to_owned).to_vec(),
+            allow: Vec::new(),
+        };
+        let with = |spec: Value| {
+            let version = Version {
+                name: "v1".to_owned(),
+                description: String::new(),
+                spec,
+                status: Map::new(),
+                columns: Vec::new(),
+            };
+            version.with_patches(&from).map(|version| version.spec)
+        };
+        let size = json!({"type": "integer"});
+        for room in [
+            json!({"type": "object"}),
+            json!({"type": "object", "properties": {"own": {"type": "object", "properties": {"size": size}}}}),
+        ] {
+            let spec = with(room.clone()).unwrap();
+            let own = spec.pointer("/properties/own/properties").unwrap();
+            assert_eq!(own["patches"], from.schema());
+            assert_eq!(own.get("size").is_some(), room != json!({"type": "object"}));
+        }
+        for full in [
+            json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "properties": {"own": {"type": "string"}}}),
+            json!({"type": "object", "properties": {"own": {"type": "object", "properties": {"patches": size}}}}),
+        ] {
+            let error = with(full).unwrap_err().to_string();
+            assert!(error.contains("no room for spec.own.patches"), "{error}");
+        }
+    }
+
+    #[test]
     fn names_scope_and_stored_version_of_an_existing_crd_are_kept() {
         let crd = json!({"spec": {"group": "a.example.com", "scope": "Cluster",
             "names": {"kind": "Ox", "plural": "oxen", "shortNames": ["o"]},

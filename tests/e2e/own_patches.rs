@@ -30,12 +30,12 @@ metadata: {name: {{ .Release.Name }}-values}
 data: {values: {{ .Values | toJson | quote }}}
 ";
 
-const OPTIONS: &str = r#"
+const OPTIONS: &str = "
   patches: [{
     target: {kind: Deployment},
     patch: {spec: {template: {spec: {tolerations: [{key: base, operator: Exists}]}}}}
   }],
-  patchesFrom: {path: spec.own.patches, allow: [Deployment.spec.template.spec.tolerations]}"#;
+  patchesFrom: {path: spec.own.patches, allow: [Deployment.spec.template.spec.tolerations]}";
 
 /// Returns the spec with a patch that tolerates a taint.
 fn tolerating(key: &str) -> Value {

@@ -79,29 +79,39 @@ pub enum OwnPatchError {
         #[source]
         source: Box<json_patch::PatchError>,
     },
-    #[error("{patch} {does} {field} of {object}; allowed are only {allowed}")]
+    #[error("{touched}; allowed are only {allowed}")]
     Outside {
-        patch: String,
-        /// `changes` or `reads`.
-        does: &'static str,
-        field: KindField,
-        object: String,
+        touched: Box<Touched>,
         allowed: String,
     },
-    #[error(
-        "{patch} {does} {field} of {object}; no patch may touch what identifies an object or belongs to Helm or the operator"
-    )]
-    Reserved {
-        patch: String,
-        /// `changes` or `reads`.
-        does: &'static str,
-        field: KindField,
-        object: String,
-    },
+    #[error("{0}; no patch may touch what identifies an object or belongs to Helm or the operator")]
+    Reserved(Box<Touched>),
     #[error("{patch} nests fields of {object} more than {MAX_NESTING} levels deep")]
     TooDeep { patch: String, object: String },
     #[error("{patch} copies too much: more than {} KiB in all patches", MAX_COPIED / 1024)]
     TooLarge { patch: String },
+}
+
+/// A field that a patch changes or reads.
+#[derive(Debug)]
+pub struct Touched {
+    patch: String,
+    /// `changes` or `reads`.
+    does: &'static str,
+    field: KindField,
+    object: String,
+}
+
+impl fmt::Display for Touched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            patch,
+            does,
+            field,
+            object,
+        } = self;
+        write!(f, "{patch} {does} {field} of {object}")
+    }
 }
 
 /// Applies the patches in their order.
@@ -231,8 +241,9 @@ impl Check<'_> {
                 let value = self.taken("reads", object, &operation.from)?;
                 *copied += value.map_or(0, size);
                 if *copied > MAX_COPIED {
-                    let patch = self.patch.clone();
-                    return Err(OwnPatchError::TooLarge { patch });
+                    return Err(OwnPatchError::TooLarge {
+                        patch: self.patch.clone(),
+                    });
                 }
                 value
             }
@@ -365,25 +376,21 @@ impl Check<'_> {
         if is_allowed && !is_reserved(path) {
             return Ok(());
         }
-        let (patch, object) = (self.patch.clone(), self.key.to_string());
-        let field = KindField {
-            kind: self.key.kind.clone(),
-            path: path.iter().map(|name| (*name).to_owned()).collect(),
-        };
+        let touched = Box::new(Touched {
+            patch: self.patch.clone(),
+            does,
+            field: KindField {
+                kind: self.key.kind.clone(),
+                path: path.iter().map(|name| (*name).to_owned()).collect(),
+            },
+            object: self.key.to_string(),
+        });
         if is_reserved(path) {
-            return Err(OwnPatchError::Reserved {
-                patch,
-                does,
-                field,
-                object,
-            });
+            return Err(OwnPatchError::Reserved(touched));
         }
         let allowed: Vec<String> = allowed.iter().map(KindField::to_string).collect();
         Err(OwnPatchError::Outside {
-            patch,
-            does,
-            field,
-            object,
+            touched,
             allowed: allowed.join(", "),
         })
     }

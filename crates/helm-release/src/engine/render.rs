@@ -225,9 +225,8 @@ pub fn render_once(
     patches: &[Patch],
     own: &OwnPatches,
 ) -> Result<Rendered, DesiredError> {
-    let rendered = chart.render(input)?;
-    let patched = patches::apply(rendered, patches)?;
-    Ok(own_patches::apply(patched, own)?)
+    let rendered = patches::apply(chart.render(input)?, patches)?;
+    Ok(own_patches::apply(rendered, own)?)
 }
 
 /// Waits until the owner is deleted. Waits forever if it was being deleted before the

@@ -174,9 +174,7 @@ fn clash(schema: &Value, path: &[String]) -> Option<String> {
     let mut fields = schema.get("properties")?;
     let (last, above) = path.split_last()?;
     for name in above {
-        let Some(field) = fields.get(name) else {
-            return None;
-        };
+        let field = fields.get(name)?;
         let Some(below) = field.get("properties") else {
             return Some(format!(
                 "`{name}` in `api.fields` is no map of fields, so that nothing can be below it"

@@ -139,13 +139,14 @@ fn allowed_fields_are_changed() {
             json!({"app": "web", "helm.sh/chart": "c-1", "team": "a"}),
         ),
     ] {
-        let web = patched(&own(&[allowed], &[patch.clone()]));
+        let web = patched(&own(&[allowed], std::slice::from_ref(&patch)));
         let web = web.unwrap_or_else(|error| panic!("{patch}: {error}"));
         assert_eq!(web.pointer(place), Some(&expected), "{patch}");
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn fields_outside_of_the_list_are_refused_with_their_path() {
     let pod = "/spec/template/spec";
     let main = format!("{pod}/containers/0");
@@ -267,7 +268,7 @@ fn fields_outside_of_the_list_are_refused_with_their_path() {
             "changes Deployment.spec.template.metadata.annotations.a\\.b.c of",
         ),
     ] {
-        let error = patched(&own(&[allowed], &[patch.clone()])).unwrap_err();
+        let error = patched(&own(&[allowed], std::slice::from_ref(&patch))).unwrap_err();
         let start =
             format!("spec.patches[0] {expected} Deployment.apps web; allowed are only {allowed}");
         assert_eq!(error, start, "{patch}");
@@ -338,7 +339,7 @@ fn what_identifies_an_object_or_belongs_to_helm_is_never_changed() {
             "Deployment.apiVersion",
             LABELS,
         ];
-        let error = patched(&own(&everything, &[patch.clone()])).unwrap_err();
+        let error = patched(&own(&everything, std::slice::from_ref(&patch))).unwrap_err();
         let expected = format!(
             "spec.patches[0] changes Deployment.{field} of Deployment.apps web; no patch may touch what identifies an object or belongs to Helm or the operator"
         );

@@ -162,11 +162,14 @@ fn wrong_patches_are_refused_with_their_place() {
     let nested = (0..100).fold(json!(1), |below, _| json!([below]));
     let many = vec![json!({"patch": {"a": 1}}); 33];
     // 10 levels of 10 aliases each.
-    let mut bomb = "a0: &a0 [xxxxxxxxxx]\n".to_owned();
-    for level in 1..10 {
-        let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
-    }
+    let lines = (0..10).map(|level: usize| match level.checked_sub(1) {
+        Some(below) => format!(
+            "a{level}: &a{level} [{}]",
+            vec![format!("*a{below}"); 10].join(", ")
+        ),
+        None => "a0: &a0 [xxxxxxxxxx]".to_owned(),
+    });
+    let bomb = lines.collect::<Vec<_>>().join("\n");
     for (patches, expected) in [
         (
             json!({"patch": {}}),

@@ -70,6 +70,7 @@ mod operator_chart;
 mod options;
 mod orphans;
 mod outputs;
+mod own_patches;
 mod pod;
 mod process;
 mod profiles;

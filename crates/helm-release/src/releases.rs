@@ -23,6 +23,7 @@ use crate::engine::error_kind::ErrorKind;
 use crate::engine::instructions::Instructions;
 use crate::engine::memory::KnownRelease;
 use crate::engine::message::{Message, Reader, Redactor};
+use crate::engine::own_patches::OwnPatches;
 use crate::engine::owner::{OwnValues, Owner, Present, Remedy};
 use crate::engine::report::{Deployed, Next, ObjectsState, Report, StepOutcome};
 use crate::engine::reported::{ReleaseStatus, Reported};
@@ -551,6 +552,7 @@ impl Owner for Program {
         let values = self.values.as_ref().and_then(Value::as_object);
         Box::pin(std::future::ready(Ok(OwnValues {
             values: values.cloned().unwrap_or_default(),
+            patches: OwnPatches::default(),
             note: None,
             kept: None,
             read: Vec::new(),

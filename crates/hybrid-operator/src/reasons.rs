@@ -66,6 +66,9 @@ kube_objects::reasons! {
         ReconcileError,
         /// The values cannot be computed.
         ErrorGettingValues,
+        /// A patch that the custom resource holds is malformed, matches not exactly one object, or changes what
+        /// `patchesFrom` does not allow.
+        PatchesRefused,
         /// The API server does not say what it serves.
         ErrorGettingClient,
         /// The records of the release cannot be read, or belong to somebody else.
@@ -145,6 +148,7 @@ impl From<ErrorKind> for Reason {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Values => Self::ErrorGettingValues,
+            ErrorKind::Patches => Self::PatchesRefused,
             ErrorKind::Capabilities => Self::ErrorGettingClient,
             ErrorKind::Records => Self::ErrorGettingReleaseState,
             ErrorKind::Chart => Self::ReconcileError,

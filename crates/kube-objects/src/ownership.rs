@@ -41,6 +41,19 @@ pub(crate) const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-name
 /// Annotation that, with the value `keep`, excludes an object from deletion.
 pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 
+/// Beginnings of the keys of labels and annotations that mean something to Helm, to the operator, or to operator-sdk.
+const RESERVED: [&str; 4] = [
+    "helm.sh/",
+    "meta.helm.sh/",
+    "helm.sdk.operatorframework.io/",
+    "operator-sdk/",
+];
+
+/// Returns whether a label or annotation belongs to Helm, its hooks among them, or to the operator.
+pub fn is_reserved_key(key: &str) -> bool {
+    key == MANAGED_BY_LABEL || RESERVED.iter().any(|start| key.starts_with(start))
+}
+
 /// The input of [`mark`].
 #[derive(Clone, Debug)]
 pub struct Marks<'a> {
@@ -735,6 +748,28 @@ mod tests {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
             let found = ownership(&metadata, &Claimant::fixture(&primary));
             assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_and_annotations_of_the_operator_and_of_helm_are_reserved() {
+        let ours = [
+            CHART_LABEL,
+            OPERATOR_LABEL,
+            CR_LABEL,
+            RUN_LABEL,
+            PRIMARY_ANNOTATION,
+            PRIMARY_TYPE_ANNOTATION,
+            MANAGED_BY_LABEL,
+            RELEASE_NAME_ANNOTATION,
+            RELEASE_NAMESPACE_ANNOTATION,
+            RESOURCE_POLICY_ANNOTATION,
+            "helm.sh/hook",
+            "helm.sh/hook-weight",
+        ];
+        assert!(ours.iter().all(|key| is_reserved_key(key)));
+        for key in ["helm.sh", "example.com/helm.sh", "app.kubernetes.io/name"] {
+            assert!(!is_reserved_key(key), "{key}");
         }
     }
 }

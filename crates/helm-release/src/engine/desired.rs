@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired_error::DesiredError;
 use super::digest::DigestInputs;
-use super::inputs::{CachedInputs, Inputs};
+use super::inputs::{CachedInputs, Inputs, Sources};
 use super::memory::KnownRelease;
 use super::message::Redactor;
 use super::owner::OwnValues;
@@ -128,7 +128,7 @@ impl NextRevision<'_> {
                 .map_or(Revision::FIRST, |latest| latest.revision.next()),
             upgrade: self.upgrade,
         };
-        let render = render(setup, access, subject, &inputs.coalesced, target, redactor).await?;
+        let render = render(setup, access, subject, &inputs.sources, target, redactor).await?;
         let objects = render.objects.map_err(RenderError::Object)?;
         let mut deployed = history.iter().rev();
         let deployed = deployed.find(|meta| meta.status == ReleaseStatus::Deployed);
@@ -202,7 +202,7 @@ pub(super) async fn inputs(
             .is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
     {
         // Others may have failed since.
-        memory.rendered = Some(Arc::clone(&known.inputs.coalesced));
+        memory.rendered = Some(Arc::clone(&known.inputs.sources.coalesced));
         return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();
@@ -210,6 +210,7 @@ pub(super) async fn inputs(
     let computed = owner.values(access, target, &mut memory.redactor, notices);
     let OwnValues {
         values,
+        patches,
         note,
         kept,
         mut read,
@@ -221,7 +222,11 @@ pub(super) async fn inputs(
     // What the templates read from the cluster is known only after rendering.
     let redactor = &mut memory.redactor;
     let first = RenderTarget::FIRST;
-    let render = render(setup, access, subject, &coalesced, first, redactor).await?;
+    let sources = Sources {
+        coalesced,
+        patches: Arc::new(patches),
+    };
+    let render = render(setup, access, subject, &sources, first, redactor).await?;
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {
@@ -229,10 +234,11 @@ pub(super) async fn inputs(
     }
     let reads_kinds = reads_capabilities || render.missing_kind;
     let digest = DigestInputs {
-        coalesced: &coalesced,
+        coalesced: &sources.coalesced,
         name: subject.target.name.as_str(),
         namespace: &subject.target.namespace,
         patches: &setup.policy.patches,
+        own_patches: &sources.patches.patches,
         looked_up: render.looked_up,
         reads: render.rendered.capability_reads(),
     }
@@ -240,7 +246,7 @@ pub(super) async fn inputs(
     let objects = render.objects.ok();
     let inputs = Inputs {
         digest,
-        coalesced,
+        sources,
         note,
         kept,
     };
@@ -293,7 +299,7 @@ pub(super) async fn objects_of(
         setup,
         access,
         subject,
-        &inputs.coalesced,
+        &inputs.sources,
         RenderTarget::FIRST,
         &mut Redactor::default(),
     )
@@ -324,13 +330,13 @@ pub(super) fn same_inputs(setup: &Setup, inputs: &Inputs, record: &Record) -> bo
         && same_files(&theirs.files, own.files());
     // Helm records the default values of a chart with dependencies after importing theirs.
     let defaults = Value::from(theirs.values.clone().unwrap_or_default());
-    let same_defaults = [own.values(), inputs.coalesced.chart().values()]
+    let same_defaults = [own.values(), inputs.sources.coalesced.chart().values()]
         .into_iter()
         .any(|values| same_values(&defaults, &Value::from(values.clone())));
     let same_config = || match setup.chart.coalesce(record.config.clone()) {
         Ok(coalesced) => same_values(
             &Value::from(coalesced.values().clone()),
-            &Value::from(inputs.coalesced.values().clone()),
+            &Value::from(inputs.sources.coalesced.values().clone()),
         ),
         Err(_) => false,
     };

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::error_kind::ErrorKind;
 use super::lookup::LOOKUP_ROUNDS;
 use super::message::Message;
+use super::own_patches::OwnPatchError;
 use super::owner::BoxError;
 use super::patches::PatchError;
 use crate::policy::way_to_raise;
@@ -72,6 +73,8 @@ pub enum DesiredError {
     },
     #[error(transparent)]
     Patch(#[from] PatchError),
+    #[error(transparent)]
+    OwnPatches(#[from] OwnPatchError),
     #[error("the templates look up new objects in each of {LOOKUP_ROUNDS} renders")]
     TooManyLookups,
 }
@@ -109,6 +112,7 @@ impl DesiredError {
             | Self::Coalesce(_)
             | Self::Kept(_)
             | Self::Reference { .. } => ErrorKind::Values,
+            Self::OwnPatches(_) => ErrorKind::Patches,
             Self::Capabilities(_) => ErrorKind::Capabilities,
             Self::Record(_) => ErrorKind::Records,
             Self::Render(_)
@@ -138,6 +142,7 @@ impl DesiredError {
             | Self::Container { .. }
             | Self::Deleted
             | Self::Patch(_)
+            | Self::OwnPatches(_)
             | Self::TooManyLookups => false,
         }
     }
@@ -170,7 +175,8 @@ impl DesiredError {
             | Self::Render(_)
             | Self::Limit(..)
             | Self::Container { .. }
-            | Self::Patch(_) => Message::from(text)
+            | Self::Patch(_)
+            | Self::OwnPatches(_) => Message::from(text)
                 .with_contents(with_contents)
                 .about(values),
             // These name objects and accounts.

@@ -18,8 +18,10 @@ pub struct DigestInputs<'a> {
     pub name: &'a str,
     /// Namespace of the release.
     pub namespace: &'a str,
-    /// Patches of the rendered objects.
+    /// Patches of the policy.
     pub patches: &'a [Patch],
+    /// Patches of the owner, which are applied after them.
+    pub own_patches: &'a [Patch],
     /// Digest of the objects that templates look up, if lookups are inputs.
     pub looked_up: Option<Digest>,
     /// Capabilities of the cluster that the templates read.
@@ -33,8 +35,9 @@ impl DigestInputs<'_> {
             .part(self.coalesced.digest().as_bytes())
             .part(self.namespace)
             .part(self.name);
-        if !self.patches.is_empty() {
-            digest = digest.part(canonical(&patches_value(self.patches)));
+        let patches: Vec<&Patch> = self.patches.iter().chain(self.own_patches).collect();
+        if !patches.is_empty() {
+            digest = digest.part(canonical(&patches_value(&patches)));
         }
         if let Some(looked_up) = &self.looked_up {
             digest = digest.part(looked_up.as_bytes());
@@ -45,8 +48,8 @@ impl DigestInputs<'_> {
 }
 
 /// Returns the patches as JSON.
-fn patches_value(patches: &[Patch]) -> Value {
-    let one = |patch: &Patch| {
+fn patches_value(patches: &[&Patch]) -> Value {
+    let one = |patch: &&Patch| {
         let target = &patch.target;
         let body = match &patch.patch {
             PatchBody::Json(operations) => json!({"jsonPatch": operations}),
@@ -128,7 +131,7 @@ mod tests {
             },
             patch: PatchBody::StrategicMerge(json!({"spec": {"replicas": 2}})),
         };
-        let text = canonical(&patches_value(&[patch]));
+        let text = canonical(&patches_value(&[&patch]));
         assert_eq!(
             text,
             r#"[{"patch":{"strategicMerge":{"spec":{"replicas":2}}},"target":{"group":null,"kind":"Deployment","name":null,"namespace":null,"version":null}}]"#

@@ -5,6 +5,8 @@
 pub enum ErrorKind {
     /// The values.
     Values,
+    /// Patches of the owner that can be applied.
+    Patches,
     /// The kinds that the API server serves.
     Capabilities,
     /// The records of the release.
@@ -18,6 +20,7 @@ impl ErrorKind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Values => "ErrorGettingValues",
+            Self::Patches => "PatchesRefused",
             Self::Capabilities => "ErrorGettingClient",
             Self::Records => "ErrorGettingReleaseState",
             Self::Chart => "ReconcileError",

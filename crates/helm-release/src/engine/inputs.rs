@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helm_core::{Coalesced, Digest};
 
 use super::interest::{ObservedState, ResourceRef};
+use super::own_patches::OwnPatches;
 use crate::release::InputsDigest;
 
 /// Values of optional references by reference and key, as stored in a record.
@@ -14,11 +15,18 @@ pub type LastValues = BTreeMap<String, BTreeMap<String, String>>;
 /// Objects that a computation has read, and their state.
 pub type Read = Vec<(ResourceRef, ObservedState)>;
 
+/// What a release is rendered from, beside its chart and the cluster.
+#[derive(Clone)]
+pub(super) struct Sources {
+    pub(super) coalesced: Arc<Coalesced>,
+    pub(super) patches: Arc<OwnPatches>,
+}
+
 /// Inputs of a release.
 #[derive(Clone)]
 pub(super) struct Inputs {
     pub(super) digest: InputsDigest,
-    pub(super) coalesced: Arc<Coalesced>,
+    pub(super) sources: Sources,
     /// Note for an event, if something beside the owner has changed the values.
     pub(super) note: Option<String>,
     /// Values of optional references, kept in case the objects are deleted; `None` if there are no

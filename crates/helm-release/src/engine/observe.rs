@@ -220,7 +220,7 @@ fn awaits_crds(
                 installed.digest = Some(digest.clone());
                 return false;
             }
-            has_crds(&desired.inputs.coalesced)
+            has_crds(&desired.inputs.sources.coalesced)
         }
         Err(error) => {
             let tried = installed

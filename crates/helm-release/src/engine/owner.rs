@@ -11,6 +11,7 @@ use super::access::Access;
 use super::desired_error::DesiredError;
 use super::inputs::{LastValues, Read};
 use super::message::Redactor;
+use super::own_patches::OwnPatches;
 use super::target::Target;
 use crate::event::Notices;
 
@@ -57,10 +58,12 @@ pub struct Present {
     pub others: Vec<String>,
 }
 
-/// Values of a release, and what they were computed from.
+/// Values of a release and its patches, and what they were computed from.
 pub struct OwnValues {
     /// The values.
     pub values: Values,
+    /// Patches of the rendered objects, after those of the policy.
+    pub patches: OwnPatches,
     /// Note for an event, if something beside the owner has changed them.
     pub note: Option<String>,
     /// Values of optional references, to be kept in the record; `None` if there are none.

@@ -80,7 +80,7 @@ const MERGE_KEYS: &[&str] = &[
 /// Applies a strategic merge patch as `kubectl patch` does: maps are merged, null removes a field,
 /// lists of objects are merged by their key, other lists are replaced. Supports `$patch: replace`
 /// and `$patch: delete`.
-fn merge(target: &mut Value, patch: &Value) {
+pub(super) fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (target, Value::Object(patch)) => {
             if directive(patch) == Some("replace") {
@@ -114,7 +114,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Returns the first merge key that all elements have.
-fn merge_key(changes: &[Value]) -> Option<&'static str> {
+pub(super) fn merge_key(changes: &[Value]) -> Option<&'static str> {
     let has = |key: &str| changes.iter().all(|change| change.get(key).is_some());
     let key = MERGE_KEYS.iter().copied().find(|key| has(key));
     key.filter(|_| !changes.is_empty())
@@ -141,7 +141,7 @@ fn merge_lists(items: &mut Vec<Value>, changes: &[Value], key: &str) {
     }
 }
 
-fn directive(patch: &Map<String, Value>) -> Option<&str> {
+pub(super) fn directive(patch: &Map<String, Value>) -> Option<&str> {
     patch.get("$patch").and_then(Value::as_str)
 }
 

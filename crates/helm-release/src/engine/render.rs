@@ -1,5 +1,5 @@
 //! Renders a revision: resolves the `lookup` calls of the templates and applies the patches of
-//! `watches.yaml`.
+//! `watches.yaml` and of the owner.
 
 use host::HashSet;
 use std::collections::BTreeMap;
@@ -11,9 +11,7 @@ use helm_core::engine::{
 };
 use helm_core::manifest::{ManifestError, ManifestObject};
 use helm_core::release::Revision;
-use helm_core::{
-    Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
-};
+use helm_core::{Capabilities, CompiledChart, Digest, DigestBuilder, RenderError, Rendered};
 use host::phases;
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::CR_LABEL;
@@ -26,10 +24,12 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired_error::DesiredError;
 use super::digest::canonical;
-use super::inputs::Read;
+use super::inputs::{Read, Sources};
 use super::interest::ResourceRef;
 use super::lookup::{LOOKUP_ROUNDS, VisibleObjects};
 use super::message::Redactor;
+use super::own_patches::{self, OwnPatches};
+use super::patches;
 use super::setup::Setup;
 use super::subject::Subject;
 use super::target::Target;
@@ -76,12 +76,12 @@ pub(super) async fn render(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    coalesced: &Arc<Coalesced>,
+    sources: &Sources,
     target: RenderTarget,
     redactor: &mut Redactor,
 ) -> Result<Render, DesiredError> {
     let mut lookups = Lookups::default();
-    let render = render_with_lookups(setup, access, subject, coalesced, target, &mut lookups);
+    let render = render_with_lookups(setup, access, subject, sources, target, &mut lookups);
     let rendered = phases::span("render").run(render).await;
     if !lookups.contents.is_empty() {
         redactor.suspect();
@@ -95,7 +95,7 @@ async fn render_with_lookups(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
-    coalesced: &Arc<Coalesced>,
+    sources: &Sources,
     target: RenderTarget,
     lookups: &mut Lookups,
 ) -> Result<Render, DesiredError> {
@@ -111,7 +111,7 @@ async fn render_with_lookups(
         let limits = subject.target.share.limits().await?;
         let once = RenderJob {
             setup: Arc::clone(setup),
-            coalesced: Arc::clone(coalesced),
+            sources: sources.clone(),
             info: info.clone(),
             capabilities: capabilities.clone(),
             objects: VisibleObjects::new(
@@ -166,7 +166,7 @@ async fn render_with_lookups(
 /// Input of one render, sent to a thread of the pool.
 struct RenderJob {
     setup: Arc<Setup>,
-    coalesced: Arc<Coalesced>,
+    sources: Sources,
     info: ReleaseInfo,
     capabilities: Capabilities,
     objects: VisibleObjects<Snapshot>,
@@ -182,7 +182,7 @@ struct Parsed {
 
 impl RenderJob {
     fn render(self, cancel: Cancel) -> Result<Parsed, DesiredError> {
-        let mut input = RenderInput::new(self.info, &self.coalesced)
+        let mut input = RenderInput::new(self.info, &self.sources.coalesced)
             .capabilities(&self.capabilities)
             .lookup(self.objects)
             .cancel(cancel);
@@ -197,7 +197,8 @@ impl RenderJob {
         if host::is_simulated() {
             input.limits.time = None;
         }
-        let rendered = render_once(&self.setup.chart, &input, &self.setup.policy.patches)?;
+        let patches = &self.setup.policy.patches;
+        let rendered = render_once(&self.setup.chart, &input, patches, &self.sources.patches)?;
         let (objects, bytes) = match rendered.objects_within(&within(self.memory.result)) {
             Ok((objects, bytes)) => (Ok(objects), bytes),
             Err(RenderError::Object(error)) => (Err(error), rendered.manifest().len()),
@@ -217,14 +218,15 @@ fn exceeds_share(error: &RenderError, setup: &Setup) -> bool {
     matches!(error.limit(), Some(BudgetError::Memory { limit }) if *limit < own)
 }
 
-/// Renders a chart with the patches of `watches.yaml`. No I/O.
+/// Renders a chart with the patches of `watches.yaml`, and then those of the owner. No I/O.
 pub fn render_once(
     chart: &CompiledChart,
     input: &RenderInput<'_>,
     patches: &[Patch],
+    own: &OwnPatches,
 ) -> Result<Rendered, DesiredError> {
-    let rendered = chart.render(input)?;
-    Ok(super::patches::apply(rendered, patches)?)
+    let rendered = patches::apply(chart.render(input)?, patches)?;
+    Ok(own_patches::apply(rendered, own)?)
 }
 
 /// Waits until the owner is deleted. Waits forever if it was being deleted before the
@@ -410,7 +412,7 @@ mod tests {
         let values = chart.coalesce(Values::new()).unwrap();
         let mut input = RenderInput::new(ReleaseInfo::new("r", "ns"), &values);
         input.limits = limits.of_render();
-        render_once(&chart, &input, &[])
+        render_once(&chart, &input, &[], &OwnPatches::default())
     }
 
     #[test]

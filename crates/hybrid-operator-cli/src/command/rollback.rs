@@ -30,7 +30,7 @@ values of the revision, and the operator upgrades the release to them, as a new 
 resource comes from a git repository, revert it there instead.
 
 Refused are revisions of another chart version, and kinds whose values do not come from the spec alone \
-(`values` and `valuesFrom` in the watches file).";
+(`values` and `valuesFrom` in the watches file). Patches of the custom resource (`patchesFrom`) stay as they are.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,6 +154,11 @@ fn spec_of(
     }
     let mut spec = wanted.config.clone();
     restore_overridden(&mut spec, current, &watch.override_values)?;
+    if let Some(from) = &watch.patches_from {
+        // They are no values, and stay as they are.
+        let path: Vec<&str> = from.path.iter().map(String::as_str).collect();
+        restore(&mut spec, current, &path);
+    }
     Ok(Value::Object(spec))
 }
 
@@ -171,15 +176,18 @@ fn restore_overridden(
             );
         }
         let parts: Vec<&str> = path.split('.').collect();
-        let now = parts
-            .iter()
-            .try_fold(current, |value, part| value.get(part));
-        match now {
-            Some(now) => set(spec, &parts, now.clone()),
-            None => remove(spec, &parts),
-        }
+        restore(spec, current, &parts);
     }
     Ok(())
+}
+
+/// Replaces what is at a path by what the spec has there now.
+fn restore(spec: &mut Values, current: &Value, path: &[&str]) {
+    let now = path.iter().try_fold(current, |value, part| value.get(part));
+    match now {
+        Some(now) => set(spec, path, now.clone()),
+        None => remove(spec, path),
+    }
 }
 
 fn set(map: &mut Values, path: &[&str], value: Value) {
@@ -309,6 +317,7 @@ async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use helm_core::release::{Release, ReleaseChart, Revision};
+    use hybrid_operator::watches::PatchesFrom;
     use kube::core::GroupVersionKind;
     use serde_json::json;
 
@@ -340,6 +349,21 @@ mod tests {
         let current = json!({"a": 2, "debug": false});
         let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted);
         assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
+    }
+
+    #[test]
+    fn patches_of_the_custom_resource_stay_as_they_are() {
+        let mut watch = watch();
+        watch.patches_from = Some(PatchesFrom {
+            path: vec!["own".to_owned(), "patches".to_owned()],
+            allow: Vec::new(),
+        });
+        let wanted = record(1, "1.0.0", json!({"a": 1}));
+        let latest = record(2, "1.0.0", json!({"a": 2}));
+        let patches = json!({"patches": [{"patch": []}]});
+        let current = json!({"a": 2, "own": patches});
+        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted).unwrap();
+        assert_eq!(spec, json!({"a": 1, "own": patches}));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use anyhow::Context as _;
-use hybrid_operator::watches::{Api, Outputs};
+use anyhow::{Context as _, anyhow};
+use hybrid_operator::watches::{Api, Outputs, PatchesFrom};
 use serde_json::{Map, Value, json};
 
 use super::ChartApi;
@@ -113,6 +113,35 @@ impl Version {
             status: Map::new(),
             columns: Vec::new(),
         }
+    }
+
+    /// Adds the list of patches to the spec.
+    pub(crate) fn with_patches(mut self, from: &PatchesFrom) -> anyhow::Result<Self> {
+        let in_the_way = || {
+            let place = from.place();
+            anyhow!(
+                "patchesFrom: the schema of the spec has no room for {place}; choose another path"
+            )
+        };
+        let mut schema = &mut self.spec;
+        for name in &from.path {
+            let object = schema.as_object_mut().ok_or_else(in_the_way)?;
+            if object.get("type") != Some(&json!("object"))
+                || object.contains_key("additionalProperties")
+            {
+                return Err(in_the_way());
+            }
+            let properties = object.entry("properties").or_insert_with(|| json!({}));
+            let properties = properties.as_object_mut().ok_or_else(in_the_way)?;
+            schema = properties
+                .entry(name)
+                .or_insert_with(|| json!({"type": "object"}));
+        }
+        if *schema != json!({"type": "object"}) {
+            return Err(in_the_way());
+        }
+        *schema = from.schema();
+        Ok(self)
     }
 
     /// Adds the fields of the status that the watches file defines, and the columns.
@@ -316,6 +345,42 @@ mod tests {
         names.sort_by_cached_key(|name| Reverse(priority(name)));
         let expected = "v2 v1 v10beta1 v1beta2 v1beta1 v1alpha1 foo";
         assert_eq!(names.join(" "), expected);
+    }
+
+    #[test]
+    fn list_of_patches_is_added_where_the_schema_has_room() {
+        let from = PatchesFrom {
+            path: ["own", "patches"].map(ToOwned::to_owned).to_vec(),
+            allow: Vec::new(),
+        };
+        let with = |spec: Value| {
+            let version = Version {
+                name: "v1".to_owned(),
+                description: String::new(),
+                spec,
+                status: Map::new(),
+                columns: Vec::new(),
+            };
+            version.with_patches(&from).map(|version| version.spec)
+        };
+        let size = json!({"type": "integer"});
+        for room in [
+            json!({"type": "object"}),
+            json!({"type": "object", "properties": {"own": {"type": "object", "properties": {"size": size}}}}),
+        ] {
+            let spec = with(room.clone()).unwrap();
+            let own = spec.pointer("/properties/own/properties").unwrap();
+            assert_eq!(own["patches"], from.schema());
+            assert_eq!(own.get("size").is_some(), room != json!({"type": "object"}));
+        }
+        for full in [
+            json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "properties": {"own": {"type": "string"}}}),
+            json!({"type": "object", "properties": {"own": {"type": "object", "properties": {"patches": size}}}}),
+        ] {
+            let error = with(full).unwrap_err().to_string();
+            assert!(error.contains("no room for spec.own.patches"), "{error}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
 use hybrid_operator::helm::ChartReader;
-use hybrid_operator::watches::{self, Api, Outputs};
+use hybrid_operator::watches::{self, Api, Outputs, PatchesFrom};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -66,6 +66,7 @@ pub(crate) struct WatchedChart {
     chart: Chart,
     directory: String,
     spec: Option<Api>,
+    patches: Option<PatchesFrom>,
     outputs: Outputs,
     protect: Option<bool>,
 }
@@ -87,6 +88,11 @@ impl WatchedChart {
     /// Returns the spec of the kind, if it is not the chart's values.
     pub(crate) fn spec(&self) -> Option<&Api> {
         self.spec.as_ref()
+    }
+
+    /// Returns where custom resources hold patches.
+    pub(crate) fn patches(&self) -> Option<&PatchesFrom> {
+        self.patches.as_ref()
     }
 
     /// Returns what the status of the kind shows.
@@ -140,6 +146,7 @@ impl Inputs {
                 chart,
                 directory,
                 spec: watch.api,
+                patches: watch.patches_from,
                 outputs: watch.outputs,
                 protect: watch.protect,
             });

@@ -254,9 +254,11 @@ impl CustomResource {
                 env: environment(),
                 references: &contents,
             };
-            values::compute(&setup.watch, &inputs)
+            let computed = values::compute(&setup.watch, &inputs)?;
+            Ok((computed, setup.watch.patches_of(&object)?))
         };
-        let computed = access.pool.run(compute).await??;
+        let computed: Result<_, DesiredError> = access.pool.run(compute).await?;
+        let (computed, patches) = computed?;
         let values = match &self.setup.extensions.translator {
             Some(translator) => {
                 let before = computed.values.clone();
@@ -270,6 +272,7 @@ impl CustomResource {
         };
         Ok(OwnValues {
             values,
+            patches,
             note: self.overridden(&computed.overridden),
             kept,
             read,

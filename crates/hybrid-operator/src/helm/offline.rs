@@ -14,7 +14,7 @@ use helm_core::{Capabilities, Coalesced, RenderError, Rendered};
 use kube_objects::Primary;
 use serde_json::Value;
 
-use helm_release::engine::DesiredError;
+use helm_release::engine::{DesiredError, OwnPatches};
 use helm_release::preview::{DigestInputs, render_once};
 
 use super::chart::Chart;
@@ -136,6 +136,7 @@ pub(super) struct Prepared {
     name: ReleaseName,
     namespace: String,
     values: Coalesced,
+    patches: OwnPatches,
     overridden: Vec<String>,
 }
 
@@ -170,10 +171,12 @@ pub(super) fn prepare(
     let values = chart
         .coalesce(computed.values)
         .map_err(DesiredError::Coalesce)?;
+    let patches = input.watch.patches_of(object).map_err(DesiredError::from)?;
     Ok(Prepared {
         name,
         namespace,
         values,
+        patches,
         overridden: computed.overridden,
     })
 }
@@ -189,6 +192,7 @@ pub(super) fn finish(
         name,
         namespace,
         values,
+        patches: own,
         overridden,
     } = prepared;
     let patches = &input.watch.policy.patches;
@@ -198,7 +202,7 @@ pub(super) fn finish(
             .lookup(lookup.clone());
         render.values_in_errors = input.values_in_errors;
         render.limits = input.watch.policy.limits.of_render();
-        render_once(input.chart.compiled(), &render, patches)
+        render_once(input.chart.compiled(), &render, patches, &own)
     };
     let first = ReleaseInfo::new(name.as_str(), namespace.as_str());
     // As in the reconciler, the digest is that of a first revision.
@@ -209,6 +213,7 @@ pub(super) fn finish(
         name: name.as_str(),
         namespace: &namespace,
         patches,
+        own_patches: &own.patches,
         looked_up: None,
         reads: rendered.capability_reads(),
     };

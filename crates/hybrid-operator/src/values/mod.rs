@@ -37,7 +37,7 @@ pub(crate) struct Computed {
 pub(crate) fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
     let mut values = match inputs.object.get("spec") {
         Some(Value::Object(_)) if watch.api.is_some() => Values::new(),
-        Some(Value::Object(spec)) => spec.clone(),
+        Some(Value::Object(spec)) => values_in(spec, watch),
         None | Some(Value::Null) => Values::new(),
         Some(Value::Array(_)) => return Err(ValuesError::NoMap("a list")),
         Some(_) => return Err(ValuesError::NoMap("a scalar")),
@@ -50,6 +50,15 @@ pub(crate) fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, Va
     values_from::apply(watch, inputs, &mut values)?;
     let overridden = override_values::apply(watch, inputs, &mut values)?;
     Ok(Computed { values, overridden })
+}
+
+/// Returns the values in a spec: all but the patches.
+fn values_in(spec: &Values, watch: &Watch) -> Values {
+    let mut values = spec.clone();
+    if let Some(from) = &watch.patches_from {
+        from.remove_from(&mut values);
+    }
+    values
 }
 
 /// Evaluates the templates in a text of `watches.yaml` for a custom resource.
@@ -78,7 +87,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Computed, Environment, Inputs, Reference, ValuesError, compute};
-    use crate::watches::{OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
+    use crate::watches::{OverrideValuesType, PatchesFrom, ReferenceKind, ValuesFrom, Watch};
 
     fn watch() -> Watch {
         Watch::new(GroupVersionKind::gvk("g", "v1", "K"), "chart")
@@ -114,6 +123,32 @@ mod tests {
         assert!(computed(&watch(), Value::Null).unwrap().values.is_empty());
         let refused = computed(&watch(), json!([]));
         assert!(matches!(refused, Err(ValuesError::NoMap("a list"))));
+    }
+
+    #[test]
+    fn patches_of_a_custom_resource_are_no_values() {
+        let mut watch = watch();
+        watch.patches_from = Some(PatchesFrom {
+            path: ["own", "patches"].map(ToOwned::to_owned).to_vec(),
+            allow: Vec::new(),
+        });
+        for (spec, expected) in [
+            (json!({"a": 1, "own": {"patches": [1]}}), json!({"a": 1})),
+            (
+                json!({"own": {"patches": [], "b": 2}}),
+                json!({"own": {"b": 2}}),
+            ),
+            (
+                json!({"own": {}, "patches": 1}),
+                json!({"own": {}, "patches": 1}),
+            ),
+            (json!({"own": 1}), json!({"own": 1})),
+        ] {
+            assert_eq!(
+                Value::from(computed(&watch, spec).unwrap().values),
+                expected
+            );
+        }
     }
 
     #[test]

@@ -11,12 +11,14 @@ use kube::core::{GroupVersionKind, Selector};
 use object_cel::{Expression, Type};
 use serde_json::Value;
 
+use helm_release::engine::{OwnPatchError, OwnPatches};
 use helm_release::policy::{ChartLimits, ReleasePolicy};
 
 use super::api::Api;
 use super::chart::ChartSource;
 use super::mapping::ValuePath;
 use super::outputs::Outputs;
+use super::patches_from::PatchesFrom;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +64,8 @@ pub struct Watch {
     pub protect: Option<bool>,
     /// The spec, if it is not the chart's values.
     pub api: Option<Api>,
+    /// Patches that custom resources hold themselves.
+    pub patches_from: Option<PatchesFrom>,
     /// Values that expressions compute from the custom resource.
     pub map: BTreeMap<ValuePath, Arc<Expression>>,
     /// Values that are the content of Secrets, with the fields of the spec that refer to these.
@@ -94,6 +98,7 @@ impl Watch {
             skip_schema: false,
             protect: None,
             api: None,
+            patches_from: None,
             map: BTreeMap::new(),
             secrets: BTreeMap::new(),
             outputs: Outputs::default(),
@@ -110,11 +115,21 @@ impl Watch {
         }
     }
 
-    /// Checks the expressions of an entry against the kinds that its chart defines, too.
+    /// Returns the patches that a custom resource holds.
+    pub(crate) fn patches_of(&self, object: &Value) -> Result<OwnPatches, OwnPatchError> {
+        let from = self.patches_from.as_ref();
+        from.map_or_else(|| Ok(OwnPatches::default()), |from| from.patches_of(object))
+    }
+
+    /// Checks the path of `patchesFrom` against the values of the chart, and the expressions of an entry against the kinds
+    /// that it defines, too.
     ///
     /// # Errors
     /// Says what is wrong with the first one.
     pub fn of_chart(mut self, chart: &helm_core::chart::Chart) -> Result<Self, String> {
+        if let Some(from) = self.patches_from.as_ref().filter(|_| self.api.is_none()) {
+            from.check_values(chart.values())?;
+        }
         let spec = self.api.as_ref().map_or(Type::Dyn, Api::spec);
         self.outputs = self.outputs.of_chart(chart, spec)?;
         Ok(self)

@@ -71,7 +71,7 @@ pub(super) fn read(
 }
 
 /// Splits a path at its dots, except those after a backslash.
-fn names(path: &str) -> ValuePath {
+pub(super) fn names(path: &str) -> ValuePath {
     let mut names = vec![String::new()];
     let mut letters = path.chars();
     while let Some(letter) = letters.next() {

@@ -8,7 +8,7 @@ use helm_core::Values;
 use helm_core::values::{SetText, set_one};
 use helm_release::policy::{
     ActionPolicy, ChartLimits, CrdPolicy, DeletionPolicy, DriftDetection, DriftIgnore, DriftMode,
-    NEVER_RECREATED, Patch, PatchBody, Remediation, RemediationStrategy,
+    NEVER_RECREATED, Remediation, RemediationStrategy,
 };
 use kube::core::GroupVersionKind;
 use object_cel::Type;
@@ -22,6 +22,8 @@ use super::fields::{
     positive, problem, selector, string, string_list, string_map,
 };
 use super::outputs::Outputs;
+use super::patch::patch;
+use super::patches_from::PatchesFrom;
 use super::problem::Problem;
 use super::target::target;
 use super::{chart, mapping, template};
@@ -146,6 +148,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
     watch.api = Api::read(fields);
+    watch.patches_from = PatchesFrom::read(fields, watch.api.as_ref());
     let spec = watch.api.as_ref().map_or(Type::Dyn, Api::spec);
     let no_secrets = BTreeSet::new();
     let secrets = watch.api.as_ref().map_or(&no_secrets, |api| &api.secrets);
@@ -266,30 +269,6 @@ fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
                 paths: paths?,
             })
         }),
-    }
-}
-
-fn patch(fields: &mut Fields<'_>) -> Option<Patch> {
-    let target = fields.section("target", target).unwrap_or_default();
-    let patch = fields.required("patch", patch_body)?;
-    Some(Patch { target, patch })
-}
-
-/// Reads a patch, which is a string (as in kustomize) or YAML: a list is a JSON Patch, a map a
-/// strategic merge patch.
-fn patch_body(node: &Node) -> Result<PatchBody, String> {
-    let tree = match node.as_str() {
-        Some(text) => {
-            go_yaml::from_str(text).map_err(|e| format!("the patch is not valid YAML: {e}"))?
-        }
-        None => decode(node)?,
-    };
-    match tree {
-        Value::Array(_) => serde_json::from_value(tree)
-            .map(PatchBody::Json)
-            .map_err(|e| format!("not a JSON Patch: {e}")),
-        Value::Object(_) => Ok(PatchBody::StrategicMerge(tree)),
-        _ => Err("expected a list of JSON Patch operations, or an object to merge".to_owned()),
     }
 }
 

@@ -57,7 +57,14 @@ async fn operator(process: Process) -> Result<(), BoxError> {
     Ok(manager.run_until(process.stop).await?)
 }
 
-/// The values of the charts that vary.
+/// Returns a patch of a container. The entries allow another image, and nothing else.
+#[expect(clippy::needless_pass_by_value, reason = "literals read better")]
+fn patches(field: &str, value: Value) -> Value {
+    let path = format!("/spec/template/spec/containers/0/{field}");
+    json!([{"target": {"kind": "Deployment"}, "patch": [{"op": "add", "path": path, "value": value}]}])
+}
+
+/// The fields of the specification that vary: values of the charts, and patches.
 fn fields() -> Vec<Field> {
     let fields = [
         ("text", json!([null, "b", "c"])),
@@ -78,6 +85,14 @@ fn fields() -> Vec<Field> {
         ("kept", json!([null, true])),
         ("list", json!([null, true])),
         ("valid", json!([null, false, "fails"])),
+        (
+            "patches",
+            json!([
+                null,
+                patches("image", json!("example.com/web:2")),
+                patches("tty", json!(true))
+            ]),
+        ),
     ];
     fields
         .map(|(name, values)| Field::new(name, values.as_array().unwrap().clone()))

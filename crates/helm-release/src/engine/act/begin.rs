@@ -25,7 +25,7 @@ pub(super) async fn run(
     let desired = &next.desired;
     let mut record = record_of(context, &next.content);
     context.abandon_pending(memory).await?;
-    record.config = desired.inputs.coalesced.user().clone();
+    record.config = desired.inputs.sources.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
     context.subject.asked().label(&mut record.labels);
     record.apply_method = Some(ApplyMethod::ServerSide);

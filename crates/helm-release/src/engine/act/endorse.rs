@@ -49,8 +49,8 @@ pub(super) async fn is_rendered(
     let redactor = &mut Redactor::default();
     let mut renders = Vec::new();
     for _ in 0..2 {
-        let (access, coalesced) = (context.access, &inputs.coalesced);
-        let render = render(setup, access, subject, coalesced, target, redactor).await?;
+        let (access, sources) = (context.access, &inputs.sources);
+        let render = render(setup, access, subject, sources, target, redactor).await?;
         let Some(found) = Content::of_render(&render.rendered, namespace) else {
             return Ok(false);
         };

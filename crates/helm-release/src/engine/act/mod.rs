@@ -59,7 +59,9 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let owner = &context.subject.owner;
     if let Some(desired) = context.desired().filter(|_| runs_hooks(step)) {
-        owner.before(desired.inputs.coalesced.user()).await?;
+        owner
+            .before(desired.inputs.sources.coalesced.user())
+            .await?;
     }
     let executing = phases::span(step.name()).run(execute(step, context, memory));
     let mut report = Box::pin(executing).await?;

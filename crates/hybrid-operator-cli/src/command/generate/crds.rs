@@ -120,6 +120,10 @@ fn of_charts(inputs: &Inputs, prefix: &Path, args: &Args) -> anyhow::Result<File
             Some(spec) => Version::of_spec(&api, spec),
             None => Version::of_chart(&api, strictness)?,
         };
+        let version = match chart.patches() {
+            Some(from) => version.with_patches(from)?,
+            None => version,
+        };
         let version = version.with_outputs(chart.outputs());
         definitions.insert(key, definition.version(version));
     }

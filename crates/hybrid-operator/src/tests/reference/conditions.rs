@@ -31,6 +31,7 @@ fn places(reason: Reason) -> Places {
         Reason::Reconciled => &[(T::Irreconcilable, "False")],
         Reason::ReconcileError => &[(T::Irreconcilable, "True"), (T::Ready, "False")],
         Reason::ErrorGettingValues
+        | Reason::PatchesRefused
         | Reason::ErrorGettingClient
         | Reason::ErrorGettingReleaseState => &[
             (T::Irreconcilable, "True"),

@@ -53,6 +53,7 @@ const IDENTITY: &str = "charts_of_entries_with_an_identity_need_its_signature";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
+const OWN_PATCHES: &str = "patches_of_a_custom_resource_change_what_the_entry_allows";
 const TARGETS: &str = "targets_select_objects_by_kind_version_namespace_name_and_labels";
 const DRIFT: &str = "drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired";
 const DEPENDS: &str = "custom_resource_waits_for_its_dependencies";
@@ -183,6 +184,10 @@ const FIELDS: &[Row] = rows! {
     "patches[].target.name": "a", TEXT => TARGETS;
     "patches[].target.namespace": "''", TEXT => TARGETS;
     "patches[].target.labels": "{matchLabels: {a: b}}", LABELS => TARGETS;
+    "patchesFrom": "{path: spec.a, allow: [A.spec]}", MAP => OWN_PATCHES;
+    "patchesFrom.path": "spec.a", ("metadata.a", "is not a path below `spec`, such as `spec.patches`")
+        => OWN_PATCHES;
+    "patchesFrom.allow": "[A.spec]", ("[A]", "is not a field of a kind") => OWN_PATCHES;
     "serviceAccountName": "'{{ .Object.metadata.name }}'", TEMPLATE
         => "service_account_limits_what_a_release_may_do";
     "allowOperatorAccounts": "true", BOOLEAN
@@ -255,6 +260,8 @@ const REQUIRED: &[(&str, &str)] = &[
     ("valuesFrom[].name", "s"),
     ("driftDetection.ignore[].paths", "[/a]"),
     ("patches[].patch", "{a: b}"),
+    ("patchesFrom.path", "spec.b"),
+    ("patchesFrom.allow", "[B.spec]"),
     ("dependsOn[].apiVersion", "v1"),
     ("dependsOn[].kind", "D"),
     ("dependsOn[].name", "d"),

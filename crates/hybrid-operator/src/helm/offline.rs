@@ -140,9 +140,19 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// Returns the name of the release.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
     /// Returns the namespace of the release.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Returns the values, with and without those of the chart.
+    pub(super) fn values(&self) -> &Coalesced {
+        &self.values
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use helm_release::policy::{ChartLimits, ReleasePolicy};
 
+use super::admission::Admission;
 use super::api::Api;
 use super::chart::ChartSource;
 use super::mapping::ValuePath;
@@ -57,6 +58,8 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether values are not checked against the schemas of the chart and its dependencies.
     pub skip_schema: bool,
+    /// Check of custom resources before they are stored. Default: none.
+    pub admission: Option<Admission>,
     /// The spec, if it is not the chart's values.
     pub api: Option<Api>,
     /// Values that expressions compute from the custom resource.
@@ -89,6 +92,7 @@ impl Watch {
             release_namespace: None,
             pause_annotation: None,
             skip_schema: false,
+            admission: None,
             api: None,
             map: BTreeMap::new(),
             secrets: BTreeMap::new(),

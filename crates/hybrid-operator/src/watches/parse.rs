@@ -24,7 +24,7 @@ use super::fields::{
 use super::outputs::Outputs;
 use super::problem::Problem;
 use super::target::target;
-use super::{chart, mapping, template};
+use super::{admission, chart, mapping, template};
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
 ///
@@ -136,6 +136,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.policy.crds = fields.choice("crds", policies).unwrap_or_default();
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
+    watch.admission = admission::read(fields, watch.skip_schema);
     watch.api = Api::read(fields);
     let spec = watch.api.as_ref().map_or(Type::Dyn, Api::spec);
     let no_secrets = BTreeSet::new();

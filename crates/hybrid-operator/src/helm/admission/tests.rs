@@ -5,7 +5,8 @@ use helm_core::engine::Cancel;
 use serde_json::{Value, json};
 
 use super::judge::{Judged, Verdict};
-use super::{Entry, Outcome, named, outcome};
+use super::{Entry, Outcome, checked, named, outcome};
+use crate::helm::HelmController;
 use crate::helm::chart::Chart;
 use crate::helm::offline::PreviewInput;
 use crate::watches::{AdmissionMode, Watch, parse};
@@ -141,4 +142,20 @@ fn names_that_the_api_server_generates_are_no_mistake() {
     assert_eq!(object["metadata"]["name"], "cache-00000");
     let object = json!({"metadata": {"name": "x"}});
     assert_eq!(named(&object), object);
+}
+
+#[test]
+fn values_that_a_translator_computes_are_not_checked() {
+    let entry = entry(OPTIONS, "");
+    let controller = || {
+        let admission = entry.watch.admission;
+        HelmController::builder(entry.watch.gvk.clone(), entry.chart.clone())
+            .options(|watch| watch.admission = admission)
+    };
+    let file = Path::new("watches.yaml");
+    assert_eq!(checked(file, vec![controller()]).unwrap().len(), 1);
+    let translated = controller().value_translator(|_, values| async { Ok(values) });
+    let refused = checked(file, vec![translated]).err().unwrap();
+    let expected = "watches.yaml: Cache has `admission`, which does not know the values that the value translator";
+    assert!(refused.to_string().starts_with(expected), "{refused}");
 }

@@ -39,6 +39,8 @@ const HOLD_A_CLIENT: &[&str] = &[
     "helm/resources.rs",
     // Reads a cluster for the command, which changes nothing.
     "helm/preview.rs",
+    // Reads the records of a release for a check.
+    "helm/admission/process.rs",
     // Given to the extensions of an operator.
     "helm/extend.rs",
 ];

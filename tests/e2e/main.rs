@@ -35,6 +35,7 @@ macro_rules! assert_contains {
 }
 
 mod accounts;
+mod admission;
 mod adoption;
 mod api_faults;
 mod api_outage;

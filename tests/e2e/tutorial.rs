@@ -82,6 +82,7 @@ const REDIS: &[&str] = &["howto/redis.md"];
 
 /// Pages whose commands are examples.
 const EXAMPLES: &[&str] = &[
+    "howto/admission.md",
     "howto/api.md",
     "howto/deletion.md",
     "howto/gitops.md",

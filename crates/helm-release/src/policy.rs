@@ -18,6 +18,17 @@ pub const NEVER_RECREATED: &[&str] = &[
     "CustomResourceDefinition",
 ];
 
+/// Fields of the specification of a StatefulSet that can be changed.
+pub const MUTABLE_OF_STATEFUL_SETS: &[&str] = &[
+    "minReadySeconds",
+    "ordinals",
+    "persistentVolumeClaimRetentionPolicy",
+    "replicas",
+    "revisionHistoryLimit",
+    "template",
+    "updateStrategy",
+];
+
 /// Options of a release.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option")]

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use helm_core::engine::RenderLimits;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -150,6 +151,30 @@ impl ReleaseMemory {
             parts: self.0.clone(),
             held: Mutex::default(),
         }
+    }
+}
+
+/// The memory of a render whose result is only looked at. It is returned when this is dropped.
+#[derive(Debug)]
+pub struct Trial {
+    /// Limits of the render.
+    pub limits: RenderLimits,
+    _share: Share,
+}
+
+impl ReleaseMemory {
+    /// Waits for a small share, for a render with these limits. A render that needs more memory is not worth
+    /// the large share.
+    ///
+    /// # Errors
+    /// [`MemoryInUse`]
+    pub async fn trial(&self, limits: RenderLimits) -> Result<Trial, MemoryInUse> {
+        let share = self.share();
+        let memory = share.limits().await?.render.min(limits.memory);
+        Ok(Trial {
+            limits: RenderLimits { memory, ..limits },
+            _share: share,
+        })
     }
 }
 

@@ -368,6 +368,7 @@ fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
     assert_eq!(done.code, Some(1), "{}", done.err);
     let expected = "\
 Shop prod/main
+! restarts 3 Pods (Deployment main)
 ~ Secret prod/main
     @@ -1,6 +1,6 @@
      apiVersion: v1
@@ -405,7 +406,8 @@ Shop prod/main
     assert!(!done.out.contains('\u{1b}'), "there is no terminal");
     let markdown = diff("--format markdown");
     assert_eq!(markdown.code, Some(1));
-    let start = "**1 added, 2 changed, 1 removed**\n\n### Shop prod/main\n\n<details><summary>~ \
+    let start = "**1 added, 2 changed, 1 removed**\n\n### Shop prod/main\n\n- restarts 3 Pods \
+                 (Deployment main)\n\n<details><summary>~ \
                  <code>Secret prod/main</code> changed</summary>\n\n```diff\n@@ -1,6 +1,6 @@\n";
     assert!(markdown.out.starts_with(start), "{}", markdown.out);
     // Neither the index nor the work tree has changed.

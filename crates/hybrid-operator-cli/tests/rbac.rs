@@ -136,6 +136,31 @@ fn every_file_is_in_the_kustomization() {
 }
 
 #[test]
+fn admission_brings_a_service_and_permissions_that_a_project_with_webhooks_has() {
+    let project = shop(MAP);
+    let watches = WATCHES.replace('}', ", admission: render}");
+    project.write("watches.yaml", &watches);
+    project.generate("");
+    let kustomization = project.read("config/rbac/kustomization.yaml");
+    for file in ["role", "role_binding", "service"] {
+        kustomization.must_have(&format!("- admission/{file}.yaml\n"));
+    }
+    let service = project.object("admission/service.yaml");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 9443);
+    let role = project.read("config/rbac/admission/role.yaml");
+    role.must_have("validatingwebhookconfigurations");
+    role.must_have("resources: [secrets]");
+    project.write("config/webhook/service.yaml", "");
+    let stale = project.generate("");
+    stale.must_have("admission/service.yaml is for no entry with `admission`");
+    let other = shop(MAP);
+    other.write("watches.yaml", &watches);
+    other.write("config/webhook/service.yaml", "");
+    other.generate("");
+    assert!(!other.path("config/rbac/admission").exists());
+}
+
+#[test]
 fn files_of_the_project_itself_are_kept() {
     let project = shop(MAP);
     let role = "# mine\nkind: ClusterRole\n";

@@ -13,8 +13,9 @@ use operator_runtime::telemetry::logs;
 use operator_runtime::webhook::Webhooks;
 use serde_json::json;
 
-use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
+use crate::helm::{Admission, ChartReader, Charts, HelmController, MissingCharts, READINESS};
 use crate::options::{ChartOptions, RunArgs, double_dashes, environment};
+use crate::process::Renders;
 
 /// Longest time that threads that still run hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
@@ -206,7 +207,7 @@ impl Operator {
     /// # Errors
     /// If an argument, a file or the cluster keeps it from running.
     pub fn run(self, args: RunArgs) -> Result<(), ControllerError> {
-        let options = args.options(environment);
+        let mut options = args.options(environment);
         logs::start(&options.logs);
         let ChartOptions {
             watches_file,
@@ -215,6 +216,9 @@ impl Operator {
             chart_cache,
             ..
         } = options.extensions.get().cloned().unwrap_or_default();
+        if self.charts.is_some() {
+            options.extensions.insert(Renders::new());
+        }
         let cache = chart_cache.map(Cache::at);
         let reader = ChartReader::new(cache.or_else(Cache::open_default));
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
@@ -224,9 +228,11 @@ impl Operator {
         if let Some(extend) = self.charts {
             let missing = MissingCharts::default();
             let shown = missing.clone();
+            let admission = Admission::default();
+            manager = manager.with_object_webhooks(admission.webhooks());
             manager = manager.readiness_check(READINESS, move || std::future::ready(shown.check()));
             manager = manager.load(move || {
-                let charts = Charts::load_with(&watches_file, extend, reader, missing)?;
+                let charts = Charts::load_with(&watches_file, extend, reader, missing, admission)?;
                 Ok::<_, ControllerError>(
                     charts
                         .watch_files(watch_files)

@@ -19,17 +19,43 @@ pub(crate) struct Process {
 impl Process {
     /// Returns the state, which the first controller opens.
     pub(crate) fn of(context: &ControllerContext) -> Self {
-        context.shared(|context| Self {
-            records: AllRecords::new(
-                context.client().clone(),
-                context.namespaces.clone(),
-                context.metrics.restarts(),
-                context.stop.clone(),
-                proof_keys(context),
-            ),
+        context.shared(|context| {
+            let renders = Renders::of(context);
+            Self {
+                records: AllRecords::new(
+                    context.client().clone(),
+                    context.namespaces.clone(),
+                    context.metrics.restarts(),
+                    context.stop.clone(),
+                    proof_keys(context),
+                ),
+                pool: renders.pool,
+                memory: renders.memory,
+            }
+        })
+    }
+}
+
+/// What renders of charts share: a setting of the process, so that the leader's releases and the admission of
+/// each replica share it, too.
+#[derive(Clone)]
+pub(crate) struct Renders {
+    pub(crate) pool: RenderPool,
+    pub(crate) memory: ReleaseMemory,
+}
+
+impl Renders {
+    pub(crate) fn new() -> Self {
+        Self {
             pool: RenderPool::default(),
             memory: ReleaseMemory::of_container(),
-        })
+        }
+    }
+
+    /// Returns those of the process; new ones without the setting.
+    pub(crate) fn of(context: &ControllerContext) -> Self {
+        let set = context.settings::<Self>().cloned();
+        set.unwrap_or_else(Self::new)
     }
 }
 

@@ -14,7 +14,7 @@ use super::context::ActionContext;
 use super::error::ActionError;
 use super::location::ObjectLocation;
 use super::volumes::{self, Templates};
-use crate::policy::NEVER_RECREATED;
+use crate::policy::{MUTABLE_OF_STATEFUL_SETS, NEVER_RECREATED};
 
 /// Longest wait until a set is gone without its Pods.
 const ORPHANED: Duration = Duration::from_secs(10);
@@ -193,7 +193,7 @@ fn collect<'v>(
     match (live, wanted) {
         (Value::Object(live_fields), Value::Object(fields)) => {
             for (name, wanted) in fields {
-                if is_set && volumes::MUTABLE.contains(&name.as_str()) {
+                if is_set && MUTABLE_OF_STATEFUL_SETS.contains(&name.as_str()) {
                     continue;
                 }
                 let live = live_fields.get(name).unwrap_or(&Value::Null);

@@ -17,20 +17,10 @@ use serde_json::{Value, json};
 
 use super::context::ActionContext;
 use super::error::ActionError;
+use crate::policy::MUTABLE_OF_STATEFUL_SETS;
 
 /// The kind whose volumes grow.
 pub(super) const KIND: &str = "StatefulSet";
-
-/// Fields of the specification of a StatefulSet that can be changed.
-pub(super) const MUTABLE: &[&str] = &[
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-    "revisionHistoryLimit",
-];
 
 const SIZE: &str = "/spec/resources/requests/storage";
 
@@ -93,7 +83,7 @@ impl Templates {
             let live = live.get(name).unwrap_or(&Value::Null);
             if name == "volumeClaimTemplates" {
                 templates.compare(live.as_array()?, wanted.as_array()?)?;
-            } else if !MUTABLE.contains(&name.as_str()) && !covers(live, wanted) {
+            } else if !MUTABLE_OF_STATEFUL_SETS.contains(&name.as_str()) && !covers(live, wanted) {
                 return None;
             }
         }

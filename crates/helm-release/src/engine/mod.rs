@@ -42,7 +42,7 @@ pub(crate) mod traced;
 
 pub use crate::action::live::{Live, Remark};
 pub use crate::memories::{Memories, Remembered};
-pub use crate::release_memory::{MemoryInUse, ReleaseMemory};
+pub use crate::release_memory::{MemoryInUse, ReleaseMemory, Trial};
 pub use crate::render_pool::{RenderPool, RenderPoolError};
 pub use access::{Access, Account, Shared, Wake, Waking, Who};
 pub use act::error::EngineError;

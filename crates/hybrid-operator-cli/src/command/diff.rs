@@ -8,7 +8,7 @@ use clap::{ArgAction, ValueEnum};
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
 use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, Storage};
-use hybrid_operator::watches::Watch;
+use hybrid_operator::watches::{ReleasePolicy, Watch};
 use kube::api::DynamicObject;
 
 use super::preview_flags::PreviewFlags;
@@ -191,7 +191,7 @@ pub(super) async fn with_release(
         return Ok(ReleaseDifference {
             title,
             objects: difference::compare(&[], &new, &found.namespace)?,
-            note: None,
+            ..ReleaseDifference::default()
         });
     };
     // Without a new revision, what was rendered for the recorded one stays.
@@ -211,6 +211,7 @@ pub(super) async fn with_release(
     } else {
         compared(&found, bound.watch)?
     };
+    let effects = effects(&objects, &new, &found.namespace, &bound.watch.policy);
     let differences: Vec<ObjectDifference> = if live {
         objects.retain(|object| !object.hook);
         live::compare(cluster, &objects, &new, &found.namespace).await?
@@ -222,6 +223,7 @@ pub(super) async fn with_release(
     Ok(ReleaseDifference {
         title,
         objects: differences,
+        effects,
         note,
     })
 }
@@ -234,6 +236,21 @@ fn compared(preview: &Preview, watch: &Watch) -> anyhow::Result<Vec<preview::Dep
         objects,
         &preview::hooks_run(preview.rendered.hooks(), watch),
     )
+}
+
+/// Returns what an upgrade does, in the words of the warnings of `admission`.
+fn effects(
+    old: &[preview::Deployed],
+    new: &[preview::Deployed],
+    namespace: &str,
+    policy: &ReleasePolicy,
+) -> Vec<String> {
+    let [old, new] = [old, new].map(|all| {
+        let objects = all.iter().filter(|deployed| !deployed.hook);
+        let objects = objects.map(|deployed| deployed.object.clone());
+        objects.collect::<Vec<_>>()
+    });
+    helm::effects(&old, &new, namespace, policy)
 }
 
 /// The records of a release that matter for a comparison.
@@ -300,6 +317,7 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
         differences.push(ReleaseDifference {
             title: release.name.clone(),
             objects: difference::compare(old, &release.objects, &release.namespace)?,
+            effects: effects(old, &release.objects, &release.namespace, &release.policy),
             note: None,
         });
     }
@@ -312,7 +330,7 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
             differences.push(ReleaseDifference {
                 title: gone.name.clone(),
                 objects: difference::compare(&gone.objects, &[], &gone.namespace)?,
-                note: None,
+                ..ReleaseDifference::default()
             });
         }
     }
@@ -330,6 +348,8 @@ struct Release {
     name: String,
     namespace: String,
     objects: Vec<preview::Deployed>,
+    /// Options of the entry.
+    policy: ReleasePolicy,
 }
 
 impl Side {
@@ -354,10 +374,12 @@ impl Side {
         for resource in &request.resources {
             let objects = &request.objects;
             let found = preview::offline(&mut bindings, resource, objects, &capabilities)?;
+            let watch = bindings.bind(resource)?.watch;
             releases.push(Release {
                 name: resource.to_string(),
                 namespace: found.namespace.clone(),
-                objects: compared(&found, bindings.bind(resource)?.watch)?,
+                objects: compared(&found, watch)?,
+                policy: watch.policy.clone(),
             });
         }
         Ok(Self { releases })

@@ -17,6 +17,8 @@ pub(crate) struct ReleaseDifference {
     /// Custom resource and release.
     pub(crate) title: String,
     pub(crate) objects: Vec<ObjectDifference>,
+    /// What an upgrade does to objects that run or hold data.
+    pub(crate) effects: Vec<String>,
     /// Remark on the whole release.
     pub(crate) note: Option<String>,
 }
@@ -96,6 +98,10 @@ pub(crate) fn text(releases: &[ReleaseDifference], paint: Paint) -> String {
         if let Some(note) = &release.note {
             let _ = writeln!(text, "  {note}");
         }
+        for effect in &release.effects {
+            let line = paint.colored(AnsiColor::Yellow, &format!("! {effect}"));
+            let _ = writeln!(text, "{line}");
+        }
         for object in &release.objects {
             let (sign, color, _) = sign(object.kind);
             let line = format!("{sign} {}", name(object));
@@ -127,6 +133,9 @@ pub(crate) fn markdown(releases: &[ReleaseDifference]) -> String {
         let _ = write!(text, "\n### {}\n", release.title);
         if let Some(note) = &release.note {
             let _ = write!(text, "\n{note}\n");
+        }
+        if !release.effects.is_empty() {
+            let _ = write!(text, "\n- {}\n", release.effects.join("\n- "));
         }
         for object in &release.objects {
             let (sign, _, word) = sign(object.kind);
@@ -188,6 +197,7 @@ mod tests {
         vec![
             ReleaseDifference {
                 title: "Shop web".to_owned(),
+                effects: vec!["restarts 3 Pods (StatefulSet db)".to_owned()],
                 objects: vec![changed, added],
                 note: None,
             },
@@ -198,6 +208,7 @@ mod tests {
     #[test]
     fn differences_are_printed_by_object_with_a_summary() {
         let expected = "Shop web\n\
+                        ! restarts 3 Pods (StatefulSet db)\n\
                         ~ ConfigMap a\n    @@ -1,2 +1,2 @@\n     a: 1\n    -b: 1\n    +b: '```'\n\
                         + ConfigMap h (hook)\n    @@ -0,0 +1 @@\n    +c: 1\n\n\
                         1 added, 1 changed, 0 removed\n";
@@ -209,6 +220,7 @@ mod tests {
     #[test]
     fn markdown_has_a_section_for_each_object() {
         let expected = "**1 added, 1 changed, 0 removed**\n\n### Shop web\n\n\
+                        - restarts 3 Pods (StatefulSet db)\n\n\
                         <details><summary>~ <code>ConfigMap a</code> changed</summary>\n\n\
                         ````diff\n@@ -1,2 +1,2 @@\n a: 1\n-b: 1\n+b: '```'\n````\n\n</details>\n\n\
                         <details><summary>+ <code>ConfigMap h (hook)</code> added</summary>\n\n\

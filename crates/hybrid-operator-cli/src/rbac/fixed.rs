@@ -102,6 +102,34 @@ metadata:
   namespace: system
 ";
 
+/// What a project needs so that its operator serves webhooks for `admission`, by file.
+pub(crate) const ADMISSION: [(&str, &str); 3] = [
+    (
+        "admission/role.yaml",
+        include_str!("../../templates/webhook/role.yaml"),
+    ),
+    (
+        "admission/role_binding.yaml",
+        include_str!("../../templates/webhook/role_binding.yaml"),
+    ),
+    ("admission/service.yaml", ADMISSION_SERVICE),
+];
+
+const ADMISSION_SERVICE: &str = "\
+# The API server asks the operator about custom resources through it.
+apiVersion: v1
+kind: Service
+metadata:
+  name: webhook
+  namespace: system
+spec:
+  ports:
+  - port: 443
+    targetPort: 9443
+  selector:
+    control-plane: controller-manager
+";
+
 /// Permissions of a role for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {

@@ -380,6 +380,9 @@ impl Controller for HelmController {
         context: ControllerContext,
     ) -> BoxFuture<'static, Result<(), ControllerError>> {
         Box::pin(async move {
+            if self.watch.admission.is_some() {
+                return Err("admission is served for the entries of a watches file: use Charts::load, or Operator::with_charts".into());
+            }
             let setup = self.setup(&context, 0);
             let metrics = context.metrics.reloads();
             let rollout = Rollout::new(&self.name, setup, Duration::ZERO, metrics);
@@ -393,6 +396,21 @@ impl HelmController {
     /// Returns the entry of the controller.
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// Returns the chart of the entry.
+    pub(super) fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    /// Returns where the release records are stored.
+    pub(super) fn records_in(&self) -> Storage {
+        self.storage
+    }
+
+    /// Returns whether code of the program computes values.
+    pub(super) fn has_translator(&self) -> bool {
+        self.extensions.translator.is_some()
     }
 
     /// Returns the digest of the chart's files.

@@ -21,6 +21,7 @@
 //! `patch`, `delete`.
 
 mod access;
+mod admission;
 mod annotations;
 mod builder;
 mod chart;
@@ -29,6 +30,7 @@ mod conditions;
 mod credentials;
 mod custom_resource;
 mod deployed;
+mod effects;
 mod environment;
 mod events;
 mod extend;
@@ -52,10 +54,12 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use admission::Admission;
 pub use builder::{HelmController, load};
 pub use chart::{BuildError, Chart};
 pub use component::{Component, ComponentError, Release, components, install, uninstall};
 pub use deployed::{DeployedRelease, DeployedReleases, deployed};
+pub use effects::effects;
 pub use extend::{ExtensionError, ReleaseContext};
 pub use helm_core::Values;
 pub use helm_release::engine::{ReleaseOptions, ReleaseRef};

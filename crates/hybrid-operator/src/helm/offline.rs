@@ -141,9 +141,24 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// Returns the name of the release.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
     /// Returns the namespace of the release.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Returns the patches of the custom resource.
+    pub(super) fn patches(&self) -> &OwnPatches {
+        &self.patches
+    }
+
+    /// Returns the values, with and without those of the chart.
+    pub(super) fn values(&self) -> &Coalesced {
+        &self.values
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use helm_release::engine::{OwnPatchError, OwnPatches};
 use helm_release::policy::{ChartLimits, ReleasePolicy};
 
+use super::admission::Admission;
 use super::api::Api;
 use super::chart::ChartSource;
 use super::mapping::ValuePath;
@@ -62,6 +63,8 @@ pub struct Watch {
     /// Whether the API server refuses the deletion of custom resources, unless an annotation says otherwise; `None` if
     /// it is not to know of protection.
     pub protect: Option<bool>,
+    /// Check of custom resources before they are stored. Default: none.
+    pub admission: Option<Admission>,
     /// The spec, if it is not the chart's values.
     pub api: Option<Api>,
     /// Patches that custom resources hold themselves.
@@ -97,6 +100,7 @@ impl Watch {
             pause_annotation: None,
             skip_schema: false,
             protect: None,
+            admission: None,
             api: None,
             patches_from: None,
             map: BTreeMap::new(),

@@ -12,6 +12,7 @@
 //! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
 //! sends no requests to the cluster.
 
+mod admission;
 mod api;
 mod chart;
 mod definitions;
@@ -36,6 +37,7 @@ mod verify;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use admission::{Admission, AdmissionMode};
 pub use api::Api;
 pub use chart::{ChartSource, RemoteChart, SecretName};
 pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};

@@ -26,7 +26,7 @@ use super::patch::patch;
 use super::patches_from::PatchesFrom;
 use super::problem::Problem;
 use super::target::target;
-use super::{chart, mapping, template};
+use super::{admission, chart, mapping, template};
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
 ///
@@ -147,6 +147,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.policy.protected = watch.protect == Some(true);
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
     watch.skip_schema = skip_schema.unwrap_or(false);
+    watch.admission = admission::read(fields, watch.skip_schema);
     watch.api = Api::read(fields);
     watch.patches_from = PatchesFrom::read(fields, watch.api.as_ref());
     let spec = watch.api.as_ref().map_or(Type::Dyn, Api::spec);

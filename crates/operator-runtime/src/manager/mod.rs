@@ -19,6 +19,7 @@ mod process;
 mod profiles;
 mod runnable;
 mod shutdown;
+mod webhooks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -49,7 +50,7 @@ use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::telemetry::traces::{self, TraceError, Tracer};
-use crate::webhook::{self, WebhookError, Webhooks};
+use crate::webhook::{ObjectWebhooks, WebhookError, Webhooks};
 
 pub use kube_objects::client::ConnectError;
 pub use probes::ProbeError;
@@ -273,6 +274,7 @@ pub struct Manager {
     loads: Vec<Load>,
     controllers: Vec<Box<dyn Controller>>,
     webhooks: Webhooks,
+    objects: Option<ObjectWebhooks>,
     given: Option<Given>,
     probes: Probes,
     /// Whether the API server has answered and everything is loaded.
@@ -291,6 +293,7 @@ impl Manager {
             loads: Vec::new(),
             controllers: Vec::new(),
             webhooks: Webhooks::default(),
+            objects: None,
             given: None,
             probes: own_checks(&reached),
             reached,
@@ -377,15 +380,34 @@ impl Manager {
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: Webhooks) -> Self {
         if !webhooks.is_empty() {
-            let certified = Arc::clone(&self.certified);
-            self = self.readiness_check("webhook-certificate", move || {
-                let certified = certified.load(Ordering::SeqCst);
-                let waiting = || Err("waiting for the certificate of the webhooks".into());
-                std::future::ready(if certified { Ok(()) } else { waiting() })
-            });
+            self = self.await_certificate("webhook-certificate", || true);
         }
         self.webhooks = webhooks;
         self
+    }
+
+    /// Serves validations of kinds that may change, as soon as there are any, beside the webhooks of
+    /// [`with_webhooks`](Self::with_webhooks).
+    #[must_use]
+    pub fn with_object_webhooks(mut self, objects: ObjectWebhooks) -> Self {
+        let served = objects.clone();
+        self = self.await_certificate("admission-certificate", move || served.are_expected());
+        self.objects = Some(objects);
+        self
+    }
+
+    /// The process is not ready while it has no certificate for webhooks that it serves.
+    fn await_certificate(
+        self,
+        name: &str,
+        serves: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let certified = Arc::clone(&self.certified);
+        self.readiness_check(name, move || {
+            let ready = certified.load(Ordering::SeqCst) || !serves();
+            let waiting = || Err("waiting for the certificate of the webhooks".into());
+            std::future::ready(if ready { Ok(()) } else { waiting() })
+        })
     }
 
     /// Runs until SIGTERM or SIGINT.
@@ -409,6 +431,7 @@ impl Manager {
             controllers,
             given,
             webhooks,
+            objects,
             probes,
             reached,
             certified,
@@ -444,7 +467,8 @@ impl Manager {
         loaded.extend(controllers);
         reached.store(true, Ordering::SeqCst);
         let always = clients.always.clone();
-        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified)?;
+        let webhooks = webhooks.with_objects(objects);
+        let webhooks = webhooks::serve(webhooks, always, &options, &metrics, certified)?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.restarts());
         let stopped = stop.clone();
@@ -492,9 +516,7 @@ impl Manager {
         };
         let ended = Box::pin(process.run(loaded, election)).await;
         stop.cancel();
-        if let Some(webhooks) = webhooks {
-            webhooks.stop().await;
-        }
+        webhooks.stop().await;
         servers.join_all().await;
         sending.finish(flush_within).await;
         info!("stopped");
@@ -617,34 +639,6 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_secs(15));
     }
-}
-
-/// Serves the webhooks, if there are any. The process becomes ready once they have a certificate.
-fn serve_webhooks(
-    webhooks: Webhooks,
-    client: Client,
-    options: &Options,
-    metrics: &Metrics,
-    certified: Arc<AtomicBool>,
-) -> Result<Option<webhook::Running>, WebhookError> {
-    if webhooks.is_empty() {
-        return Ok(None);
-    }
-    let environment = webhook::Environment {
-        client,
-        options: &options.webhooks,
-        operator: &options.operator_name,
-        namespace: options.operator_namespace.as_deref(),
-        namespaces: &options.watch_namespaces,
-        metrics: metrics.webhooks(),
-    };
-    let running = webhooks.start(&environment)?;
-    let certificate = running.ready();
-    tokio::spawn(async move {
-        certificate.await;
-        certified.store(true, Ordering::SeqCst);
-    });
-    Ok(Some(running))
 }
 
 fn identity(options: &Options, elected: bool, client: &Client) -> Identity {

@@ -44,7 +44,7 @@ enum Decision {
 
 pub(super) fn validation<K, F, Fut>(function: F, deadline: Duration) -> Answer
 where
-    K: TypedObject,
+    K: DeserializeOwned + Send + 'static,
     F: Fn(Request<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Denied>> + Send + 'static,
 {
@@ -153,7 +153,7 @@ fn read(body: &[u8]) -> Result<Review, Unreadable> {
 }
 
 /// Decodes the objects of a review; also returns the new object as it was sent.
-fn decode<K: TypedObject>(
+fn decode<K: DeserializeOwned>(
     review: Review,
     warnings: Warnings,
 ) -> Result<(Request<K>, Value), Denied> {
@@ -179,7 +179,7 @@ fn decode<K: TypedObject>(
     ))
 }
 
-fn typed<K: TypedObject>(
+fn typed<K: DeserializeOwned>(
     object: &Value,
     request: &AdmissionRequest<DynamicObject>,
 ) -> Result<K, Denied> {

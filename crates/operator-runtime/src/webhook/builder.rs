@@ -7,6 +7,7 @@ use kube::core::ApiResource;
 
 use super::admission::{self, Answer};
 use super::conversion::Conversions;
+use super::objects::{self, ObjectWebhooks};
 use super::request::{Denied, Request};
 use crate::controller::{ObjectScope, TypedObject};
 
@@ -43,6 +44,8 @@ pub struct Webhooks {
     pub(super) conversions: Conversions,
     pub(super) failure_policy: FailurePolicy,
     pub(super) lifetime: Option<Duration>,
+    /// Validations of kinds that may change.
+    pub(super) objects: Option<ObjectWebhooks>,
     /// Declarations that contradict each other.
     pub(super) problems: Vec<String>,
 }
@@ -57,6 +60,8 @@ pub(super) struct Hook {
     pub(super) verb: Verb,
     pub(super) kind: ApiResource,
     pub(super) namespaced: bool,
+    /// What happens while no webhook answers, if it is not what all webhooks of the process have.
+    pub(super) failure_policy: Option<FailurePolicy>,
     pub(super) answer: Answer,
 }
 
@@ -66,6 +71,8 @@ pub(super) enum Verb {
     Validate,
     ValidateDelete,
     Mutate,
+    /// Validates objects of kinds that may change.
+    Admit,
 }
 
 impl Verb {
@@ -74,6 +81,7 @@ impl Verb {
             Self::Validate => "validate",
             Self::ValidateDelete => "validate-delete",
             Self::Mutate => "mutate",
+            Self::Admit => "admit",
         }
     }
 }
@@ -84,6 +92,7 @@ impl Hook {
             verb,
             kind: ApiResource::erase::<K>(&()),
             namespaced: K::Scope::NAMESPACED,
+            failure_policy: None,
             answer,
         }
     }
@@ -102,6 +111,9 @@ impl Hook {
 
     /// Returns its path, as kubebuilder forms it: `/validate-cache-example-com-v1-memcached`.
     pub(super) fn path(&self) -> String {
+        if self.verb == Verb::Admit {
+            return objects::PATH.to_owned();
+        }
         let group = self.kind.group.replace('.', "-");
         let kind = self.kind.kind.to_lowercase();
         format!(
@@ -113,7 +125,7 @@ impl Hook {
 
     pub(super) fn operations(&self) -> &'static [&'static str] {
         match self.verb {
-            Verb::Validate | Verb::Mutate => &["CREATE", "UPDATE"],
+            Verb::Validate | Verb::Mutate | Verb::Admit => &["CREATE", "UPDATE"],
             Verb::ValidateDelete => &["DELETE"],
         }
     }
@@ -211,6 +223,20 @@ impl Webhooks {
         }
         self.hooks.push(hook);
         self
+    }
+
+    /// Adds validations of kinds that may change.
+    pub(crate) fn with_objects(mut self, objects: Option<ObjectWebhooks>) -> Self {
+        self.objects = objects;
+        self
+    }
+
+    /// Waits until there are kinds that may change; for ever if there are none.
+    pub(crate) async fn expected(&self) {
+        match &self.objects {
+            Some(objects) => objects.expected().await,
+            None => std::future::pending().await,
+        }
     }
 
     pub(super) fn lifetime(&self) -> Duration {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use super::{FailurePolicy, Hook};
+use super::builder::Verb;
+use super::{FailurePolicy, Hook, objects};
 
 /// Label of configurations, with the name of the operator that applies them.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -97,11 +98,20 @@ impl Setup<'_> {
             "clientConfig": self.address.client(&hook.path(), self.trust),
             "rules": [rule],
             "admissionReviewVersions": ["v1"],
-            "failurePolicy": self.failure_policy.as_str(),
+            "failurePolicy": hook.failure_policy.unwrap_or(self.failure_policy).as_str(),
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
             "timeoutSeconds": TIMEOUT,
         });
+        if hook.verb == Verb::Admit {
+            let conditions = objects::match_conditions();
+            set(&mut webhook, "matchConditions", Some(conditions));
+            set(
+                &mut webhook,
+                "timeoutSeconds",
+                Some(objects::TIMEOUT.into()),
+            );
+        }
         let selected = (hook.namespaced && !self.namespaces.is_empty()).then(|| {
             let names = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": self.namespaces});
             json!({"matchExpressions": [names]})

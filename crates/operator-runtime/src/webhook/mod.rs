@@ -54,6 +54,7 @@ mod certificate;
 mod changes;
 mod configuration;
 mod conversion;
+mod objects;
 mod options;
 mod patch;
 mod request;
@@ -65,6 +66,7 @@ mod upkeep;
 
 pub use builder::{FailurePolicy, Webhooks, webhooks};
 pub use kube::core::admission::Operation;
+pub use objects::{ObjectWebhook, ObjectWebhooks};
 pub use options::WebhookOptions;
 pub use request::{Denied, Request};
 pub use server::BindError;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use host::watch;
 use http::Uri;
 use kube::Client;
@@ -14,6 +15,7 @@ use super::builder::{Hook, Webhooks};
 use super::certificate::HostName;
 use super::changes::of_definitions;
 use super::configuration::{Address, Setup, Trust};
+use super::objects::{self, ObjectWebhooks};
 use super::options::WebhookOptions;
 use super::rotation::Policy;
 use super::server::{BindError, Endpoint, Listener};
@@ -86,6 +88,10 @@ impl Webhooks {
     pub(crate) fn is_empty(&self) -> bool {
         self.hooks.is_empty()
             && self.conversions.kinds().next().is_none()
+            && !self
+                .objects
+                .as_ref()
+                .is_some_and(ObjectWebhooks::are_expected)
             && self.problems.is_empty()
     }
 
@@ -114,7 +120,9 @@ impl Webhooks {
             options.http2,
         )?;
         let (ready, is_ready) = watch::channel(false);
-        let changes = of_definitions(&environment.client, self.definitions());
+        let definitions = of_definitions(&environment.client, self.definitions());
+        let kinds = self.objects.iter().map(ObjectWebhooks::changes);
+        let changes = stream::select_all(kinds.chain([definitions])).boxed();
         let upkeep = Upkeep {
             source: self.source(environment, &namespace, host),
             operator: environment.operator.to_owned(),
@@ -152,7 +160,11 @@ impl Webhooks {
                 Box::pin(async move { conversions.answer(&body) })
             }),
         };
-        hooks.chain([convert]).collect()
+        let admit = self.objects.iter().map(|objects| Endpoint {
+            path: objects::PATH.to_owned(),
+            answer: objects.answer(),
+        });
+        hooks.chain(admit).chain([convert]).collect()
     }
 
     fn source(&self, environment: &Environment<'_>, namespace: &str, host: HostName) -> Source {
@@ -180,6 +192,7 @@ impl Webhooks {
         let namespaces = environment.namespaces.to_vec();
         let conversions = self.conversions;
         let hooks = Arc::new(self.hooks);
+        let objects = self.objects;
         let shared = Arc::new(move |trust: &Trust, make: &dyn Fn(&Setup<'_>) -> _| {
             make(&Setup {
                 operator: &operator,
@@ -198,13 +211,17 @@ impl Webhooks {
         let mut wanted = Vec::new();
         for (kind, mutates) in own {
             let (hooks, shared) = (Arc::clone(&hooks), Arc::clone(&shared));
+            let objects = objects.clone();
             wanted.push(Wanted {
                 object: Object::of(&environment.client, admission, kind, &name),
                 what: format!("{kind} {name}"),
                 is_own: true,
                 body: Box::new(move |trust| {
+                    let admits = objects.as_ref().map(ObjectWebhooks::hooks);
+                    let admits = admits.unwrap_or_default();
                     let hooks: Vec<&Hook> = hooks
                         .iter()
+                        .chain(&admits)
                         .filter(|hook| hook.is_mutation() == mutates)
                         .collect();
                     if hooks.is_empty() {

@@ -192,6 +192,13 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
             add(&mut files, &mut entries, binding_file, text)?;
         }
     }
+    // A project with webhooks in Rust has the same.
+    let has_webhooks = input.root.join("config/webhook").is_dir();
+    if !has_webhooks && input.watches.iter().any(|watch| watch.admission.is_some()) {
+        for (file, text) in fixed::ADMISSION {
+            add(&mut files, &mut entries, file.to_owned(), text.to_owned())?;
+        }
+    }
     for (file, text) in users {
         add(&mut files, &mut entries, file, text)?;
     }
@@ -563,6 +570,10 @@ fn name_stale(target: &Path, files: &FileSet) {
         (
             "charts",
             "is of no chart in the watches file; delete it, and its entry in kustomization.yaml, when no release of the chart is left",
+        ),
+        (
+            "admission",
+            "is for no entry with `admission` in the watches file, or config/webhook has the same; delete it, and its entry in kustomization.yaml",
         ),
         (
             namespaces::CREDENTIALS,

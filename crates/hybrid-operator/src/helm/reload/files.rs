@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, error, info};
 
+use super::super::admission::{self, Admission};
 use super::super::builder::{self, HelmController};
 use super::super::events::{OperatorEvents, event};
 use super::super::remote::ChartReader;
@@ -66,7 +67,7 @@ impl Files {
             Ok((controllers, missing)) => {
                 let controllers = controllers.into_iter();
                 let extended = controllers.map(|one| (self.extend)(one)).collect();
-                (Ok(extended), missing)
+                (admission::checked(&self.watches, extended), missing)
             }
             Err(error) => (Err(error), Vec::new()),
         };
@@ -160,6 +161,7 @@ impl EntryVersion {
 pub(super) struct FileWatcher {
     files: Files,
     mailbox: Arc<Mailbox>,
+    admission: Admission,
     charts: BTreeSet<PathBuf>,
     settle: Settle,
     /// The entries that were loaded last.
@@ -183,12 +185,14 @@ impl FileWatcher {
         loaded: Loaded,
         entries: Vec<EntryVersion>,
         shown: MissingCharts,
+        admission: Admission,
     ) -> Self {
         let mut fetches = Fetches::new(files.reader.clone(), shown);
         fetches.want(loaded.missing, |_| false);
         Self {
             files,
             mailbox,
+            admission,
             charts: loaded.charts,
             settle: Settle::new(loaded.scan.fingerprint),
             entries,
@@ -309,6 +313,7 @@ impl FileWatcher {
         metrics.succeeded();
         self.entries = entries;
         self.refused = false;
+        self.admission.follow(&controllers);
         self.mailbox.put(controllers);
     }
 

@@ -28,6 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admission::Admission;
 use super::builder::HelmController;
 use super::remote::ChartReader;
 use crate::watches::WatchesError;
@@ -60,6 +61,7 @@ pub struct Charts {
     watcher: FileWatcher,
     mailbox: Arc<Mailbox>,
     missing: MissingCharts,
+    admission: Admission,
     pace: Duration,
 }
 
@@ -77,16 +79,24 @@ impl Charts {
         extend: impl Fn(HelmController) -> HelmController + Send + Sync + 'static,
     ) -> Result<Self, WatchesError> {
         let reader = ChartReader::open_default();
-        Self::load_with(watches_file, extend, reader, MissingCharts::default())
+        let admission = Admission::default();
+        Self::load_with(
+            watches_file,
+            extend,
+            reader,
+            MissingCharts::default(),
+            admission,
+        )
     }
 
     /// Does what [`load`](Self::load) does, with a cache, and shows in `missing` which entries do not run
-    /// yet.
+    /// yet. `admission` follows the entries that have one.
     pub(crate) fn load_with(
         watches_file: &Path,
         extend: impl Fn(HelmController) -> HelmController + Send + Sync + 'static,
         reader: ChartReader,
         missing: MissingCharts,
+        admission: Admission,
     ) -> Result<Self, WatchesError> {
         let files = Files {
             watches: watches_file.to_owned(),
@@ -96,13 +106,22 @@ impl Charts {
         let mut loaded = files.load(&BTreeSet::new());
         let controllers = std::mem::replace(&mut loaded.controllers, Ok(Vec::new()))?;
         let entries = controllers.iter().map(EntryVersion::of).collect();
+        admission.follow(&controllers);
         let mailbox = Arc::<Mailbox>::default();
         mailbox.put(controllers);
         let shown = missing.clone();
         Ok(Self {
-            watcher: FileWatcher::new(files, Arc::clone(&mailbox), loaded, entries, shown),
+            watcher: FileWatcher::new(
+                files,
+                Arc::clone(&mailbox),
+                loaded,
+                entries,
+                shown,
+                admission.clone(),
+            ),
             mailbox,
             missing,
+            admission,
             pace: PACE,
         })
     }
@@ -129,6 +148,7 @@ impl Charts {
         let missing = self.missing.clone();
         let manager =
             manager.readiness_check(READINESS, move || std::future::ready(missing.check()));
+        let manager = manager.with_object_webhooks(self.admission.webhooks());
         let controllers = self.controllers().into_iter();
         controllers.fold(manager, Manager::with_boxed)
     }
@@ -140,7 +160,8 @@ impl Charts {
             missing: self.missing,
             pace: self.pace,
         };
-        let mut controllers: Vec<Box<dyn Controller>> = vec![Box::new(entries)];
+        let mut controllers: Vec<Box<dyn Controller>> =
+            vec![Box::new(entries), Box::new(self.admission)];
         if self.watcher.is_needed() {
             controllers.push(Box::new(self.watcher));
         }

@@ -50,6 +50,7 @@ const SIGNED: &str =
     "a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache";
 const PROVEN: &str = "charts_of_entries_with_a_keyring_need_a_provenance_file";
 const IDENTITY: &str = "charts_of_entries_with_an_identity_need_its_signature";
+const ADMISSION: &str = "spec_that_the_chart_refuses_is_denied_with_its_place_and_field";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
@@ -240,6 +241,10 @@ const FIELDS: &[Row] = rows! {
     "status.NAME.sensitive": "true", BOOLEAN => OUTPUTS;
     "readyWhen": "['spec.a == 1']", ("['1']", "`1` is int; a condition is true or false") => OUTPUTS;
     "columns": "{URL: .status.url}", ("{URL: url}", "`url` is not a JSON path") => OUTPUTS;
+    "admission": "render", ("rendr", "must be one of `off`, `schema`, `render`; did you mean `render`?") => ADMISSION;
+    "admission.mode": "schema", ("shcema", "did you mean `schema`?") => ADMISSION;
+    "admission.failurePolicy": "Fail", ("fail", "did you mean `Fail`?")
+        => "without_an_operator_custom_resources_are_stored_unless_the_entry_says_otherwise";
     "schema": "skip", ("ignore", "must be one of `check`, `skip`")
         => "schemas_are_skipped_by_the_entry";
 };
@@ -266,6 +271,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("dependsOn[].kind", "D"),
     ("dependsOn[].name", "d"),
     ("objects.NAME.kind", "D"),
+    ("admission.mode", "render"),
     ("status.NAME.value", "spec.d"),
 ];
 

@@ -1,9 +1,10 @@
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::{Address, Setup, Trust, is_current};
 use crate::webhook::builder::{Webhooks, webhooks};
-use crate::webhook::{FailurePolicy, Request};
+use crate::webhook::{FailurePolicy, ObjectWebhook, ObjectWebhooks, Request};
 
 const VALIDATING: &str = "ValidatingWebhookConfiguration";
 
@@ -137,4 +138,34 @@ fn bundle_that_others_fill_in_is_left_to_them() {
     let mut filled = live(injected.clone());
     filled["webhooks"][0]["clientConfig"]["caBundle"] = json!("UEVN");
     assert!(is_current(&filled, &injected, "op-webhooks"));
+}
+
+#[test]
+fn kinds_that_may_change_have_their_own_policy_and_conditions() {
+    let objects = ObjectWebhooks::new(|_| async { Ok(()) });
+    let kind = ApiResource::erase::<Pod>(&());
+    objects.set(vec![ObjectWebhook {
+        kind,
+        namespaced: true,
+        failure_policy: FailurePolicy::Ignore,
+    }]);
+    let setup = Setup {
+        operator: "op",
+        namespaces: &[],
+        address: &service(),
+        trust: &bundle("PEM"),
+        failure_policy: FailurePolicy::Fail,
+    };
+    let (native, admits) = (hooks(), objects.hooks());
+    let all: Vec<_> = native.hooks.iter().chain(&admits).collect();
+    let made = setup.configuration(VALIDATING, &all);
+    assert_eq!(made["webhooks"][0]["failurePolicy"], "Fail");
+    assert_eq!(made["webhooks"][0].get("matchConditions"), None);
+    let admit = &made["webhooks"][2];
+    assert_eq!(admit["name"], "admit-v1.pods.core");
+    assert_eq!(admit["failurePolicy"], "Ignore");
+    assert_eq!(admit["clientConfig"]["service"]["path"], "/admit");
+    assert_eq!(admit["timeoutSeconds"], 5);
+    let conditions = admit["matchConditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 2);
 }

@@ -1,0 +1,136 @@
+//! Runs a check: reads the deployed revision, and judges the spec on the render pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_core::release::{Release as Record, Status};
+use helm_release::Records;
+use helm_release::preview::capabilities;
+use kube::Client;
+use kube::api::DynamicObject;
+use kube_objects::{Cluster, with_causes};
+use operator_runtime::manager::{ControllerContext, ControllerError};
+use serde_json::Value;
+
+use super::super::offline::PreviewInput;
+use super::judge::Judged;
+use super::{Entry, Outcome, outcome};
+use crate::options::ChartOptions;
+use crate::process::Renders;
+use crate::watches::{AdmissionMode, ChartLimits};
+
+/// Age of the capabilities of the cluster, as in the reconciler.
+const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
+
+/// What a check needs of the process.
+pub(super) struct Process {
+    client: Client,
+    pub(super) cluster: Cluster,
+    renders: Renders,
+    limits: ChartLimits,
+    /// Namespace of the operator.
+    home: Option<String>,
+}
+
+impl Process {
+    pub(super) fn of(context: &ControllerContext) -> Self {
+        Self {
+            client: context.client().clone(),
+            cluster: context.connection.cluster.clone(),
+            renders: Renders::of(context),
+            limits: ChartOptions::of(context).limits(),
+            home: context.identity.namespace.clone(),
+        }
+    }
+
+    /// Judges a spec. What keeps it from being judged allows it.
+    pub(super) async fn judge(
+        &self,
+        entry: &Arc<Entry>,
+        object: Value,
+        old: Option<&Value>,
+    ) -> Outcome {
+        match self.try_to_judge(entry, object, old).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::NotChecked(with_causes(error.as_ref())),
+        }
+    }
+
+    /// Judges a spec; an error says why it cannot be judged.
+    async fn try_to_judge(
+        &self,
+        entry: &Arc<Entry>,
+        object: Value,
+        old: Option<&Value>,
+    ) -> Result<Outcome, ControllerError> {
+        let deployed = match old {
+            Some(old) if entry.mode == AdmissionMode::Render => {
+                deployed(&self.client, entry, old).await?
+            }
+            _ => None,
+        };
+        let capabilities = capabilities(&self.cluster, CAPABILITIES_AGE).await?;
+        let watch = entry.watch.clone().with_limits(self.limits);
+        let own = watch.policy.limits.of_render();
+        let trial = self.renders.memory.trial(own).await?;
+        let (limits, chart) = (trial.limits.clone(), entry.chart.clone());
+        let (mode, home) = (entry.mode, self.home.clone());
+        let job = move |cancel| {
+            let preview = PreviewInput {
+                watch: &watch,
+                chart: &chart,
+                object: &object,
+                operator_namespace: home.as_deref(),
+                latest: deployed.as_ref().map(|deployed| &deployed.record),
+                values_in_errors: false,
+            };
+            let judged = Judged {
+                mode,
+                preview,
+                capabilities: &capabilities,
+                limits,
+                cancel,
+            };
+            let verdict = judged.verdict();
+            drop(trial);
+            outcome(verdict, &watch, &chart, deployed.as_ref())
+        };
+        Ok(self.renders.pool.run(job).await?)
+    }
+}
+
+/// The deployed revision of a release.
+pub(super) struct Deployed {
+    pub(super) record: Record,
+    pub(super) digest: Option<String>,
+}
+
+/// Reads the deployed revision of a custom resource, if its status has a release.
+async fn deployed(
+    client: &Client,
+    entry: &Entry,
+    resource: &Value,
+) -> Result<Option<Deployed>, ControllerError> {
+    let namespace = resource
+        .pointer("/status/release/namespace")
+        .and_then(Value::as_str);
+    let own = resource
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str);
+    if resource.pointer("/status/release/revision").is_none() {
+        return Ok(None);
+    }
+    let resource: DynamicObject = serde_json::from_value(resource.clone())?;
+    let records = Records::new(client.clone(), entry.storage);
+    let history = records
+        .of(&entry.watch.gvk, &resource, namespace.or(own))
+        .await?;
+    let mut newest = history.iter().rev();
+    let Some(info) = newest.find(|record| record.status() == Status::Deployed) else {
+        return Ok(None);
+    };
+    Ok(Some(Deployed {
+        record: records.load(info).await?,
+        digest: info.digest(),
+    }))
+}

@@ -97,6 +97,6 @@ mod tests {
         let mut seen = 0;
         walk(&document, &document["items"], &mut Vec::new(), &mut seen);
         // The entry, its sections, and what is in them.
-        assert_eq!(seen, 29);
+        assert_eq!(seen, 30);
     }
 }

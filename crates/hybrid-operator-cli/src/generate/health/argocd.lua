@@ -7,6 +7,7 @@ local failures = {
   Stalled = true, ReconcileError = true,
   InstallError = true, UpgradeError = true, UninstallError = true,
   ErrorGettingValues = true, ErrorGettingClient = true, ErrorGettingReleaseState = true,
+  PatchesRefused = true,
 }
 for _, condition in ipairs(obj.status.conditions or {}) do
   if condition.type == "Paused" and condition.status == "True" then

@@ -20,7 +20,8 @@ pub(super) enum Verdict {
     Rendered {
         namespace: String,
         objects: Vec<ManifestObject>,
-        digest: String,
+        /// Digest of the inputs, if there is a revision to compare with.
+        digest: Option<String>,
     },
     /// The release would fail.
     Wrong(PreviewError),
@@ -87,7 +88,7 @@ impl Judged<'_> {
             reads: rendered.capability_reads(),
         };
         Ok(Verdict::Rendered {
-            digest: inputs.digest().to_string(),
+            digest: input.latest.map(|_| inputs.digest().to_string()),
             objects: match rendered.objects_within(&self.limits) {
                 Ok((objects, _)) => objects,
                 Err(error) => return self.failed(error),

@@ -296,8 +296,7 @@ fn outcome(verdict: Verdict, watch: &Watch, chart: &Chart, deployed: Option<&Dep
             digest,
         } => (namespace, objects, digest),
     };
-    let Some(deployed) = deployed.filter(|deployed| deployed.digest.as_ref() != Some(&digest))
-    else {
+    let Some(deployed) = deployed.filter(|deployed| deployed.digest != digest) else {
         return Outcome::Allowed(Vec::new());
     };
     // A manifest that cannot be read says nothing about the new spec.

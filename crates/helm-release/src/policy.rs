@@ -97,6 +97,7 @@ impl Default for ReleasePolicy {
 
 /// Options of one of Helm's actions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct ActionPolicy {
     /// Time limit of hooks and waits. Default: 5 minutes, as in Helm.
     pub timeout: Option<Duration>,

@@ -19,6 +19,7 @@ use crate::policy::NEVER_RECREATED;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
 
 /// Inputs that every action needs.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct ActionContext<'a> {
     /// Client of the cluster.
     pub cluster: &'a Cluster,

@@ -165,13 +165,13 @@ fn changes(live: &Value, wanted: &Value, fields: &[String], shows_values: bool) 
         }
     }
     let more = found.len().saturating_sub(CHANGES_MAX);
-    let shown = found
-        .iter()
-        .take(CHANGES_MAX)
-        .map(|(field, live, wanted)| match shows_values {
-            true => format!("{field} is {} and becomes {}", short(live), short(wanted)),
-            false => (*field).clone(),
-        });
+    let shown = found.iter().take(CHANGES_MAX).map(|(field, live, wanted)| {
+        if shows_values {
+            format!("{field} is {} and becomes {}", short(live), short(wanted))
+        } else {
+            field.clone()
+        }
+    });
     let mut shown: Vec<String> = shown.collect();
     if more > 0 {
         shown.push(format!("and {more} more"));
@@ -212,13 +212,12 @@ fn collect<'v>(
 
 /// Returns the JSON pointer of a field as the API server names it: `spec.clusterIPs[0]`.
 fn pointer(field: &str) -> String {
-    let parts = field.split(['.', '[']);
-    let parts = parts.map(|part| {
-        part.trim_end_matches(']')
-            .replace('~', "~0")
-            .replace('/', "~1")
-    });
-    parts.map(|part| format!("/{part}")).collect()
+    let escaped = |part: &str| {
+        let name = part.trim_end_matches(']');
+        name.replace('~', "~0").replace('/', "~1")
+    };
+    let parts: Vec<String> = field.split(['.', '[']).map(escaped).collect();
+    format!("/{}", parts.join("/"))
 }
 
 fn short(value: &Value) -> String {

@@ -136,13 +136,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         ("createReplace", CrdPolicy::CreateReplace),
     ];
     watch.policy.crds = fields.choice("crds", policies).unwrap_or_default();
-    let policies = &[
-        ("Delete", DeletionPolicy::Delete),
-        ("Orphan", DeletionPolicy::Orphan),
-    ];
-    watch.policy.deletion = fields
-        .choice("deletionPolicy", policies)
-        .unwrap_or_default();
+    watch.policy.deletion = deletion_policy(fields);
     watch.protect = fields.optional("protect", boolean);
     watch.policy.protected = watch.protect == Some(true);
     let skip_schema = fields.choice("schema", &[("check", false), ("skip", true)]);
@@ -192,6 +186,15 @@ fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
         target_path,
         optional,
     })
+}
+
+fn deletion_policy(fields: &mut Fields<'_>) -> DeletionPolicy {
+    let policies = &[
+        ("Delete", DeletionPolicy::Delete),
+        ("Orphan", DeletionPolicy::Orphan),
+    ];
+    let chosen = fields.choice("deletionPolicy", policies);
+    chosen.unwrap_or_default()
 }
 
 fn install(fields: &mut Fields<'_>) -> ActionPolicy {

@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Returns the records of the release of a custom resource, in any order.
-    fn records_of(&self, custom: &Named) -> Vec<Value> {
+    pub(super) fn records_of(&self, custom: &Named) -> Vec<Value> {
         let mut records = self.server.objects();
         records.retain(|object| {
             let namespace = Named::of(object).namespace;
@@ -133,10 +133,17 @@ impl World {
         records
     }
 
+    /// Returns whether an object belongs to the release of a custom resource, by its label.
+    pub(super) fn is_of(&self, object: &Value, custom: &Named) -> bool {
+        let records = self.records_of(custom);
+        let mut owners = records.iter().map(|record| label(record, CUSTOM));
+        owners.any(|owner| !owner.is_empty() && owner == label(object, CUSTOM))
+    }
+
     /// Returns whether the newest record of a release says that its objects have no owner.
     pub(super) fn is_unowned(&self, release: &Named) -> bool {
-        let records = self.records(release);
-        let newest = records.last();
+        let records = self.records_of(release);
+        let newest = records.iter().max_by_key(|record| revision(record));
         newest.is_some_and(|record| label(record, UNOWNED) == format!("{}-true", revision(record)))
     }
 

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::history::{Action, Named, Propagation};
-use super::permitted::custom_of;
 use super::project::Setup;
 use super::snapshot::{RECORD, items, text, title, title_of};
 use super::world::{Scaled, World};
@@ -51,11 +50,7 @@ impl World {
             Action::Scale(named, replicas) => self.scale(named, *replicas).await?,
             Action::Hold(named) => self.hold(named).await?,
             Action::Suspend(named) => self.suspend(named).await?,
-            Action::Orphan(named) => {
-                let [name, value] = ORPHANS;
-                self.annotate(named, name, value).await?;
-                self.orphaned.insert(title_of(named));
-            }
+            Action::Orphan(named) => self.orphan(named).await?,
             Action::Retry(named, number) => {
                 self.annotate(named, RESET_AT, &number.to_string()).await?;
             }
@@ -87,8 +82,12 @@ impl World {
             })
             .await?;
         }
-        for custom in self.left.values().cloned().collect::<Vec<_>>() {
-            self.recreate(&custom).await?;
+        let objects = self.server.objects();
+        for (named, custom) in self.orphaned.clone() {
+            let is_there = objects.iter().any(|object| Named::of(object) == named);
+            if !is_there && !self.records_of(&named).is_empty() {
+                self.recreate(&custom).await?;
+            }
         }
         Ok(())
     }
@@ -217,11 +216,25 @@ impl World {
 
     /// Forgets what there was before a custom resource, unless it takes a release over.
     fn begin(&mut self, custom: &Value) {
-        let title = title(custom);
+        let (named, title) = (Named::of(custom), title(custom));
         self.staying.retain(|_, (owner, _)| *owner != title);
-        if self.left.remove(&title).is_none() {
+        if !self.orphaned.contains_key(&named) || self.records_of(&named).is_empty() {
             self.past.remove(&title);
         }
+    }
+
+    /// Has the release of a custom resource stay when it is deleted.
+    async fn orphan(&mut self, named: &Named) -> anyhow::Result<()> {
+        let [name, value] = ORPHANS;
+        self.annotate(named, name, value).await?;
+        let objects = self.server.objects();
+        let custom = objects.iter().find(|object| Named::of(object) == *named);
+        if let Some(custom) = custom {
+            let spec = custom.get("spec").unwrap_or(&Value::Null);
+            self.orphaned
+                .insert(named.clone(), owned(state_of(custom, spec)));
+        }
+        Ok(())
     }
 
     /// Sets a number of replicas, as an autoscaler or `kubectl scale` does.
@@ -365,6 +378,9 @@ impl World {
         }
         self.note_change(&Named::of(object));
         let spec = object.get("spec").cloned().unwrap_or_default();
+        if let Some(state) = self.orphaned.get_mut(&Named::of(object)) {
+            *state = owned(state_of(object, &spec));
+        }
         let setup = self.setup();
         let past = self.past.entry(title(object)).or_default();
         past.push((setup, spec));
@@ -413,33 +429,23 @@ impl World {
         Ok(())
     }
 
-    /// Remembers a custom resource whose release outlives it, and the objects that have no owner any more.
+    /// Remembers the objects that have no owner any more when a custom resource is deleted that they outlive.
     fn note_orphans(&mut self, named: &Named) {
         let objects = self.server.objects();
         let Some(custom) = objects.iter().find(|object| Named::of(object) == *named) else {
             return;
         };
-        let title = title(custom);
         let [name, value] = ORPHANS;
-        let policy = custom
-            .pointer("/metadata/annotations")
-            .and_then(|annotations| annotations.get(name)?.as_str());
-        if policy != Some(value) || self.left.contains_key(&title) {
+        let annotations = custom.pointer("/metadata/annotations");
+        let policy = annotations.and_then(|annotations| annotations.get(name)?.as_str());
+        if policy != Some(value) || !self.is_at_rest || !self.runs() || !self.is_unowned(named) {
             return;
         }
-        let mut state = state_of(custom, custom.get("spec").unwrap_or(&Value::Null));
-        if let Some(annotations) = state.pointer_mut("/metadata/annotations")
-            && let Some(annotations) = annotations.as_object_mut()
-        {
-            annotations.remove(name);
-        }
-        self.left.insert(title.clone(), state);
-        if self.is_at_rest && self.runs() && self.is_unowned(named) {
-            for object in objects.iter().filter(|object| custom_of(object) == title) {
-                let owned = (title.clone(), uid(object));
-                self.staying.insert(Named::of(object), owned);
-            }
-        }
+        let title = title(custom);
+        let orphans = objects.iter().filter(|object| self.is_of(object, named));
+        let orphans = orphans.map(|object| (Named::of(object), (title.clone(), uid(object))));
+        let orphans: Vec<_> = orphans.collect();
+        self.staying.extend(orphans);
     }
 
     /// Changes one text or number below `data`, `spec`, or the labels of an object.
@@ -485,6 +491,15 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Returns a custom resource without the policy that its release outlives it.
+fn owned(mut custom: Value) -> Value {
+    let annotations = custom.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(ORPHANS[0]);
+    }
+    custom
 }
 
 /// Returns whether an object has a finalizer of people.

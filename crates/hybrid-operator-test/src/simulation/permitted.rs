@@ -219,7 +219,11 @@ fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
 /// Returns whether something is the missing owner of an object whose custom resource did not own it at some time, or an
 /// object with a generated name that has outlived one.
 fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
-    let was_orphaned = |object: &Value| case.world.orphaned.contains(&custom_of(object));
+    let world = case.world;
+    let was_orphaned = |object: &Value| {
+        let mut customs = world.orphaned.keys();
+        customs.any(|custom| world.is_of(object, custom))
+    };
     if is_left(difference) {
         let found = difference.found.as_ref();
         return found.is_some_and(|object| {
@@ -304,7 +308,7 @@ fn says_left(condition: Option<&Value>, path: &str) -> bool {
 }
 
 /// Returns the title of the custom resource of an object.
-pub(super) fn custom_of(object: &Value) -> String {
+fn custom_of(object: &Value) -> String {
     let annotation = |name: &str| {
         let path = format!("/metadata/annotations/operator-sdk~1primary-resource{name}");
         text(object, &path).to_owned()

@@ -91,11 +91,8 @@ pub(super) struct World {
     pub(super) scaled: BTreeMap<Named, Scaled>,
     /// Objects to which people have added a finalizer.
     pub(super) held: BTreeSet<Named>,
-    /// Custom resources whose releases were to outlive them at some time, by title.
-    pub(super) orphaned: BTreeSet<String>,
-    /// Custom resources that people have deleted while their releases were to outlive them, and that are not created
-    /// again, as they then are, by title.
-    pub(super) left: BTreeMap<String, Value>,
+    /// Custom resources whose releases were to outlive them at some time, as people wanted them last.
+    pub(super) orphaned: BTreeMap<Named, Value>,
     /// Objects that stay without their custom resource, with its title, and with their uids.
     pub(super) staying: BTreeMap<Named, (String, String)>,
     /// Specifications that each custom resource has had since its creation, by title.
@@ -157,8 +154,7 @@ impl World {
             has_interrupted: false,
             scaled: BTreeMap::new(),
             held: BTreeSet::new(),
-            orphaned: BTreeSet::new(),
-            left: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
             staying: BTreeMap::new(),
             others: BTreeMap::new(),
             former_others: Vec::new(),

@@ -84,7 +84,11 @@ impl World {
         }
         let objects = self.server.objects();
         for (named, custom) in self.orphaned.clone() {
-            let is_there = objects.iter().any(|object| Named::of(object) == named);
+            let stays = |object: &&Value| {
+                Named::of(object) == named
+                    && object.pointer("/metadata/deletionTimestamp").is_none()
+            };
+            let is_there = objects.iter().any(|object| stays(&object));
             if !is_there && !self.records_of(&named).is_empty() {
                 self.recreate(&custom).await?;
             }

@@ -232,7 +232,7 @@ fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
     }
     let is_owner = [
         "/metadata/ownerReferences",
-        "/metadata/annotations/operator-sdk~1primary-",
+        "/metadata/annotations/operator-sdk/primary-",
     ]
     .iter()
     .any(|owner| difference.path.starts_with(owner));

@@ -61,18 +61,9 @@ impl World {
         Ok(())
     }
 
-    /// Takes all finalizers of people away, has the program attend to all custom resources, and creates those again whose
-    /// releases outlive them.
+    /// Takes all finalizers of people away, creates the custom resources again whose releases outlive them, and has the
+    /// program attend to all.
     pub(super) async fn free(&mut self) -> anyhow::Result<()> {
-        if let Some((name, _)) = self.project.suspends.clone() {
-            for (_, mut state) in self.present() {
-                let annotations = state.pointer_mut("/metadata/annotations");
-                let annotations = annotations.and_then(Value::as_object_mut);
-                if annotations.is_some_and(|all| all.remove(&name).is_some()) {
-                    self.apply(&state).await?;
-                }
-            }
-        }
         for named in std::mem::take(&mut self.held) {
             self.replace(&named, |live| {
                 let mut changed = live.clone();
@@ -91,6 +82,15 @@ impl World {
             let is_there = objects.iter().any(|object| stays(&object));
             if !is_there && !self.records_of(&named).is_empty() {
                 self.recreate(&custom).await?;
+            }
+        }
+        if let Some((name, _)) = self.project.suspends.clone() {
+            for (_, mut state) in self.present() {
+                let annotations = state.pointer_mut("/metadata/annotations");
+                let annotations = annotations.and_then(Value::as_object_mut);
+                if annotations.is_some_and(|all| all.remove(&name).is_some()) {
+                    self.apply(&state).await?;
+                }
             }
         }
         Ok(())

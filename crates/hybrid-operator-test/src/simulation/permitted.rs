@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::helm::CUSTOM;
 use super::history::Named;
 use super::people::{REPLICAS, autoscaler_of, collect_leaves, is_key};
-use super::snapshot::{Difference, Snapshot, text};
+use super::snapshot::{Difference, Snapshot, text, title_of};
 use super::world::World;
 
 /// A reason for which a cluster may differ from a fresh install. Two more follow from the way in which fresh
@@ -216,8 +216,9 @@ fn is_of_attempt(case: &Case<'_>, difference: &Difference) -> bool {
     is_left(difference) && (is_its_object || is_undeployed(case.live, title))
 }
 
-/// Returns whether something is the missing owner of an object whose custom resource did not own it at some time, or an
-/// object with a generated name that has outlived one.
+/// Returns whether something is the missing owner of an object whose custom resource did not own it at some time, an
+/// object with a generated name that has outlived one, the begun uninstall of such a release, or the generation for which
+/// it was deployed.
 fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
     let world = case.world;
     let was_orphaned = |object: &Value| {
@@ -228,6 +229,22 @@ fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
         let found = difference.found.as_ref();
         return found.is_some_and(|object| {
             object.pointer("/metadata/generateName").is_some() && was_orphaned(object)
+        });
+    }
+    let mut customs = world.orphaned.keys().map(title_of);
+    if customs.any(|title| title == difference.object) {
+        // It may have been created for what is deployed.
+        return difference.path.ends_with("/observedGeneration");
+    }
+    let mut releases = world
+        .orphaned
+        .keys()
+        .flat_map(|custom| world.records_of(custom));
+    if difference.path == "/statuses/uninstalling" {
+        return releases.any(|record| {
+            let name = text(&record, "/metadata/labels/name");
+            let namespace = text(&record, "/metadata/namespace");
+            difference.object == format!("Release {namespace}/{name}")
         });
     }
     let is_owner = [
@@ -243,6 +260,9 @@ fn is_of_orphans(case: &Case<'_>, difference: &Difference) -> bool {
 /// Returns whether something is an object whose record people have deleted, or the finalizer of the custom resource.
 fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
     let world = case.world;
+    if is_missing_record(case, difference) {
+        return true;
+    }
     if is_finalizer(difference) {
         let name = difference.object.rsplit_once('/').map(|(_, name)| name);
         let mut lost = world.lost.keys();
@@ -267,6 +287,21 @@ fn is_of_lost_record(case: &Case<'_>, difference: &Difference) -> bool {
     } else {
         *was_replaced && world.has_restarted()
     }
+}
+
+/// Returns whether something is the lost record of a release of which no other can be written, because the last state of
+/// its custom resource fails.
+fn is_missing_record(case: &Case<'_>, difference: &Difference) -> bool {
+    let release = difference.object.strip_prefix("Release ");
+    let Some((namespace, name)) = release.and_then(|release| release.split_once('/')) else {
+        return false;
+    };
+    let key = (namespace.to_owned(), name.to_owned());
+    let is_lost = difference.path.is_empty() && difference.found.is_none();
+    let mut titles = case.fresh.objects.keys();
+    is_lost
+        && case.world.lost.get(&key) == Some(&true)
+        && titles.any(|title| title.ends_with(&format!("/{name}")) && fails(case, title))
 }
 
 /// Returns whether a record is gone of the release that an object of a hook belongs to.
@@ -418,10 +453,10 @@ mod tests {
         "The number of replicas is left to an autoscaler, as long as no state without it is tried, and the chart does not begin or cease to set, or change, a number that the autoscaler does not own.",
         "The tests of a revision run only while its values are wanted, so not any more once others followed that fail. Their result stays if these have failed before, and are not tried.",
         "The condition `Paused` of a custom resource that was paused stays, and is False.",
-        "If others delete the record of a revision, the objects stay whose names were generated for it and those of its hooks, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too. Objects of its hooks also stay once the limit of the history has removed the record.",
+        "If others delete the record of a revision, the objects stay whose names were generated for it and those of its hooks, and if it is being replaced, or cannot be, all that only this revision had, also its values if the process is replaced, too; the record is missing as long as no other can be written. Objects of its hooks also stay once the limit of the history has removed the record.",
         "A pending record that `helm` writes during the uninstall of its release stays.",
         "Until a revision is deployed, the finalizer, the objects and the records of all attempts stay.",
-        "An object whose custom resource had the deletion policy `Orphan` may have no owner, and one with a generated name stays.",
+        "An object whose custom resource had the deletion policy `Orphan` may have no owner, one with a generated name stays, and so does the record of an uninstall that had begun.",
     ];
 
     #[test]

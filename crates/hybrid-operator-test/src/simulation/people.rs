@@ -220,10 +220,9 @@ impl World {
 
     /// Forgets what there was before a custom resource, unless it takes a release over.
     fn begin(&mut self, custom: &Value) {
-        let (named, title) = (Named::of(custom), title(custom));
-        self.staying.retain(|_, (owner, _)| *owner != title);
+        let named = Named::of(custom);
         if !self.orphaned.contains_key(&named) || self.records_of(&named).is_empty() {
-            self.past.remove(&title);
+            self.past.remove(&title(custom));
         }
     }
 
@@ -381,12 +380,14 @@ impl World {
             return;
         }
         self.note_change(&Named::of(object));
+        let title = title(object);
+        self.staying.retain(|_, (owner, _)| *owner != title);
         let spec = object.get("spec").cloned().unwrap_or_default();
         if let Some(state) = self.orphaned.get_mut(&Named::of(object)) {
             *state = owned(state_of(object, &spec));
         }
         let setup = self.setup();
-        let past = self.past.entry(title(object)).or_default();
+        let past = self.past.entry(title).or_default();
         past.push((setup, spec));
         for scaled in self.scaled.values_mut() {
             scaled.later.push((setup, object.clone()));

@@ -140,8 +140,9 @@ fn no_inputs(context: &ActContext<'_>, memory: &KnownRelease) -> Report {
         .history
         .iter()
         .any(|record| record.status == helm_core::release::Status::Deployed);
-    let is_render = error.is_some_and(DesiredError::is_render);
-    let kind = match (is_render, installed) {
+    let is_of_action =
+        |error: &DesiredError| error.is_render() || error.kind() == ErrorKind::Patches;
+    let kind = match (error.is_some_and(is_of_action), installed) {
         (false, _) => None,
         (true, true) => Some(ActionKind::Upgrade),
         (true, false) => Some(ActionKind::Install),

@@ -299,7 +299,7 @@ fn unready_for_each_reason() -> States {
         (ErrorKind::Values, None),
         (ErrorKind::Capabilities, None),
         (ErrorKind::Records, None),
-        (ErrorKind::Patches, None),
+        (ErrorKind::Patches, Some(ActionKind::Install)),
         (ErrorKind::Chart, Some(ActionKind::Install)),
     ];
     let hopeless = causes.map(|(cause, kind)| {

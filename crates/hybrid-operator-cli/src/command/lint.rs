@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::UsageError;
 use super::chart_flags::{AccessFlags, Found};
-use crate::lint::{Finding, Input, Severity, judge, lint, rules};
+use crate::lint::{Finding, Input, Severity, judge, lint, rules, spec};
 use crate::preview::LimitArgs;
 use crate::project::{PROJECT, Project, WATCHES};
 
@@ -120,8 +120,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(());
     }
     let kube_minor = minor(&args.kube_version)?;
-    let mut reports = Vec::new();
-    for (path, chart) in charts(args)? {
+    let (charts, mut reports) = inputs(args)?;
+    for (path, chart) in charts {
         let shown = path.display().to_string();
         if chart.metadata().is_library() {
             bail!("{shown} is a library chart, which renders nothing; lint the charts that use it");
@@ -166,23 +166,36 @@ fn minor(version: &str) -> anyhow::Result<u32> {
     })
 }
 
-/// Returns the chart that is named, or those of a project, each with its path or URL.
-fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
+/// The charts to lint, each with its path or URL.
+type Charts = Vec<(PathBuf, Chart)>;
+
+/// Returns the chart that is named, or those of a project, and what is found in the watches file of the project.
+fn inputs(args: &Args) -> anyhow::Result<(Charts, Vec<Report>)> {
     let given = args.path.to_string_lossy();
     let (repo, version) = (args.repo.as_deref(), args.version.as_deref());
     let found = args.access.find(&given, repo, version)?;
     let path = match &found {
         Found::Local(path) | Found::Verified { path, .. } => path,
-        Found::Fetched { shown, .. } => return Ok(vec![(shown.into(), found.load()?)]),
+        Found::Fetched { shown, .. } => {
+            return Ok((vec![(shown.into(), found.load()?)], Vec::new()));
+        }
     };
     if version.is_some() {
         let message = "--version is for charts of repositories and registries; leave it out";
         return Err(UsageError(message.to_owned()).into());
     }
     if let Found::Verified { path, .. } = &found {
-        return Ok(vec![(path.clone(), found.load()?)]);
+        return Ok((vec![(path.clone(), found.load()?)], Vec::new()));
     }
-    let (project, charts) = charts_at(path)?;
+    let Place {
+        project,
+        charts,
+        findings,
+    } = charts_at(path)?;
+    let reports = findings.map(|findings| Report {
+        chart: WATCHES.to_owned(),
+        findings: judge(findings, &args.ignore, args.strict),
+    });
     let reader = ChartReader::open_default().in_project(project);
     let load = |(source, skip_schema): (ChartSource, bool)| -> anyhow::Result<_> {
         let chart = reader.read(&source);
@@ -192,12 +205,22 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
         }
         Ok((source.to_string().into(), chart))
     };
-    charts.into_iter().map(load).collect()
+    let charts = charts.into_iter().map(load).collect::<Result<_, _>>()?;
+    Ok((charts, reports.into_iter().collect()))
 }
 
-/// Returns the chart at a path, or the charts of the project at it, each with whether its schemas are skipped, and the
-/// directory in which their operator runs.
-fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)> {
+/// A chart, or a project.
+struct Place {
+    /// Directory in which the operator of the charts runs.
+    project: PathBuf,
+    /// The charts, each with whether its schemas are skipped.
+    charts: Vec<(ChartSource, bool)>,
+    /// What is found in the watches file; `None` if it has no specs of its own.
+    findings: Option<Vec<Finding>>,
+}
+
+/// Returns the chart at a path, or the project at it.
+fn charts_at(path: &Path) -> anyhow::Result<Place> {
     if !path.exists() {
         bail!(
             "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, its name with \
@@ -207,7 +230,11 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)>
     }
     if path.is_file() || path.join("Chart.yaml").is_file() {
         let chart = ChartSource::Local(path.to_owned());
-        return Ok((".".into(), vec![(chart, false)]));
+        return Ok(Place {
+            project: ".".into(),
+            charts: vec![(chart, false)],
+            findings: None,
+        });
     }
     let watches_file = if path.join(WATCHES).is_file() {
         path.join(WATCHES)
@@ -219,8 +246,22 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)>
             path.display()
         );
     };
+    let watches = watches::load(&watches_file)?;
+    let findings = if watches.iter().any(|watch| watch.api.is_some()) {
+        let name = watches_file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        Some(spec::findings(
+            &name,
+            &std::fs::read(&watches_file)?,
+            &watches,
+        ))
+    } else {
+        None
+    };
     let mut charts = Vec::new();
-    for watch in watches::load(&watches_file)? {
+    for watch in watches {
         let chart = match watch.chart {
             ChartSource::Local(path) => {
                 ChartSource::Local(path.strip_prefix("./").unwrap_or(&path).to_owned())
@@ -233,7 +274,11 @@ fn charts_at(path: &Path) -> anyhow::Result<(PathBuf, Vec<(ChartSource, bool)>)>
         }
     }
     let project = watches_file.parent().unwrap_or(Path::new(""));
-    Ok((project.to_owned(), charts))
+    Ok(Place {
+        project: project.to_owned(),
+        charts,
+        findings,
+    })
 }
 
 fn values(args: &Args, path: &Path, chart: &Chart) -> anyhow::Result<Vec<(String, Values)>> {

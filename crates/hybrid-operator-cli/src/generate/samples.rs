@@ -1,8 +1,11 @@
 //! Samples: a custom resource with the chart's defaults, and their comments.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use helm_core::chart::Chart;
 use helm_core::{CompiledChart, Values};
+use hybrid_operator::watches::Api;
 use serde_json::{Value, json};
 
 use super::ChartApi;
@@ -17,13 +20,7 @@ pub(crate) fn file_name(group: &str, version: &str, kind: &str) -> String {
 /// Returns a sample of a kind, with which the chart sees what it sees without values. So it has no nulls of maps: Helm
 /// drops them from a chart's defaults, while a null of a custom resource removes the default of a dependency.
 pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
-    let head = json!({
-        "apiVersion": format!("{}/{}", api.group, api.version).trim_start_matches('/'),
-        "kind": api.kind,
-        "metadata": {"name": format!("{}-sample", api.kind.to_ascii_lowercase())},
-    });
-    let head = go_yaml::to_string(&head)
-        .with_context(|| format!("cannot write a sample of {}", api.kind))?;
+    let head = written(api, &head(api))?;
     let mut values = Value::Object(api.chart.values().clone());
     let seen = seen_values(api.chart);
     fill_nulls(&mut values, &seen);
@@ -44,9 +41,75 @@ pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
         }
     }
     // A file of several documents, or with directives.
-    let values = go_yaml::to_string(&values)
-        .with_context(|| format!("cannot write a sample of {}", api.kind))?;
+    let values = written(api, &values)?;
     Ok(format!("{head}spec:\n{note}{}", indented(&values)))
+}
+
+/// Returns a sample of a kind whose spec is not the chart's values: its defaults, and an example of what is required.
+pub(crate) fn sample_of_spec(api: &ChartApi, spec: &Api) -> anyhow::Result<String> {
+    let mut optional = Vec::new();
+    let mut object = head(api);
+    if let Value::Object(fields) = &mut object {
+        let spec = example(&spec.schema, &spec.defaults, "", &mut optional);
+        fields.insert("spec".to_owned(), spec);
+    }
+    let mut text = written(api, &object)?;
+    if !optional.is_empty() {
+        let _ = writeln!(text, "  # Optional: {}", optional.join(", "));
+    }
+    Ok(text)
+}
+
+/// Returns a value of a schema, without what may be left out and has no default. The names of that are added to
+/// `optional`.
+fn example(schema: &Value, default: &Value, path: &str, optional: &mut Vec<String>) -> Value {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return placeholder(schema);
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let mut fields = serde_json::Map::new();
+    for (name, schema) in properties {
+        let known = default.get(name).unwrap_or(&Value::Null);
+        let path = format!("{path}{name}");
+        let has_fields = schema.get("properties").is_some();
+        if !known.is_null() && !has_fields {
+            fields.insert(name.clone(), known.clone());
+        } else if is_required(name) || !known.is_null() {
+            let value = example(schema, known, &format!("{path}."), optional);
+            fields.insert(name.clone(), value);
+        } else {
+            optional.push(path);
+        }
+    }
+    Value::Object(fields)
+}
+
+/// Returns a value of the type that a schema has.
+fn placeholder(schema: &Value) -> Value {
+    let first = schema.pointer("/enum/0").or_else(|| schema.get("minimum"));
+    let type_ = schema.get("type").and_then(Value::as_str);
+    match (first, type_) {
+        (Some(value), _) => value.clone(),
+        (None, Some("integer" | "number")) => 1.into(),
+        (None, Some("boolean")) => false.into(),
+        (None, Some("array")) => json!([]),
+        (None, Some("string")) => "text".into(),
+        (None, _) => json!({}),
+    }
+}
+
+/// Returns the beginning of a sample.
+fn head(api: &ChartApi) -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", api.group, api.version).trim_start_matches('/'),
+        "kind": api.kind,
+        "metadata": {"name": format!("{}-sample", api.kind.to_ascii_lowercase())},
+    })
+}
+
+fn written(api: &ChartApi, value: &Value) -> anyhow::Result<String> {
+    go_yaml::to_string(value).with_context(|| format!("cannot write a sample of {}", api.kind))
 }
 
 /// Returns the values that a chart sees if none are given.
@@ -215,7 +278,10 @@ fn is_equal(one: &Value, two: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use helm_core::chart::File;
+    use hybrid_operator::watches;
 
     use super::*;
 
@@ -244,6 +310,23 @@ mod tests {
 
     const HEAD: &str =
         "apiVersion: shop.example.com/v1\nkind: Web\nmetadata:\n  name: web-sample\n";
+
+    #[test]
+    fn a_spec_of_its_own_has_its_defaults_and_what_is_required() {
+        let file = "- {group: a.com, version: v1, kind: A, chart: b, api: {fields: {
+            size: 'string | enum=small,large', count: 'integer | minimum=3', name: string, host: 'string | optional',
+            limits: {memory: 'string | default=128Mi', cpu: 'string | optional'}, login: {secretRef: true},
+            more: {zones: '[]string | optional'}}}}";
+        let (entries, problems) = watches::parse(file.as_bytes(), Path::new("."));
+        assert_eq!(problems, []);
+        let spec = entries[0].watch.api.as_ref().unwrap();
+        let chart = chart(&[("values.yaml", "never: shown")]);
+        let expected = format!(
+            "{HEAD}spec:\n  count: 3\n  limits:\n    memory: 128Mi\n  login:\n    key: text\n    name: text\n  name: text\n  \
+             size: small\n  # Optional: host, limits.cpu, more\n"
+        );
+        assert_eq!(sample_of_spec(&of_chart(&chart), spec).unwrap(), expected);
+    }
 
     #[test]
     fn comments_of_the_values_are_kept() {

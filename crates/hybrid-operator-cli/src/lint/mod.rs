@@ -8,6 +8,7 @@ mod objects;
 mod place;
 mod pods;
 mod source;
+pub(crate) mod spec;
 
 use std::collections::BTreeSet;
 
@@ -87,6 +88,7 @@ const RULES: &str = "
     render a chart that cannot be rendered
     resource-policy-keep an object that outlives its release
     test-hook a test that is not run by default
+    unread-field a field of the spec in api that nothing reads
     wide-rbac a role with wildcards
 ";
 

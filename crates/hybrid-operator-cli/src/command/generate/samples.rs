@@ -64,7 +64,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = prefix.join(samples::file_name(api.group, api.version, api.kind));
         // A sample is edited by hand.
         if args.force || !root.join(&path).exists() {
-            files.add(path, sample(&api)?)?;
+            let sample = match chart.spec() {
+                Some(spec) => samples::sample_of_spec(&api, spec)?,
+                None => sample(&api)?,
+            };
+            files.add(path, sample)?;
         }
     }
     let target = Target {

@@ -150,3 +150,64 @@ async fn redis_becomes_an_operator() {
         drop(deleted.unwrap());
     }
 }
+
+#[test]
+fn the_apis_of_the_page_fit_their_charts() {
+    let names = ["redis-23", "ingress-nginx-4", "podinfo-6"];
+    let Some(archives) = names.map(archive).into_iter().collect::<Option<Vec<_>>>() else {
+        return skipped(1, &"public charts: no conformance folder");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let charts = project.join("helm-charts");
+    fs::create_dir(&charts).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/howto/public-charts.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks = page.split("```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let (entries, resources): (Vec<&str>, Vec<&str>) =
+        blocks.partition(|block| block.starts_with("- group:"));
+    assert_eq!((entries.len(), resources.len()), (3, 1));
+    fs::write(project.join("watches.yaml"), entries.concat()).unwrap();
+    fs::create_dir(project.join("samples")).unwrap();
+    fs::write(project.join("samples/of-page.yaml"), resources[0]).unwrap();
+    for archive in archives {
+        let unpacked = Command::new("tar")
+            .arg("xzf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&charts)
+            .status();
+        assert!(unpacked.unwrap().success(), "{}", archive.display());
+    }
+    let hybrid = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM)
+            .args(arguments)
+            .args(["--watches-file", "watches.yaml"])
+            .current_dir(project)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    hybrid(&["generate", "crds", "--output-dir", "crds"]);
+    hybrid(&["generate", "samples", "--output-dir", "samples"]);
+    let samples = fs::read_dir(project.join("samples")).unwrap();
+    let mut rendered = Vec::new();
+    for sample in samples {
+        let path = sample.unwrap().path();
+        let manifest = hybrid(&["template", "--cr", path.to_str().unwrap()]);
+        assert!(
+            manifest.contains("kind: Service"),
+            "{}: {manifest}",
+            path.display()
+        );
+        rendered.push(manifest);
+    }
+    assert_eq!(rendered.len(), 4);
+    let of_page = rendered
+        .iter()
+        .find(|manifest| manifest.contains("host: \"hello.example.com\""));
+    assert!(of_page.unwrap().contains("key: spot"));
+}

@@ -86,7 +86,9 @@ pub(crate) fn check(
     for (offset, first, other) in &checker.alike {
         let [first, other] = [first, other].map(|type_| checker.mapping.finish(type_));
         if first != other {
-            let message = format!("elements of a literal have one type, not {first} and {other}");
+            let message = format!(
+                "elements of a literal have one type, not {first} and {other}; write dyn(VALUE)"
+            );
             return Err(Wrong(*offset, message));
         }
     }

@@ -120,11 +120,11 @@ fn places_are_right_in_several_lines_and_after_names_in_strings() {
     );
     assert_error(
         "[objects.master.spec,\n objects.master.status]",
-        "2:16: elements of a literal have one type, not StatefulSetSpec and StatefulSetStatus",
+        "2:16: elements of a literal have one type, not StatefulSetSpec and StatefulSetStatus; write dyn(VALUE)",
     );
     assert_error(
         "{'a': 1,\n 'b': 2.5}",
-        "2:7: elements of a literal have one type, not int and double",
+        "2:7: elements of a literal have one type, not int and double; write dyn(VALUE)",
     );
     assert_error(
         "'a' + 'b'\n+ 1",

@@ -208,9 +208,7 @@ impl RecordStore {
         content: Option<&Release>,
     ) -> Result<RecordMeta, StoreError> {
         let mut body = json!({"metadata": {
-            "labels": {
-                DIGEST_LABEL: null, PROOF_LABEL: null, BASELINE_LABEL: null, UNOWNED_LABEL: null,
-            },
+            "labels": {DIGEST_LABEL: null, PROOF_LABEL: null, BASELINE_LABEL: null},
             "ownerReferences": null,
         }});
         let mut labels = tags.labels(meta.revision);

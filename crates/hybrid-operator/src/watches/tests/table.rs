@@ -434,6 +434,19 @@ fn the_examples_of_the_documentation_are_valid() {
         let (_, problems) = parse(example.as_bytes(), Path::new(""));
         assert_eq!(problems, [], "{example}");
     }
+    let how_tos = ["admission", "api", "deletion", "outputs", "public-charts"];
+    let pages = how_tos.map(|name| reference::page(&format!("howto/{name}.md")));
+    let entries: Vec<&str> = pages
+        .iter()
+        .flat_map(|page| page.split("```yaml\n").skip(1))
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.starts_with("- group:"))
+        .collect();
+    assert!(entries.len() > how_tos.len(), "{}", entries.len());
+    for entry in entries {
+        let (_, problems) = parse(entry.as_bytes(), Path::new(""));
+        assert_eq!(problems, [], "{entry}");
+    }
     // Each field has an example.
     let all = examples.concat();
     for row in FIELDS {

@@ -149,6 +149,26 @@ fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
 }
 
 #[test]
+fn types_of_a_spec_of_its_own_have_its_fields() {
+    let project = project();
+    let root = project.path();
+    let entry = "- {group: test.example.com, version: v1, kind: Cache, chart: charts/web, api: {fields: {
+        size: 'string | enum=small,large', limits: {memory: 'string | description=How much.'}}}}\n";
+    write(&root.join("own.yaml"), entry);
+    let types = succeed(root, "types --watches-file own.yaml");
+    for expected in [
+        "//! Spec of the kind `Cache`.",
+        "pub struct CacheSpec {",
+        "/// One of: small, large.",
+        "pub limits: Option<CacheSpecLimits>,",
+        "/// How much.",
+        "pub memory: Option<String>,",
+    ] {
+        assert!(types.contains(expected), "{expected}: {types}");
+    }
+}
+
+#[test]
 fn generated_types_lose_nothing_of_the_defaults() {
     let text = fs::read_to_string(folder().join("web/values.yaml")).unwrap();
     let defaults: Value = go_yaml::from_str(&text).unwrap();

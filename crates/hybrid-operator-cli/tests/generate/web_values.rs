@@ -56,7 +56,7 @@ pub struct WebValues {
     /// Default: \[0.5\]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<Vec<Value>>,
-    /// Values that the chart does not name.
+    /// All other fields.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
@@ -77,7 +77,7 @@ pub struct WebValuesAuth {
     /// How often the password changes. A string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation: Option<String>,
-    /// Values that the chart does not name.
+    /// All other fields.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
@@ -98,7 +98,7 @@ pub struct WebValuesImage {
     /// Tag of the image. Default: the chart's version
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Values that the chart does not name.
+    /// All other fields.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }

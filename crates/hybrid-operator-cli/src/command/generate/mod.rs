@@ -83,7 +83,7 @@ enum What {
     Bundle(Box<bundle::Args>),
     /// Write a file-based catalog of bundles.
     Catalog(catalog::Args),
-    /// Print Rust types of a chart's values.
+    /// Print Rust types of a chart's values, or of a spec of its own.
     Types(types::Args),
     /// Print how Argo CD and Flux judge custom resources.
     Health(health::Args),

@@ -1,4 +1,4 @@
-//! `generate types`: Rust types of a chart's values.
+//! `generate types`: Rust types of a chart's values, or of a spec of its own.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     watches_file: Option<PathBuf>,
 
-    /// Name of the outermost struct [default: `KINDValues` or `CHARTValues`]
+    /// Name of the outermost struct [default: `KINDValues`, `CHARTValues`, or `KINDSpec` of a kind with `api`]
     #[arg(long)]
     name: Option<String>,
 
@@ -52,9 +52,7 @@ pub(crate) struct Args {
 
 /// Prints, writes or checks the types.
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let (chart, name) = args.chart()?;
-    let name = args.name.clone().unwrap_or(format!("{name}-Values"));
-    let module = types::module(&chart, &name)?;
+    let module = args.module()?;
     match &args.output {
         Some(path) => to_file(
             path,
@@ -91,14 +89,14 @@ pub(super) fn to_file(
 }
 
 impl Args {
-    /// Returns the chart, and the name of its kind or its own.
-    fn chart(&self) -> anyhow::Result<(Chart, String)> {
+    /// Returns the types of a chart's values, or of a spec of its own.
+    fn module(&self) -> anyhow::Result<String> {
+        let name = |of: &str, what: &str| self.name.clone().unwrap_or(format!("{of}-{what}"));
         if let Some(path) = &self.chart {
             let chart = Chart::load(path).with_context(|| {
                 format!("cannot load the chart {:?}", path.display().to_string())
             })?;
-            let name = chart.name().to_owned();
-            return Ok((chart, name));
+            return types::module(&chart, &name(chart.name(), "Values"));
         }
         let inputs = Inputs::load(self.watches_file.as_deref(), Path::new(CRDS))?;
         let kinds: Vec<&str> = inputs.charts.iter().map(|chart| chart.api().kind).collect();
@@ -108,7 +106,17 @@ impl Args {
             None => None,
         };
         match (found, &self.kind) {
-            (Some(chart), _) => Ok((chart.api().chart.clone(), chart.api().kind.to_owned())),
+            (Some(found), _) => {
+                let api = found.api();
+                match found.spec() {
+                    Some(spec) => Ok(types::module_of_spec(
+                        api.kind,
+                        spec,
+                        &name(api.kind, "Spec"),
+                    )),
+                    None => types::module(api.chart, &name(api.kind, "Values")),
+                }
+            }
             (None, Some(kind)) => bail!(
                 "no chart serves the kind {kind:?}; kinds of the watches file: {}",
                 kinds.join(", ")

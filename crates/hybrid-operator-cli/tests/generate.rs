@@ -152,7 +152,8 @@ fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
 fn types_of_a_spec_of_its_own_have_its_fields() {
     let project = project();
     let root = project.path();
-    let entry = "- {group: test.example.com, version: v1, kind: Cache, chart: charts/web, api: {fields: {
+    let entry =
+        "- {group: test.example.com, version: v1, kind: Cache, chart: charts/web, api: {fields: {
         size: 'string | enum=small,large', limits: {memory: 'string | description=How much.'}}}}\n";
     write(&root.join("own.yaml"), entry);
     let types = succeed(root, "types --watches-file own.yaml");

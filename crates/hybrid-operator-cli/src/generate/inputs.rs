@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::ChartApi;
 use super::crds::Names;
+use super::descriptions::add_comments;
 use super::native::Program;
 use crate::project::{Project, ProjectError, plural as regular_plural};
 
@@ -127,7 +128,9 @@ impl Inputs {
         }
         let definitions = definitions(&inputs.root.join(crds))?;
         let reader = ChartReader::open_default().in_project(&inputs.root);
-        for watch in watches::load(&path)? {
+        let mut watches = watches::load(&path)?;
+        add_comments(&fs::read_to_string(&path).unwrap_or_default(), &mut watches);
+        for watch in watches {
             let shown = watch.chart.to_string();
             let chart = reader
                 .read(&watch.chart)

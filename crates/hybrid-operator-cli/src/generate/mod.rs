@@ -5,6 +5,7 @@
 pub(crate) mod comments;
 pub(crate) mod compat;
 pub(crate) mod crds;
+pub(crate) mod descriptions;
 pub(crate) mod health;
 pub(crate) mod inputs;
 pub(crate) mod native;

@@ -305,6 +305,25 @@ name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
 }
 
 #[test]
+fn a_chart_that_fails_is_named_with_the_fields_of_the_spec() {
+    let project = Project::new();
+    project.write(
+        "helm-charts/shop/templates/odd.yaml",
+        "{{ if eq (mod .Values.replicas 2) 0 }}{{ fail \"replicas must be odd\" }}{{ end }}",
+    );
+    let entry = WATCHES.replace(
+        "  kind",
+        "  api: {fields: {size: integer}}\n  map: {replicas: spec.size}\n  kind",
+    );
+    project.write("watches.yaml", &entry);
+    let of_size = |size: &str| CR.replace("replicas: 3", &format!("size: {size}"));
+    let err = project.run_with("template --cr -", &of_size("2")).failed();
+    err.must_have("Shop prod/main (from spec.size): execution error at (shop/templates/odd.yaml:1:41): replicas must be odd");
+    let done = project.run_with("template --cr -", &of_size("3"));
+    done.out.must_have("replicas: 3");
+}
+
+#[test]
 fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let project = Project::new();
     let args = "images --cr config/samples/shop.yaml";

@@ -236,7 +236,8 @@ pub(crate) fn offline(
         latest: None,
         values_in_errors,
     };
-    helm::offline(&input, capabilities, objects).map_err(|error| explain(error, resource))
+    helm::offline(&input, capabilities, objects)
+        .map_err(|error| explain(error, resource, bound.watch))
 }
 
 /// Prints a message if the operator ignores a custom resource because of its labels.
@@ -250,13 +251,20 @@ pub(crate) fn warn_selector(watch: &Watch, resource: &Resource) {
     }
 }
 
-/// Adds the custom resource and the excerpt of the template to an error.
-pub(crate) fn explain(error: PreviewError, resource: &Resource) -> anyhow::Error {
+/// Adds the custom resource, the fields of its spec that the error comes from, and the excerpt of the template to an
+/// error.
+pub(crate) fn explain(error: PreviewError, resource: &Resource, watch: &Watch) -> anyhow::Error {
+    let fields = helm::fields_of(&error.to_string(), watch);
+    let subject = if fields.is_empty() {
+        resource.to_string()
+    } else {
+        format!("{resource} (from {})", fields.join(", "))
+    };
     let error = match error {
         PreviewError::Render(error) => with_excerpt(error),
         other => other.into(),
     };
-    error.context(resource.to_string())
+    error.context(subject)
 }
 
 /// Adds to an error how an exceeded limit is raised, and the excerpt of the template.

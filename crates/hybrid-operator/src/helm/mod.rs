@@ -55,6 +55,7 @@ mod status;
 mod tests;
 
 pub(crate) use admission::Admission;
+pub use admission::fields_of;
 pub use builder::{HelmController, load};
 pub use chart::{BuildError, Chart};
 pub use component::{Component, ComponentError, Release, components, install, uninstall};

@@ -52,8 +52,9 @@ fn rendering(error: &RenderError, chart: &str) -> String {
     }
 }
 
-/// Returns the fields of the spec that the values come from which a message names, in order.
-fn fields_of(message: &str, watch: &Watch) -> Vec<String> {
+/// Returns the fields of the spec that the values come from which a message names, in order, as far as `map` of the
+/// entry says so.
+pub fn fields_of(message: &str, watch: &Watch) -> Vec<String> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
     let words: Vec<&str> = message
         .split(|c| !is_part(c))

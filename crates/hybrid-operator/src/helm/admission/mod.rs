@@ -40,6 +40,7 @@ use super::chart::Chart;
 use super::effects::effects;
 use crate::watches::{AdmissionMode, Problem, Watch, WatchesError};
 use judge::Verdict;
+pub use message::fields_of;
 use process::{Deployed, Process};
 
 /// Time limit of a check.

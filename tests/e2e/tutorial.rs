@@ -87,6 +87,7 @@ const EXAMPLES: &[&str] = &[
     "howto/deletion.md",
     "howto/gitops.md",
     "howto/outputs.md",
+    "howto/public-charts.md",
     "start/install.md",
     "troubleshooting.md",
 ];

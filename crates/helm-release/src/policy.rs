@@ -63,7 +63,7 @@ pub struct ReleasePolicy {
     pub limits: ChartLimits,
     /// Handling of the CRDs in the chart's `crds/`.
     pub crds: CrdPolicy,
-    /// What becomes of the release when its owner is deleted.
+    /// Fate of the release when its owner is deleted.
     pub deletion: DeletionPolicy,
     /// Whether the release stays although its owner is being deleted.
     pub protected: bool,
@@ -198,13 +198,13 @@ pub enum CrdPolicy {
     CreateReplace,
 }
 
-/// What becomes of a release when its owner is deleted.
+/// Fate of a release when its owner is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletionPolicy {
-    /// It is uninstalled.
+    /// The release is uninstalled.
     #[default]
     Delete,
-    /// Its objects and records stay, for another owner of the same name.
+    /// The objects and records stay, for another owner of the same name.
     Orphan,
 }
 

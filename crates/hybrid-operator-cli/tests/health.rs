@@ -20,7 +20,7 @@ use support::{Done, PROGRAM, Project, Text as _, or_skip};
 
 /// Statuses that the operator writes, made by a test of the crate `hybrid-operator`.
 const STATES: &str = include_str!("health/states.json");
-/// What Argo CD and Flux make of them.
+/// Verdicts of Argo CD and Flux on them.
 const JUDGED: &str = include_str!("health/judged.txt");
 const WATCHES: &str = "\
 - {group: shop.example.com, version: v1, kind: Shop, chart: shop}

@@ -36,7 +36,7 @@ impl Process {
     }
 }
 
-/// What renders of charts share: a setting of the process, so that the leader's releases and the admission of
+/// Resources that renders of charts share: a setting of the process, so that the leader's releases and the admission of
 /// each replica share it, too.
 #[derive(Clone)]
 pub(crate) struct Renders {

@@ -28,7 +28,7 @@ const SIZE: &str = "/spec/resources/requests/storage";
 pub(super) struct Expanded {
     /// Whether a template became larger, so that the set has to be created again.
     pub(super) is_larger: bool,
-    /// What stays larger than the manifest says.
+    /// Remark about sizes that stay larger than the manifest says.
     pub(super) remark: Option<String>,
 }
 

@@ -15,7 +15,7 @@ pub type LastValues = BTreeMap<String, BTreeMap<String, String>>;
 /// Objects that a computation has read, and their state.
 pub type Read = Vec<(ResourceRef, ObservedState)>;
 
-/// What a release is rendered from, beside its chart and the cluster.
+/// Inputs of a render beside the chart and the cluster.
 #[derive(Clone)]
 pub(super) struct Sources {
     pub(super) coalesced: Arc<Coalesced>,

@@ -1,7 +1,7 @@
 //! Applies the patches of an owner to rendered objects. A patch changes exactly one object, and only fields that a list
 //! names. No I/O.
 //!
-//! What a patch writes and reads is checked before it is applied, so that neither its success nor its failure tells what
+//! The fields that a patch writes and reads are checked before it is applied, so that neither its success nor its failure tells what
 //! other fields contain; and all differences of the patched object are checked afterwards.
 
 use std::convert::Infallible;
@@ -47,7 +47,7 @@ impl fmt::Display for KindField {
 /// Patches of an owner.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OwnPatches {
-    /// What the owner calls the list of them, for messages: `spec.patches`.
+    /// Place of their list in the owner, for messages: `spec.patches`.
     pub place: String,
     /// The patches, in their order.
     pub patches: Vec<Patch>,
@@ -215,7 +215,7 @@ impl OwnPatches {
 /// The bounds of one patch.
 struct Check<'a> {
     own: &'a OwnPatches,
-    /// What messages call the patch.
+    /// Place of the patch, for messages.
     patch: String,
     key: &'a ObjectKey,
 }

@@ -215,7 +215,7 @@ struct Place {
     project: PathBuf,
     /// The charts, each with whether its schemas are skipped.
     charts: Vec<(ChartSource, bool)>,
-    /// What is found in the watches file; `None` if it has no specs of its own.
+    /// Findings in the watches file; `None` if it has no specs of its own.
     findings: Option<Vec<Finding>>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct ReleaseDifference {
     /// Custom resource and release.
     pub(crate) title: String,
     pub(crate) objects: Vec<ObjectDifference>,
-    /// What an upgrade does to objects that run or hold data.
+    /// Effects of an upgrade on objects that run or hold data.
     pub(crate) effects: Vec<String>,
     /// Remark on the whole release.
     pub(crate) note: Option<String>,

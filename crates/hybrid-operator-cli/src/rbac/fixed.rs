@@ -102,7 +102,7 @@ metadata:
   namespace: system
 ";
 
-/// What a project needs so that its operator serves webhooks for `admission`, by file.
+/// Objects that a project needs so that its operator serves webhooks for `admission`, by file.
 pub(crate) const ADMISSION: [(&str, &str); 3] = [
     (
         "admission/role.yaml",

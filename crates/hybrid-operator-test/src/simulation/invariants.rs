@@ -134,7 +134,7 @@ fn others_are_left_alone(world: &World, objects: &[Value]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What outlives a custom resource stays, unless people delete it or its namespace.
+/// Objects that outlive a custom resource stay, unless people delete them or their namespace.
 fn orphans_stay(world: &World, objects: &[Value]) -> anyhow::Result<()> {
     for (named, (custom, uid)) in &world.staying {
         let mut same = objects.iter().filter(|object| Named::of(object) == *named);

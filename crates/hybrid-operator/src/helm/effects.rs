@@ -1,4 +1,4 @@
-//! What a change of a release does to objects that run or hold data, from its two manifests. Pure.
+//! Effects of a change of a release on objects that run or hold data, from its two manifests. Pure.
 
 use helm_core::manifest::ManifestObject;
 use helm_release::policy::{MUTABLE_OF_STATEFUL_SETS, NEVER_RECREATED, ReleasePolicy};

@@ -9,7 +9,7 @@ use super::fields::{Fields, choice};
 pub struct Admission {
     /// Extent of the check.
     pub mode: AdmissionMode,
-    /// What happens while no replica of the operator answers.
+    /// Policy while no replica of the operator answers.
     pub failure_policy: FailurePolicy,
 }
 

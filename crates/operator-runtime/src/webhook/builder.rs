@@ -60,7 +60,7 @@ pub(super) struct Hook {
     pub(super) verb: Verb,
     pub(super) kind: ApiResource,
     pub(super) namespaced: bool,
-    /// What happens while no webhook answers, if it is not what all webhooks of the process have.
+    /// Policy while no webhook answers, if it is not that of all webhooks of the process.
     pub(super) failure_policy: Option<FailurePolicy>,
     pub(super) answer: Answer,
 }

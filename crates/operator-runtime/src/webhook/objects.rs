@@ -34,7 +34,7 @@ pub struct ObjectWebhook {
     pub kind: ApiResource,
     /// Whether its objects have a namespace.
     pub namespaced: bool,
-    /// What happens while no replica answers.
+    /// Policy while no replica answers.
     pub failure_policy: FailurePolicy,
 }
 

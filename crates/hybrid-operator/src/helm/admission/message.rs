@@ -1,4 +1,4 @@
-//! What an error of a check says to whoever applies a custom resource. Pure.
+//! Messages about errors of a check, for whoever applies a custom resource. Pure.
 
 use helm_core::RenderError;
 use helm_release::engine::DesiredError;

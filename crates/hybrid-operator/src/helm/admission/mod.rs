@@ -55,7 +55,7 @@ pub(crate) struct Admission {
     webhooks: ObjectWebhooks,
 }
 
-/// What the checks need.
+/// State of the checks.
 struct State {
     /// The entries with `admission`.
     entries: watch::Sender<Vec<Arc<Entry>>>,

@@ -22,7 +22,7 @@ use crate::watches::{AdmissionMode, ChartLimits};
 /// Age of the capabilities of the cluster, as in the reconciler.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 
-/// What a check needs of the process.
+/// Parts of the process that a check uses.
 pub(super) struct Process {
     client: Client,
     pub(super) cluster: Cluster,

@@ -8,7 +8,7 @@ use crate::world::{Project, World, eventually, merge};
 
 const DB: &str = "\
 {{- if .Values.slow }}
-{{- $all := until 9000 }}{{- range $all }}{{- range $all }}{{- range $all }}{{- end }}{{- end }}{{- end }}
+{{- $x := repeat 1000 \"a \" }}{{- range until 500000 }}{{- $y := regexReplaceAll \"(a|b)*c\" $x \"\" }}{{- end }}
 {{- end }}
 {{- if .Values.lookup }}
 {{- if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"no-such\") }}{{ $x := 1 }}{{ end }}

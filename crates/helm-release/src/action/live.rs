@@ -220,7 +220,7 @@ impl LiveObject {
                 ..
             }) => self.compare(uid, *version, *ours, readiness.clone()),
             Some(Reading::Absent) => ObjectState::Missing,
-            Some(Reading::Refused(_)) | None => ObjectState::Unknown,
+            Some(Reading::Refused { .. }) | None => ObjectState::Unknown,
         }
     }
 
@@ -259,16 +259,21 @@ impl LiveObject {
         self.reading.as_ref().filter(|_| self.read_after == list)
     }
 
-    /// Returns whether the watch lists every object but not this one, which may be gone, and it has
-    /// not been read since.
-    fn is_unseen(&self, key: &ObjectKey) -> bool {
-        self.guard.state() == WatchState::Synced
-            && self.reading(true).is_none()
+    /// Returns after which time the object is to be read if the watch lists every object but not this one, which may
+    /// be gone. It is read once, and again as long as that is refused.
+    fn unseen_for(&self, key: &ObjectKey) -> Option<Duration> {
+        let wait = match self.reading(true) {
+            None => UNSEEN.saturating_sub(self.since.elapsed()),
+            Some(Reading::Refused { at, .. }) => RETRY.saturating_sub(at.elapsed()),
+            Some(_) => return None,
+        };
+        let is_unseen = self.guard.state() == WatchState::Synced
             && self.guard.version() < self.version
             && self
                 .guard
                 .get(key.namespace.as_deref(), &key.name)
-                .is_none()
+                .is_none();
+        is_unseen.then_some(wait)
     }
 
     fn compare(&self, uid: &str, version: u64, ours: u64, readiness: Readiness) -> ObjectState {
@@ -299,7 +304,9 @@ impl LiveObject {
             WatchState::Failing(message) => message,
         };
         Some(match self.reading(false) {
-            Some(Reading::Refused(why)) => format!("{reason}; it cannot be read either: {why}"),
+            Some(Reading::Refused { why, .. }) => {
+                format!("{reason}; it cannot be read either: {why}")
+            }
             _ => reason,
         })
     }
@@ -547,10 +554,8 @@ impl Live {
         let delays = self.objects.iter().filter_map(|(key, object)| {
             if object.is_unread() {
                 Some(RETRY)
-            } else if object.is_unseen(key) {
-                Some(UNSEEN.saturating_sub(object.since.elapsed()))
             } else {
-                None
+                object.unseen_for(key)
             }
         });
         delays.min()

@@ -119,7 +119,7 @@ async fn look_up(
                         ..
                     },
                 ) => (uid.clone(), version, ours, Some(reading.clone())),
-                Ok(Reading::Refused(_)) | Err(_) => return Lookup::Unseen,
+                Ok(Reading::Refused { .. }) | Err(_) => return Lookup::Unseen,
             }
         }
     };

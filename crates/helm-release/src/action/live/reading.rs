@@ -1,5 +1,7 @@
 //! Reads objects whose watches do not show their state.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use helm_core::manifest::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,8 +11,9 @@ use kube_objects::ownership::holder_of;
 use kube_objects::read::{self, ReadError};
 use kube_objects::readiness::{Readiness, depends_on_status, readiness_of};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::{Live, UNSEEN, gvk_of};
+use super::{Live, gvk_of};
 
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
@@ -27,8 +30,11 @@ pub(in crate::action) enum Reading {
         readiness: Readiness,
     },
     Absent,
-    /// The object cannot be read either, for this reason.
-    Refused(String),
+    /// The object cannot be read either.
+    Refused {
+        why: String,
+        at: Instant,
+    },
 }
 
 /// Reads the objects that cannot be watched and records their states. Called once per reconcile
@@ -46,7 +52,8 @@ pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result
     read_all(cluster, live, unwatched).await
 }
 
-/// Reads the objects that their watches have not shown for [`UNSEEN`], once.
+/// Reads the objects that their watches have not shown for a while, once, and again as long as that is refused:
+/// a kind may be served again, and a permission be given.
 ///
 /// # Errors
 /// As [`read_unwatched`].
@@ -54,7 +61,7 @@ pub(crate) async fn read_unseen(cluster: &Cluster, live: &mut Live) -> Result<()
     let unseen = live
         .objects
         .iter()
-        .filter(|(key, object)| object.since.elapsed() >= UNSEEN && object.is_unseen(key));
+        .filter(|(key, object)| object.unseen_for(key) == Some(Duration::ZERO));
     let unseen = unseen.map(|(key, object)| (key.clone(), Some(object.guard.lists())));
     let unseen = unseen.collect();
     read_all(cluster, live, unseen).await
@@ -87,7 +94,10 @@ async fn read_all(
                 }
                 continue;
             }
-            Err(error) => Reading::Refused(error.to_string()),
+            Err(error) => Reading::Refused {
+                why: error.to_string(),
+                at: Instant::now(),
+            },
         };
         if let Some(object) = live.objects.get_mut(&key) {
             object.reading = Some(reading);

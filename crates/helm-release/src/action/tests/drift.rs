@@ -563,6 +563,12 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
 
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(live.read_in(), Some(Duration::ZERO));
+        // What is refused is tried again.
+        setup.fixture.expect("read configmaps/c: 403");
+        read_unseen(cluster, &mut live).await.unwrap();
+        setup.fixture.assert_sent("read configmaps/c: 403");
+        assert_eq!(state(&live), ObjectState::Unknown);
+        tokio::time::advance(live.read_in().unwrap()).await;
         setup.fixture.expect(line);
         read_unseen(cluster, &mut live).await.unwrap();
         setup.fixture.assert_sent(line);

@@ -87,11 +87,8 @@ impl CustomResource {
     /// Merges a patch into the status. Returns the stored status, `None` if the custom resource no longer exists.
     pub(super) async fn patch_status(&self, patch: &Value) -> Result<Option<Value>, ApiError> {
         let primary = self.primary();
-        let known = self.resources.get(&Key::from(primary));
-        let version = known
-            .filter(|known| known.uid().as_deref() == Some(primary.uid.as_str()))
-            .and_then(|known| known.resource_version())
-            .or_else(|| self.resource().resource_version());
+        let version =
+            (self.resources.version(primary)).or_else(|| self.resource().resource_version());
         let change = Change::Status {
             patch,
             version: json!(version),
@@ -314,8 +311,7 @@ impl Owner for CustomResource {
     }
 
     fn is_wanted(&self) -> bool {
-        let known = self.resources.get(&Key::from(self.primary()));
-        known.is_some_and(|known| known.metadata.deletion_timestamp.is_none())
+        self.resources.is_wanted(self.primary())
     }
 
     fn state(&self) -> Option<Digest> {

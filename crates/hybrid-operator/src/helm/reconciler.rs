@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use kube_objects::with_causes;
-use operator_runtime::controller::{Outcome, Reconcile, ReconcileError, Request};
+use operator_runtime::controller::{Outcome, ReconcileError, Request};
 use operator_runtime::native::Readers;
 use tracing::{Instrument, Span};
 
@@ -39,10 +39,15 @@ pub(super) const ATTEMPT_WITHIN: Duration = Duration::from_mins(5);
 /// Time that it has then to write its status.
 pub(super) const REPORT_WITHIN: Duration = Duration::from_mins(1);
 
-impl Reconcile for HelmReconciler {
-    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+impl HelmReconciler {
+    /// Reconciles a custom resource; `None` is one that is gone.
+    pub(super) fn reconcile(
+        &self,
+        request: Request,
+        resource: Option<Arc<DynamicObject>>,
+    ) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(resource) = self.resources.get(&request.key) else {
+            let Some(resource) = resource else {
                 self.memories.forget(&request.key);
                 self.access.releases.forget(&request.key);
                 return Ok(Outcome::Done);
@@ -78,9 +83,7 @@ impl Reconcile for HelmReconciler {
             }
         })
     }
-}
 
-impl HelmReconciler {
     /// Says in the status of the custom resource with this uid that its reconcile panicked. The message of the
     /// panic may quote values.
     async fn tell_of_panic(&self, request: &Request, uid: &str) {

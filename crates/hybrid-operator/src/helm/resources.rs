@@ -40,6 +40,16 @@ impl Resources {
         self.source.get(key)
     }
 
+    /// Returns the version of the cached custom resource with this uid.
+    pub(super) fn version(&self, primary: &Primary) -> Option<String> {
+        self.source.version(&Key::from(primary), &primary.uid)
+    }
+
+    /// Returns whether a custom resource exists and is not being deleted.
+    pub(super) fn is_wanted(&self, primary: &Primary) -> bool {
+        self.source.is_wanted(&Key::from(primary))
+    }
+
     /// Reads a custom resource, past the cache, and caches it.
     pub(super) async fn read(&self, primary: &Primary) -> Result<Option<DynamicObject>, ApiError> {
         let answer = self.api(primary).get_opt(&primary.name).await;

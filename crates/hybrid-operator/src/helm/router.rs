@@ -32,7 +32,7 @@ impl ChangeRouter {
             Some(identity) => self.source.key_of(identity),
             // A release without an owner may block the custom resource of the same name.
             None => Some(Key::new(Some(&record.namespace), record.name.as_str()))
-                .filter(|key| self.source.get(key).is_some()),
+                .filter(|key| self.source.contains(key)),
         };
         if let Some(key) = key {
             self.queue.add(key, Priority::Event);

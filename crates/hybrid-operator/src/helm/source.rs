@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use host::watch;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -50,9 +51,22 @@ struct Objects {
 }
 
 struct CachedObject {
-    object: Arc<DynamicObject>,
+    stored: Stored,
     /// State that the watch has reported; `None` if that is uncertain.
     reported: Option<TriggerState>,
+}
+
+/// A custom resource as JSON, without managed fields, and what is asked of it outside of a pass. A decoded one takes
+/// five times as much memory.
+#[derive(Clone)]
+struct Stored {
+    json: Arc<[u8]>,
+    uid: Box<str>,
+    version: Box<str>,
+    /// Seconds since 1970.
+    created: Option<i64>,
+    deleting: bool,
+    edition: u64,
 }
 
 /// The parts of a custom resource whose change triggers the controller.
@@ -109,10 +123,27 @@ impl Source {
         WeakSource(Arc::downgrade(&self.0))
     }
 
+    /// Decodes a custom resource.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+        let json = Arc::clone(&self.0.objects.read().known.get(key)?.stored.json);
+        serde_json::from_slice(&json).ok().map(Arc::new)
+    }
+
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.0.objects.read().known.contains_key(key)
+    }
+
+    /// Returns the version of the custom resource with this uid.
+    pub(crate) fn version(&self, key: &Key, uid: &str) -> Option<String> {
         let objects = self.0.objects.read();
-        let entry = objects.known.get(key)?;
-        Some(Arc::clone(&entry.object))
+        let stored = &objects.known.get(key)?.stored;
+        (*stored.uid == *uid).then(|| stored.version.to_string())
+    }
+
+    /// Returns whether a custom resource exists and is not being deleted.
+    pub(crate) fn is_wanted(&self, key: &Key) -> bool {
+        let objects = self.0.objects.read();
+        (objects.known.get(key)).is_some_and(|entry| !entry.stored.deleting)
     }
 
     /// Returns the key of the custom resource with this identity, in constant time.
@@ -127,15 +158,24 @@ impl Source {
         let key = Key::of(&object);
         let mut objects = self.0.objects.write();
         if let Some(entry) = objects.known.get_mut(&key)
-            && entry.object.uid() == object.uid()
-            && !is_older(&object, &entry.object)
+            && object.uid().as_deref() == Some(&*entry.stored.uid)
+            && !is_older(&object, &entry.stored)
         {
-            entry.object = stripped(object);
+            entry.stored = Stored::of(object);
         }
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.0.objects.read().known.keys().cloned().collect()
+    }
+
+    /// Returns the [`edition`] of each custom resource.
+    pub(crate) fn editions(&self) -> Vec<(Key, u64)> {
+        let objects = self.0.objects.read();
+        let known = objects.known.iter();
+        known
+            .map(|(key, entry)| (key.clone(), entry.stored.edition))
+            .collect()
     }
 
     /// Waits until all custom resources have been listed.
@@ -162,7 +202,7 @@ impl SourceInner {
         } = &self.resource;
         let objects = self.objects.read();
         let created = objects.known.iter().filter_map(|(key, entry)| {
-            let created = entry.object.metadata.creation_timestamp.as_ref()?;
+            let created = entry.stored.created?;
             let labels = ResourceLabels {
                 group: group.clone(),
                 kind: kind.clone(),
@@ -170,7 +210,7 @@ impl SourceInner {
                 namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
                 version: version.clone(),
             };
-            Some((labels, created.0.as_second()))
+            Some((labels, created))
         });
         created.collect()
     }
@@ -181,10 +221,10 @@ impl SourceInner {
         let key = Key::of(&object);
         let reported = TriggerState::of(&object);
         let mut objects = self.objects.write();
-        let known = objects.known.get(&key).map(|entry| &entry.object);
+        let known = objects.known.get(&key).map(|entry| &entry.stored);
         let newer = known.filter(|known| is_older(&object, known)).cloned();
         let entry = CachedObject {
-            object: newer.unwrap_or_else(|| stripped(object)),
+            stored: newer.unwrap_or_else(|| Stored::of(object)),
             reported: Some(reported),
         };
         let before = objects.known.insert(key.clone(), entry);
@@ -223,11 +263,42 @@ impl SourceInner {
     }
 }
 
-/// Returns whether an object is a former state of another one.
-fn is_older(object: &DynamicObject, known: &DynamicObject) -> bool {
-    let version = |object: &DynamicObject| object.resource_version()?.parse::<u64>().ok();
-    let versions = version(object).zip(version(known));
-    object.uid() == known.uid() && versions.is_some_and(|(version, known)| version < known)
+impl Stored {
+    fn of(mut object: DynamicObject) -> Self {
+        object.metadata.managed_fields = None;
+        let meta = &object.metadata;
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        Self {
+            // Its keys are texts.
+            json: serde_json::to_vec(&object).unwrap_or_default().into(),
+            uid: text(&meta.uid),
+            version: text(&meta.resource_version),
+            created: (meta.creation_timestamp.as_ref()).map(|created| created.0.as_second()),
+            deleting: meta.deletion_timestamp.is_some(),
+            edition: edition(meta),
+        }
+    }
+}
+
+/// Identifies what people have written into a custom resource.
+pub(crate) fn edition(meta: &ObjectMeta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    meta.uid.hash(&mut hasher);
+    meta.generation.hash(&mut hasher);
+    meta.labels.hash(&mut hasher);
+    meta.annotations.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns whether an object is a former state of a known one.
+fn is_older(object: &DynamicObject, known: &Stored) -> bool {
+    let version = |text: &str| text.parse::<u64>().ok();
+    let meta = &object.metadata;
+    let versions = meta.resource_version.as_deref().and_then(version);
+    meta.uid.as_deref() == Some(&*known.uid)
+        && versions
+            .zip(version(&known.version))
+            .is_some_and(|(version, known)| version < known)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,12 +325,6 @@ impl TriggerState {
             fingerprint: hasher.finish(),
         }
     }
-}
-
-/// Removes the managed fields, which are not used.
-fn stripped(mut object: DynamicObject) -> Arc<DynamicObject> {
-    object.metadata.managed_fields = None;
-    Arc::new(object)
 }
 
 /// Returns where the objects of a kind are watched: in each namespace, or everywhere.

@@ -1,6 +1,5 @@
 //! Applies a changed chart or changed options to the releases of a controller, at a limited pace.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use super::super::reconciler::HelmReconciler;
 use super::super::resources::Resources;
 use super::super::setup::Setup;
 use super::progress::{Edition, LIMIT, Progress, Verdict};
-use crate::helm::source::Source;
+use crate::helm::source::{Source, edition};
 use helm_release::engine::Memories;
 use helm_release::event::{EventReason, Notice};
 
@@ -69,11 +68,9 @@ impl Rollout {
     /// releases that wait for it.
     pub(super) fn replace(&self, new: impl FnOnce(u64) -> Setup) -> usize {
         let source = self.source.lock().clone();
-        let known = source.iter().flat_map(|source| {
-            let keys = source.keys().into_iter();
-            keys.filter_map(|key| Some((edition(&*source.get(&key)?), key)))
-        });
-        let known: Vec<_> = known.map(|(edition, key)| (key, edition)).collect();
+        let known = source.iter().flat_map(Source::editions);
+        let known = known.map(|(key, edition)| (key, Edition(edition)));
+        let known: Vec<_> = known.collect();
         let mut progress = self.progress.lock();
         let version = progress.current().version + 1;
         progress.replace(Arc::new(new(version)), known);
@@ -144,7 +141,7 @@ impl Rollout {
             self.changed.notify_one();
             return Arc::clone(progress.current());
         };
-        let setup = progress.of(key, edition(resource));
+        let setup = progress.of(key, Edition(edition(&resource.metadata)));
         self.show(&progress);
         setup
     }
@@ -192,7 +189,7 @@ impl Reconcile for RolloutReconciler {
                 readers: self.readers.clone(),
                 memories: self.memories.clone(),
             };
-            let result = reconciler.reconcile(request).await;
+            let result = reconciler.reconcile(request, resource).await;
             let verdict = self.memories.of(&key, |memory| memory.verdict);
             let verdict = verdict.unwrap_or(Verdict::Skipped);
             if let Some(waiting) = self.rollout.ended(&key, verdict) {
@@ -218,15 +215,4 @@ impl RolloutReconciler {
         let notice = Notice::new(EventReason::RolloutHalted, "Rollout", note);
         self.events.publish(event(&notice)).await;
     }
-}
-
-/// Identifies what people have written into a custom resource.
-fn edition(resource: &DynamicObject) -> Edition {
-    let meta = &resource.metadata;
-    let mut hasher = DefaultHasher::new();
-    meta.uid.hash(&mut hasher);
-    meta.generation.hash(&mut hasher);
-    meta.labels.hash(&mut hasher);
-    meta.annotations.hash(&mut hasher);
-    Edition(hasher.finish())
 }

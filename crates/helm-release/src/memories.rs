@@ -11,7 +11,10 @@ use parking_lot::Mutex;
 
 /// Knowledge about each owner. Cheap to clone; clones share it.
 #[derive(Default)]
-pub struct Memories<M>(Arc<Mutex<HashMap<Key, (String, M)>>>);
+pub struct Memories<M>(Arc<Mutex<HashMap<Key, Known<M>>>>);
+
+/// The uid of an owner, and what is known of it.
+type Known<M> = (String, Box<M>);
 
 impl<M> Clone for Memories<M> {
     fn clone(&self) -> Self {
@@ -25,7 +28,7 @@ pub struct Remembered<'a, M: Default> {
     memories: &'a Memories<M>,
     key: Key,
     uid: String,
-    memory: M,
+    memory: Box<M>,
 }
 
 impl<M: Default> Memories<M> {
@@ -37,9 +40,9 @@ impl<M: Default> Memories<M> {
             Some((known, memory)) if known == uid => memory,
             Some(_) => {
                 forget();
-                M::default()
+                Box::default()
             }
-            None => M::default(),
+            None => Box::default(),
         };
         Remembered {
             memories: self,
@@ -79,11 +82,11 @@ impl<M: Default> DerefMut for Remembered<'_, M> {
 impl<M: Default> Drop for Remembered<'_, M> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let memory = (
+            let known = (
                 std::mem::take(&mut self.uid),
                 std::mem::take(&mut self.memory),
             );
-            self.memories.0.lock().insert(self.key.clone(), memory);
+            self.memories.0.lock().insert(self.key.clone(), known);
         }
     }
 }

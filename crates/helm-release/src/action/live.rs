@@ -25,6 +25,7 @@ use kube_objects::apply::{Applied, Merged, is_generated};
 use kube_objects::ownership::CrIdentity;
 use kube_objects::readiness::{HookOutcome, Readiness, depends_on_status};
 use kube_objects::watch::{Fields, WatchGuard, WatchState};
+use litemap::LiteMap;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ use super::hooks::memory::HookMemory;
 use super::names::{ManifestIndex, identities};
 use crate::event::EventReason;
 
-pub(super) use reading::{Reading, read_one};
+pub(super) use reading::{Read, Reading, read_one};
 pub(crate) use reading::{read_unseen, read_unwatched};
 
 /// Longest wait for a watch to start.
@@ -81,7 +82,7 @@ pub(super) struct AppliedObject {
 /// The last applied state of an object.
 #[derive(Clone)]
 pub(super) struct LiveObject {
-    pub(super) uid: String,
+    pub(super) uid: Box<str>,
     /// Hash of the fields that the operator owns, after the apply.
     pub(super) ours: u64,
     /// Resource version of the object after the apply.
@@ -92,8 +93,8 @@ pub(super) struct LiveObject {
     /// Whether the object was replaced for this revision.
     pub(super) replaced: bool,
     /// A note about a difference from the manifest.
-    pub(super) note: Option<String>,
-    pub(super) run: Option<String>,
+    pub(super) note: Option<Box<str>>,
+    pub(super) run: Option<Box<str>>,
     pub(super) expires: bool,
     /// Number of times the object was applied again while its revision was deployed.
     pub(super) reapplied: u8,
@@ -101,9 +102,7 @@ pub(super) struct LiveObject {
     /// Time when the object was applied or recognised.
     pub(super) since: Instant,
     /// Result of the last read, if the watch does not show it.
-    pub(super) reading: Option<Reading>,
-    /// The list of the watch after which it was last read; `None` if the watch was not synced then.
-    pub(super) read_after: Option<u64>,
+    pub(super) reading: Option<Box<Read>>,
 }
 
 /// The objects of one release.
@@ -115,7 +114,8 @@ pub struct Live {
     pub(super) began: Option<Timestamp>,
     /// Whether every object of the revision has been applied, or recognised.
     pub complete: bool,
-    pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
+    /// A tree would take twice as much memory for the few objects of most releases.
+    pub(super) objects: LiteMap<ObjectKey, LiveObject>,
     /// Watches of objects whose state is not known yet.
     held: Vec<WatchGuard>,
     /// State of the running hooks.
@@ -169,7 +169,7 @@ pub(crate) enum JobReadiness {
 impl LiveObject {
     fn new(applied: &Applied, guard: WatchGuard) -> Self {
         Self {
-            uid: applied.uid.clone(),
+            uid: applied.uid.as_str().into(),
             ours: applied.ours,
             version: applied.resource_version.parse().unwrap_or(0),
             content: Content::Unknown,
@@ -182,7 +182,6 @@ impl LiveObject {
             guard,
             since: Instant::now(),
             reading: None,
-            read_after: None,
         }
     }
 
@@ -249,14 +248,15 @@ impl LiveObject {
                 version,
                 holder,
                 ..
-            } if *uid == self.uid && *version >= self.version => holder.clone(),
+            } if **uid == *self.uid && *version >= self.version => holder.clone(),
             _ => None,
         }
     }
 
     fn reading(&self, synced: bool) -> Option<&Reading> {
         let list = synced.then(|| self.guard.lists());
-        self.reading.as_ref().filter(|_| self.read_after == list)
+        let read = self.reading.as_ref().filter(|read| read.after == list)?;
+        Some(&read.result)
     }
 
     /// Returns after which time the object is to be read if the watch lists every object but not this one, which may
@@ -279,7 +279,7 @@ impl LiveObject {
     fn compare(&self, uid: &str, version: u64, ours: u64, readiness: Readiness) -> ObjectState {
         if version < self.version {
             ObjectState::Unknown
-        } else if uid != self.uid || ours != self.ours {
+        } else if *uid != *self.uid || ours != self.ours {
             ObjectState::Changed { ours }
         } else {
             ObjectState::Same(readiness)
@@ -341,7 +341,7 @@ impl Live {
         }
         self.revision = Some(revision);
         self.complete = false;
-        for object in self.objects.values_mut() {
+        for (_, object) in self.objects.iter_mut() {
             object.reapplied = 0;
             object.unscaled &= same;
             object.replaced &= same;
@@ -360,7 +360,7 @@ impl Live {
             return;
         }
         let identity = ObjectIdentity::in_cluster(key);
-        for (known, object) in &mut self.objects {
+        for (known, object) in self.objects.iter_mut() {
             if ObjectIdentity::in_cluster(known) == identity {
                 object.content = Content::Unknown;
             }
@@ -377,7 +377,7 @@ impl Live {
             .filter_map(|object| object.note.clone());
         self.reported.extend(notes.map(|note| Remark {
             reason: EventReason::ListEntriesMerged,
-            note,
+            note: note.into(),
         }));
     }
 
@@ -387,6 +387,9 @@ impl Live {
         let of = ManifestIndex::of(manifest, self.revision.unwrap_or(0), context);
         self.objects
             .retain(|key, object| of.has(key, object.run.as_deref()));
+        let mut objects = std::mem::take(&mut self.objects).into_tuple_vec();
+        objects.shrink_to_fit();
+        self.objects = LiteMap::from_sorted_store_unchecked(objects);
         self.held.clear();
         self.complete = true;
     }
@@ -405,7 +408,7 @@ impl Live {
             // The same object in another API version, or an earlier one of its name.
             let identity = ObjectIdentity::in_cluster(&key);
             self.objects.retain(|known, object| {
-                object.uid != one.applied.uid && ObjectIdentity::in_cluster(known) != identity
+                *object.uid != *one.applied.uid && ObjectIdentity::in_cluster(known) != identity
             });
         }
         let reapplied = self.objects.get(&key).map_or(0, |object| object.reapplied);
@@ -416,8 +419,8 @@ impl Live {
             content: Content::Applied(one.content),
             unscaled: one.unscaled,
             replaced: one.replaced,
-            note,
-            run: one.run,
+            note: note.map(Into::into),
+            run: one.run.map(Into::into),
             expires: one.expires,
             reapplied,
             ..LiveObject::new(&one.applied, one.guard)
@@ -469,7 +472,7 @@ impl Live {
         let identity = ObjectIdentity::in_cluster(key);
         let mut objects = self.objects.iter();
         let same = objects.find(|(known, _)| ObjectIdentity::in_cluster(known) == identity);
-        same.map(|(_, object)| object.uid.as_str())
+        same.map(|(_, object)| &*object.uid)
     }
 
     /// Returns the uid of an object that this process has applied. Without the answer, or by a watch after a
@@ -484,7 +487,7 @@ impl Live {
             .objects
             .iter()
             .filter(|(key, _)| identities.contains(&ObjectIdentity::in_cluster(key)));
-        objects.map(|(_, object)| object.uid.clone()).collect()
+        objects.map(|(_, object)| object.uid.to_string()).collect()
     }
 
     /// Returns whether an object is known to be unchanged, and not being deleted.
@@ -564,13 +567,10 @@ impl Live {
     /// Drops what was read while a watch was synced and is not any more, or the other way round, or before it has
     /// listed all objects again: it is out of date.
     pub(crate) fn drop_outdated_reads(&mut self) {
-        for object in self.objects.values_mut() {
+        for (_, object) in self.objects.iter_mut() {
             let is_synced = object.guard.state() == WatchState::Synced;
-            if object.reading.is_some()
-                && object.read_after != is_synced.then(|| object.guard.lists())
-            {
-                object.reading = None;
-            }
+            let list = is_synced.then(|| object.guard.lists());
+            object.reading.take_if(|read| read.after != list);
         }
     }
 

@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::context::{ActionContext, generated_run};
 use super::error::ActionError;
-use super::live::{Content, Live, LiveObject, Reading, expires, merged_note, read_one, settled};
+use super::live::{
+    Content, Live, LiveObject, Read, Reading, expires, merged_note, read_one, settled,
+};
 use super::location::{ObjectLocation, locate};
 
 /// The result of [`recognise`].
@@ -105,7 +107,7 @@ async fn look_up(
     let (uid, version, ours, reading) = match guard.state() {
         WatchState::Starting => return Lookup::Unseen,
         WatchState::Synced => match guard.get(key.namespace.as_deref(), &key.name) {
-            Some(seen) => (seen.uid.to_string(), seen.version, seen.ours, None),
+            Some(seen) => (seen.uid.as_ref().into(), seen.version, seen.ours, None),
             None => return Lookup::Missing(key),
         },
         WatchState::Forbidden(_) | WatchState::Missing | WatchState::Failing(_) => {
@@ -118,7 +120,15 @@ async fn look_up(
                         ours,
                         ..
                     },
-                ) => (uid.clone(), version, ours, Some(reading.clone())),
+                ) => (
+                    uid.as_str().into(),
+                    version,
+                    ours,
+                    Some(Box::new(Read {
+                        result: reading.clone(),
+                        after: None,
+                    })),
+                ),
                 Ok(Reading::Refused { .. }) | Err(_) => return Lookup::Unseen,
             }
         }
@@ -130,14 +140,13 @@ async fn look_up(
         content: Content::Recorded,
         unscaled: false,
         replaced: false,
-        note: merged_note(&key, &merged_lists(object.object())),
-        run,
+        note: merged_note(&key, &merged_lists(object.object())).map(Into::into),
+        run: run.map(Into::into),
         expires: expires(object),
         reapplied: 0,
         guard,
         since: Instant::now(),
         reading,
-        read_after: None,
     };
     Lookup::Found(key, Box::new(seen))
 }

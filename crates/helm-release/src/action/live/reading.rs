@@ -18,6 +18,14 @@ use super::{Live, gvk_of};
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
+/// A read of an object that its watch does not show.
+#[derive(Clone)]
+pub(in crate::action) struct Read {
+    pub(in crate::action) result: Reading,
+    /// The list of the watch that it follows; `None` if the watch was not synced then.
+    pub(in crate::action) after: Option<u64>,
+}
+
 /// The result of reading an object that its watch does not show.
 #[derive(Clone)]
 pub(in crate::action) enum Reading {
@@ -87,10 +95,10 @@ async fn read_all(
                 failed.get_or_insert(error);
                 let known = live.objects.get_mut(&key);
                 // Readiness is not claimed from an old read.
-                if let Some(object) = known
-                    && matches!(object.reading, Some(Reading::Present { .. }))
-                {
-                    object.reading = None;
+                if let Some(object) = known {
+                    let is_present =
+                        |read: &mut Box<Read>| matches!(read.result, Reading::Present { .. });
+                    object.reading.take_if(is_present);
                 }
                 continue;
             }
@@ -100,8 +108,10 @@ async fn read_all(
             },
         };
         if let Some(object) = live.objects.get_mut(&key) {
-            object.reading = Some(reading);
-            object.read_after = list;
+            object.reading = Some(Box::new(Read {
+                result: reading,
+                after: list,
+            }));
         }
     }
     failed.map_or(Ok(()), Err)

@@ -44,8 +44,6 @@ struct State {
     counted: Mutex<VecDeque<Counted>>,
 }
 
-impl State {}
-
 /// A core event that was sent.
 #[derive(Clone)]
 struct Counted {

@@ -1,6 +1,7 @@
 //! Identities of operators, their instances and custom resources, as label values.
 
 use std::fmt;
+use std::sync::Arc;
 
 #[cfg(test)]
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -8,6 +9,7 @@ use kube::core::GroupVersionKind;
 use sha2::{Digest as _, Sha256};
 
 use super::Scope;
+use super::shared_text::shared;
 
 /// Maximum length of a label value.
 const LABEL_MAX: usize = 63;
@@ -15,17 +17,17 @@ const LABEL_MAX: usize = 63;
 /// Identifies an operator in a cluster: `OPERATOR_NAME` or the leader election id. A valid label
 /// value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OperatorId(String);
+pub struct OperatorId(Arc<str>);
 
 /// Identifies an instance (Pod) of an operator, stable across restarts of its container. A valid
 /// label value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InstanceId(String);
+pub struct InstanceId(Arc<str>);
 
 /// Identifies a custom resource by group, kind, namespace and name, so that it survives backup
 /// and restore, which change the uid. A valid label value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CrIdentity(String);
+pub struct CrIdentity(Arc<str>);
 
 /// A service account that the operator impersonates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +97,7 @@ impl OperatorId {
     /// Creates an id from a name. A name that is not a valid label value is shortened and gets a
     /// hash.
     pub fn new(name: &str) -> Self {
-        Self(label_value(name))
+        Self(shared(&label_value(name)))
     }
 }
 
@@ -105,7 +107,7 @@ impl InstanceId {
 
     /// Creates an id from the name and uid of the Pod, or a host name.
     pub fn new(name: &str) -> Self {
-        Self(label_value_within(name, Self::MAX))
+        Self(shared(&label_value_within(name, Self::MAX)))
     }
 }
 
@@ -113,7 +115,7 @@ impl CrIdentity {
     /// Computes the identity of a custom resource; `namespace` is `None` for a cluster-scoped one.
     pub fn of(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
         let text = format!("{group}/{kind}/{}/{name}", namespace.unwrap_or_default());
-        Self(hash_text(&text, 32))
+        Self(shared(&hash_text(&text, 32)))
     }
 
     /// Maximum length of the name of a component.
@@ -122,17 +124,17 @@ impl CrIdentity {
     /// Returns the identity of a component of the custom resource, which has a release of its own.
     #[must_use]
     pub fn of_component(&self, component: &str) -> Self {
-        Self(format!("{}.{component}", self.0))
+        Self(shared(&format!("{}.{component}", self.0)))
     }
 
     /// Returns the name of the component if this is the identity of a component of `whole`.
     pub fn component_of(&self, whole: &Self) -> Option<&str> {
-        self.0.strip_prefix(&whole.0)?.strip_prefix('.')
+        self.0.strip_prefix(&*whole.0)?.strip_prefix('.')
     }
 
     /// Returns the identity that a label has.
     pub fn from_label(value: &str) -> Self {
-        Self(value.to_owned())
+        Self(shared(value))
     }
 
     /// Returns the value of the label.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Resource;
 
 use super::Primary;
+use super::shared_text::shared;
 
 /// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,10 +29,10 @@ impl Key {
     /// Returns the key of an object.
     pub fn of<O: Resource>(object: &O) -> Self {
         let meta = object.meta();
-        Self::new(
-            meta.namespace.as_deref(),
-            meta.name.as_deref().unwrap_or_default(),
-        )
+        Self {
+            namespace: meta.namespace.as_deref().map(shared),
+            name: meta.name.as_deref().unwrap_or_default().into(),
+        }
     }
 }
 

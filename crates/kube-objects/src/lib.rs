@@ -50,6 +50,7 @@ pub mod read;
 pub mod readiness;
 mod reasons;
 pub mod request;
+mod shared_text;
 pub mod target;
 pub mod watch;
 pub mod withheld;

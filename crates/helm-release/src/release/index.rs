@@ -210,7 +210,7 @@ impl ReleaseIndex {
     pub(super) fn writing(&self, namespace: &str, secrets: Vec<String>) -> OwnWrite {
         let ids: Vec<Id> = secrets
             .into_iter()
-            .map(|secret| (namespace.to_owned(), secret))
+            .map(|secret| Arc::new((namespace.to_owned(), secret)))
             .collect();
         self.write(|inner| {
             for id in &ids {

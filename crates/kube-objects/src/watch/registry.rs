@@ -30,6 +30,7 @@ use super::follow::{
 use crate::drift::ours_hash;
 use crate::ownership::{CrIdentity, OwnerHint, cr_of, holder_of, is_kept, owner_of};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
+use crate::shared_text::shared;
 
 /// Minimum time that an unused watch stays open; at most twice as long.
 const LINGER: Duration = Duration::from_mins(2);
@@ -602,7 +603,7 @@ impl SharedWatch {
 fn reduce(object: Reduced) -> (ObjectName, DependentState) {
     let metadata = &object.metadata;
     let name = (
-        metadata.namespace.as_deref().map(Into::into),
+        metadata.namespace.as_deref().map(shared),
         metadata.name.as_deref().unwrap_or_default().into(),
     );
     let seen = DependentState {

@@ -3,6 +3,7 @@
 
 use host::{HashMap, HashSet};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 use helm_core::release::ReleaseName;
@@ -16,7 +17,7 @@ use crate::release::side::PartMeta;
 
 #[derive(Default)]
 pub(super) struct Inner {
-    pub(super) entries: HashMap<Id, RecordEntry>,
+    pub(super) entries: HashMap<Id, Box<RecordEntry>>,
     /// Record ids by release, for `history`.
     pub(super) releases: HashMap<(String, ReleaseName), BTreeMap<u32, Id>>,
     pub(super) by_cr: HashMap<CrIdentity, HashSet<Id>>,
@@ -34,7 +35,7 @@ pub(super) struct Inner {
 }
 
 /// Namespace and name of a Secret.
-pub(super) type Id = (String, String);
+pub(super) type Id = Arc<(String, String)>;
 
 pub(super) struct RecordEntry {
     pub(super) meta: RecordMeta,
@@ -97,7 +98,8 @@ impl Inner {
                 let metadata = &secret;
                 if let Some((_, listed)) = &mut self.scope(scope).listing {
                     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-                    listed.insert((namespace.unwrap_or_default(), name.unwrap_or_default()));
+                    let id = (namespace.unwrap_or_default(), name.unwrap_or_default());
+                    listed.insert(Arc::new(id));
                 }
                 self.apply_object(metadata, now)
             }
@@ -220,11 +222,11 @@ impl Inner {
                 since = known.since;
             }
         }
-        let entry = RecordEntry {
+        let entry = Box::new(RecordEntry {
             meta,
             written,
             since,
-        };
+        });
         self.remove(&id);
         let meta = &entry.meta;
         let release = (meta.namespace.clone(), meta.name.clone());
@@ -238,7 +240,7 @@ impl Inner {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: &Id) -> Option<RecordEntry> {
+    pub(super) fn remove(&mut self, id: &Id) -> Option<Box<RecordEntry>> {
         let entry = self.entries.remove(id)?;
         let meta = &entry.meta;
         let release = (meta.namespace.clone(), meta.name.clone());
@@ -290,5 +292,5 @@ impl Inner {
 }
 
 pub(super) fn id_of(meta: &RecordMeta) -> Id {
-    (meta.namespace.clone(), meta.secret.clone())
+    Arc::new((meta.namespace.clone(), meta.secret.clone()))
 }

@@ -13,6 +13,7 @@ use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::security::decode;
 use crate::world::{
@@ -230,6 +231,56 @@ async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
     ] {
         let found = or_skip!(most_at_once(options, flag).await);
         assert_eq!(found, most, "{options} {flag}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_namespace_does_not_hold_up_others_beyond_its_share() {
+    let (plane, first) = or_skip!(new_namespace("greedy").await);
+    let (_, second) = or_skip!(new_namespace("modest").await);
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let greedy = api(&first, "Widget");
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        apply(&greedy, name, &json!({"spec": {"value": "1"}})).await;
+    }
+    let (working, in_progress) = watch::channel(0);
+    let (release, released) = watch::channel(false);
+    let (held, working) = (first.name().to_owned(), Arc::new(working));
+    let both = [first.name().to_owned(), second.name().to_owned()];
+    let _operator = InProcessOperator::with(
+        &project,
+        plane.client().await.unwrap(),
+        first.name(),
+        move |chart| {
+            let (held, working, released) = (held.clone(), Arc::clone(&working), released.clone());
+            chart.pre_hook(move |context, _| {
+                let is_held = context.resource().metadata.namespace.as_ref() == Some(&held);
+                let (working, mut released) = (Arc::clone(&working), released.clone());
+                async move {
+                    if is_held {
+                        working.send_modify(|count| *count += 1);
+                        let _ = released.wait_for(|released| *released).await;
+                    }
+                    Ok(())
+                }
+            })
+        },
+        move |options| {
+            options.watch_namespaces = both.to_vec();
+            (options.max_concurrent_reconciles, options.max_share) = (2, 50);
+        },
+    );
+    // Nobody else waits.
+    let mut in_progress = in_progress;
+    in_progress.wait_for(|count| *count == 2).await.unwrap();
+    let modest = api(&second, "Widget");
+    apply(&modest, "one", &json!({"spec": {"value": "1"}})).await;
+    until(&modest, "one", "Ready", holds("Ready")).await;
+    assert_eq!(*in_progress.borrow(), 2);
+    release.send_replace(true);
+    for name in names {
+        until(&greedy, name, "Ready", holds("Ready")).await;
     }
 }
 

@@ -25,6 +25,8 @@ pub use traces::{OtlpEndpoint, OtlpSource};
 pub struct Options {
     /// Maximum number of concurrent reconciles per kind.
     pub max_concurrent_reconciles: usize,
+    /// Largest part of these, in percent, that one namespace has while others wait.
+    pub max_share: u8,
     /// Address of `/metrics`; `0` disables it.
     pub metrics_bind_address: String,
     /// Whether `/metrics` is served over TLS.
@@ -178,6 +180,9 @@ pub struct ProcessArgs {
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
     #[arg(long, value_name = "N", value_parser = forms::positive)]
     pub max_concurrent_reconciles: Option<usize>,
+    /// Largest part of the concurrent reconciles of a kind that one namespace has while others wait.
+    #[arg(long, default_value = "50%", value_name = "PERCENT", value_parser = forms::percent)]
+    pub max_share: u8,
     /// Address to serve /metrics on (0 disables it).
     #[arg(
         long,
@@ -307,6 +312,7 @@ impl ProcessArgs {
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .unwrap_or_else(|| WorkerOptions::default().concurrency),
+            max_share: self.max_share,
             metrics_bind_address: self.metrics_bind_address,
             metrics_secure: self.metrics_secure,
             metrics_require_rbac: self.metrics_require_rbac,

@@ -256,7 +256,8 @@ async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut KnownRele
     let due = memory.live.has_unread()
         || memory.read_at.is_none_or(|at| {
             let age = Duration::try_from(subject.target.now.duration_since(at));
-            age.is_ok_and(|age| age >= period)
+            // The first reconcile without a change comes within the period.
+            age.is_ok_and(|age| age >= period / 2)
         });
     if due {
         memory.read_at = Some(subject.target.now);

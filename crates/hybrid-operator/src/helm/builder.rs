@@ -489,6 +489,7 @@ impl HelmController {
                 .watch
                 .max_concurrent_reconciles
                 .map_or(context.limits.max_concurrent_reconciles, usize::from),
+            max_share: context.limits.max_share,
             deadline: ATTEMPT_WITHIN + REPORT_WITHIN,
         };
         let reconciler = RolloutReconciler {

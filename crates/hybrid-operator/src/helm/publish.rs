@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube_objects::ApiError;
 use kube_objects::diagnosis::Cause;
 use kube_objects::with_causes;
-use operator_runtime::controller::{self, Priority, ReconcileError};
+use operator_runtime::controller::{self, Key, Priority, ReconcileError};
 
 use helm_release::engine::{
     Diagnosis, EngineError, Message, Next, ObjectsState, Outcome, Reader, Report, StepOutcome,
@@ -181,9 +181,11 @@ fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> cont
             let asked = pass.subject.instructions.options.reconcile_period;
             let period = asked.unwrap_or(pass.setup.release.period);
             let period = Some(period).filter(|period| !period.is_zero());
+            let key = Key::from(&pass.subject.target.primary);
+            let resync = period.map(|period| controller::resync_in(&key, period));
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
             let read = memory.release.live.read_in().filter(|_| is_complete);
-            match period.into_iter().chain(read).min() {
+            match resync.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
             }

@@ -71,6 +71,8 @@ const FLAGS: &[Row] = rows! {
         => "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager";
     "--max-concurrent-reconciles": "77", Wrong::Usage("0", "expected a whole number of at least 1")
         => "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag";
+    "--max-share": "30%", Wrong::Usage("0%", "expected a percentage from 1% to 100%")
+        => "one_namespace_does_not_hold_up_others_beyond_its_share";
     "--limit-memory": "1Gi",
         Wrong::Usage("5M", "expected a size of at least 1Mi, such as 512Mi or 1Gi") => LIMITS;
     "--limit-time": "1m", DURATION => LIMITS;

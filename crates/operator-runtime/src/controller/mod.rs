@@ -8,11 +8,13 @@
 //! ```
 
 mod backoff;
+mod lane;
 pub(crate) mod namespaces;
 mod objects;
 mod queue;
 mod worker;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -43,6 +45,24 @@ pub enum Outcome {
     After(Duration),
 }
 
+/// Returns the time until a key is reconciled again though nothing has changed: once in each period, at a time of its
+/// own, so that not all keys are at once, also after a restart.
+pub fn resync_in(key: &Key, period: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    until_turn(hasher.finish(), host::timestamp().as_nanosecond(), period)
+}
+
+/// Returns the time from `now`, in nanoseconds, to the turn of a hash in a period: more than none, at most the period.
+fn until_turn(hash: u64, now: i128, period: Duration) -> Duration {
+    let length = i128::try_from(period.as_nanos())
+        .unwrap_or(i128::MAX)
+        .max(1);
+    let passed = (now - i128::from(hash)).rem_euclid(length);
+    let left = u64::try_from(length - passed).unwrap_or(u64::MAX);
+    Duration::from_nanos(left)
+}
+
 /// The error of a failed reconcile. The key is reconciled again after its backoff.
 pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -62,4 +82,26 @@ impl Terminal {
 pub trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resyncs_are_spread_over_the_period_and_repeated_after_it() {
+        let period = Duration::from_mins(1);
+        let mut slots = [0; 6];
+        for name in 0..600 {
+            let mut hasher = DefaultHasher::new();
+            Key::new(Some("ns"), &name.to_string()).hash(&mut hasher);
+            let (hash, now) = (hasher.finish(), 1_800_000_000_123_456_789);
+            let left = until_turn(hash, now, period);
+            assert!(!left.is_zero() && left <= period);
+            slots[usize::try_from(left.as_secs() / 10).unwrap() % 6] += 1;
+            let turn = now + i128::try_from(left.as_nanos()).unwrap();
+            assert_eq!(until_turn(hash, turn, period), period);
+        }
+        assert!(slots.iter().all(|count| *count > 60), "{slots:?}");
+    }
 }

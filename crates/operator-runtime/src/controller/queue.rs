@@ -2,14 +2,21 @@
 //!
 //! The rules are those of client-go: a waiting key is not added twice, a key that is added while it
 //! is processed is queued again when that is done, and the earlier of two delays counts.
+//!
+//! Namespaces take turns, and while others wait, one has no more than its [`Share`] of the workers. If it had more
+//! before they came, what it does for long is not counted, so that they need not wait for its end.
 
 use host::HashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Key;
+use super::lane::{Lane, Namespace};
+
+/// Time after which the work on a key takes long.
+const LONG: Duration = Duration::from_secs(1);
 
 /// The priority of a ready key; lower values come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,14 +27,35 @@ pub enum Priority {
     Background,
 }
 
+/// Workers of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    /// Number of keys that are processed concurrently.
+    pub(crate) workers: usize,
+    /// Number of these that may be of one namespace while others wait.
+    pub(crate) of_namespace: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            workers: usize::MAX,
+            of_namespace: usize::MAX,
+        }
+    }
+}
+
 /// Keys that are ready, delayed or being processed.
 #[derive(Debug, Default)]
 pub struct Queue {
-    urgent: VecDeque<Key>,
-    background: VecDeque<Key>,
+    share: Share,
+    urgent: Lane,
+    background: Lane,
     /// Ready keys, and those that become ready when their processing is done.
     dirty: HashMap<Key, Ready>,
     processing: HashMap<Key, Taken>,
+    /// Number of keys of each namespace that are processed.
+    busy: HashMap<Namespace, usize>,
     delayed: BTreeMap<(Instant, u64), Key>,
     due: HashMap<Key, (Instant, u64)>,
     sequence: u64,
@@ -50,6 +78,11 @@ struct Taken {
 }
 
 impl Queue {
+    /// Sets the workers.
+    pub(crate) fn set_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
     /// Makes a key ready, which it is since `now`.
     pub fn add(&mut self, key: Key, priority: Priority, now: Instant) {
         self.forget_delay(&key);
@@ -59,7 +92,7 @@ impl Queue {
                 // `take` skips the entry in the lower lane.
                 present.priority = priority;
                 if !self.processing.contains_key(&key) {
-                    self.urgent.push_back(key);
+                    self.urgent.push(key);
                 }
             }
             None => {
@@ -67,7 +100,7 @@ impl Queue {
                 let since = now;
                 self.dirty.insert(key.clone(), Ready { priority, since });
                 if !self.processing.contains_key(&key) {
-                    self.lane(priority).push_back(key);
+                    self.lane(priority).push(key);
                 }
             }
         }
@@ -89,8 +122,8 @@ impl Queue {
         self.delayed.insert((at, self.sequence), key);
     }
 
-    /// Takes the next key that is ready at `now`. The caller must call [`done`](Self::done)
-    /// afterwards.
+    /// Takes the next key that is ready at `now`, if there is a worker for it. The caller must call
+    /// [`done`](Self::done) afterwards.
     pub fn take(&mut self, now: Instant) -> Option<Key> {
         while let Some(entry) = self.delayed.first_entry() {
             let due = entry.key().0;
@@ -100,32 +133,79 @@ impl Queue {
             let key = entry.remove();
             self.add(key, Priority::Background, due);
         }
+        let Share {
+            workers,
+            of_namespace,
+        } = self.share;
+        let key = if self.processing.len() < workers {
+            // Without others that wait, a namespace has all workers.
+            self.next(of_namespace).or_else(|| self.next(usize::MAX))?
+        } else if self.processing.len() < workers.saturating_add(self.uncounted(now)) {
+            self.next(of_namespace)?
+        } else {
+            return None;
+        };
+        let since = self.dirty.remove(&key)?.since;
+        self.forget_delay(&key);
+        let waited = now.saturating_duration_since(since);
+        *self.busy.entry(key.namespace.clone()).or_default() += 1;
+        self.processing
+            .insert(key.clone(), Taken { waited, since: now });
+        Some(key)
+    }
+
+    /// Removes the next key of a namespace of which fewer than `most` are processed.
+    fn next(&mut self, most: usize) -> Option<Key> {
+        let busy = &self.busy;
+        let has_share = |namespace: &Namespace| busy.get(namespace).copied().unwrap_or(0) < most;
         loop {
-            let (key, lane) = match self.urgent.pop_front() {
+            let (key, lane) = match self.urgent.pop(has_share) {
                 Some(key) => (key, Priority::Event),
-                None => (self.background.pop_front()?, Priority::Background),
+                None => (self.background.pop(has_share)?, Priority::Background),
             };
             // A key that moved to the other lane leaves its old entry behind.
-            let ready = self.dirty.get(&key).copied();
-            if let Some(ready) = ready
-                && ready.priority == lane
+            let ready = self.dirty.get(&key);
+            if ready.is_some_and(|ready| ready.priority == lane)
                 && !self.processing.contains_key(&key)
             {
-                self.dirty.remove(&key);
-                self.forget_delay(&key);
-                let waited = now.saturating_duration_since(ready.since);
-                self.processing
-                    .insert(key.clone(), Taken { waited, since: now });
                 return Some(key);
             }
         }
     }
 
+    /// Returns since when keys are processed that are more than the share of their namespaces, the oldest of each
+    /// namespace first.
+    fn beyond_share(&self) -> impl Iterator<Item = Instant> {
+        let most = self.share.of_namespace;
+        let over = self.busy.iter().filter(move |(_, count)| **count > most);
+        over.flat_map(move |(namespace, count)| {
+            let of = self.processing.iter();
+            let of = of.filter(|(key, _)| key.namespace == *namespace);
+            let mut since: Vec<Instant> = of.map(|(_, taken)| taken.since).collect();
+            since.sort_unstable();
+            since.truncate(count - most);
+            since
+        })
+    }
+
+    /// Returns the number of keys beyond shares that are processed for long.
+    fn uncounted(&self, now: Instant) -> usize {
+        let long = |since: &Instant| now.saturating_duration_since(*since) >= LONG;
+        self.beyond_share().filter(long).count()
+    }
+
     /// Ends the processing of a key, which becomes ready again if it was added meanwhile.
     pub fn done(&mut self, key: &Key) {
-        self.processing.remove(key);
+        if self.processing.remove(key).is_some()
+            && let Some(busy) = self.busy.get_mut(&key.namespace)
+        {
+            *busy -= 1;
+            if *busy == 0 {
+                self.busy.remove(&key.namespace);
+            }
+        }
         if let Some(ready) = self.dirty.get(key).copied() {
-            self.lane(ready.priority).push_back(key.clone());
+            self.lane(ready.priority).push(key.clone());
         }
     }
 
@@ -148,9 +228,16 @@ impl Queue {
         std::mem::take(&mut self.added)
     }
 
-    /// Returns the time at which the next delayed key becomes ready.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.delayed.first_key_value().map(|((at, _), _)| *at)
+    /// Returns the time at which a key may be taken without another change: a delayed one, or one that waits for
+    /// work of another namespace that takes long.
+    pub fn next_due(&self, now: Instant) -> Option<Instant> {
+        let delayed = self.delayed.first_key_value().map(|((at, _), _)| *at);
+        let waits = !self.dirty.is_empty() && self.processing.len() >= self.share.workers;
+        let long = waits.then(|| {
+            let ends = self.beyond_share().map(|since| since + LONG);
+            ends.filter(|end| *end > now).min()
+        });
+        delayed.into_iter().chain(long.flatten()).min()
     }
 
     /// Returns the number of keys that are ready, or will be when their processing is done.
@@ -164,7 +251,7 @@ impl Queue {
         self.processing.len()
     }
 
-    fn lane(&mut self, priority: Priority) -> &mut VecDeque<Key> {
+    fn lane(&mut self, priority: Priority) -> &mut Lane {
         match priority {
             Priority::Event => &mut self.urgent,
             Priority::Background => &mut self.background,
@@ -187,11 +274,12 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Priority, Queue};
+    use super::{Priority, Queue, Share};
     use crate::controller::Key;
 
     fn key(n: u8) -> Key {
-        Key::new(None, &n.to_string())
+        let namespace = if n < 3 { "a" } else { "b" };
+        Key::new(Some(namespace), &n.to_string())
     }
 
     #[test]
@@ -225,10 +313,10 @@ mod tests {
         queue.add_at(key(3), now + 5 * second);
         queue.add_at(key(3), now + 9 * second);
         queue.add_at(key(3), now + 2 * second);
-        assert_eq!(queue.next_due(), Some(now + 2 * second));
+        assert_eq!(queue.next_due(now), Some(now + 2 * second));
         assert_eq!(queue.take(now + second), None);
         assert_eq!(queue.take(now + 2 * second), Some(key(3)));
-        assert_eq!(queue.next_due(), None);
+        assert_eq!(queue.next_due(now), None);
     }
 
     #[test]
@@ -248,6 +336,56 @@ mod tests {
         let mut running: Vec<u64> = queue.running(at(9)).map(|d| d.as_secs()).collect();
         running.sort_unstable();
         assert_eq!(running, [3, 4]);
+    }
+
+    fn of(namespace: &str, n: usize) -> Key {
+        Key::new(Some(namespace), &n.to_string())
+    }
+
+    /// Takes all keys that may be taken, and returns their namespaces.
+    fn taken(queue: &mut Queue, now: Instant) -> String {
+        let keys = std::iter::from_fn(|| queue.take(now));
+        keys.map(|key| key.namespace.unwrap().to_string()).collect()
+    }
+
+    #[test]
+    fn namespaces_take_turns_and_have_no_more_than_their_share_while_others_wait() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut queue = Queue::default();
+        queue.set_share(Share {
+            workers: 4,
+            of_namespace: 2,
+        });
+        for n in 0..9 {
+            queue.add(of("a", n), Priority::Event, now);
+        }
+        queue.add(of("b", 0), Priority::Background, now);
+        queue.add(of("c", 0), Priority::Event, now);
+        // The second key of `b` comes when all workers are busy.
+        assert_eq!(taken(&mut queue, now), "acab");
+        queue.add(of("b", 1), Priority::Background, now);
+        assert_eq!(taken(&mut queue, now), "");
+        queue.done(&of("c", 0));
+        assert_eq!(taken(&mut queue, now), "b");
+        queue.done(&of("b", 0));
+        queue.done(&of("b", 1));
+        // Nobody else waits.
+        assert_eq!(taken(&mut queue, now), "aa");
+
+        // What `a` does for long beyond its share is not counted any more.
+        queue.add(of("c", 0), Priority::Background, now);
+        queue.add(of("c", 1), Priority::Background, now);
+        queue.add(of("c", 2), Priority::Background, now);
+        assert_eq!(taken(&mut queue, now), "");
+        assert_eq!(queue.next_due(now), Some(now + second));
+        assert_eq!(taken(&mut queue, now + second), "cc");
+        assert_eq!(queue.next_due(now + second), None);
+        assert_eq!(taken(&mut queue, now + 9 * second), "");
+        queue.done(&of("a", 0));
+        assert_eq!(taken(&mut queue, now + 9 * second), "");
+        queue.done(&of("c", 0));
+        assert_eq!(taken(&mut queue, now + 9 * second), "c");
     }
 
     #[derive(Debug, Clone)]
@@ -277,6 +415,7 @@ mod tests {
             let start = Instant::now();
             let mut clock = 0;
             let mut queue = Queue::default();
+            queue.set_share(Share { workers: 3, of_namespace: 1 });
             let mut owed: HashSet<Key> = HashSet::default();
             let mut working: HashSet<Key> = HashSet::default();
             for op in ops {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::namespaces::NamespaceFilter;
+use super::queue::Share;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
 use crate::telemetry::queues::QueueState;
@@ -29,6 +30,8 @@ use crate::telemetry::resources::ResourceAges;
 pub struct WorkerOptions {
     /// Number of keys that are reconciled concurrently.
     pub concurrency: usize,
+    /// Largest part of these, in percent, that one namespace has while others wait; at least one.
+    pub max_share: u8,
     /// Time limit of a reconcile. One that can tell of it in time cuts itself off earlier.
     pub deadline: Duration,
 }
@@ -39,6 +42,7 @@ impl Default for WorkerOptions {
         let concurrency = host::cpus().max(2);
         Self {
             concurrency,
+            max_share: 50,
             deadline: Duration::from_mins(5),
         }
     }
@@ -205,6 +209,10 @@ impl Workers {
     /// Creates workers that take keys from `queue`.
     pub fn new(queue: &QueueHandle, reconcile: Arc<dyn Reconcile>, options: WorkerOptions) -> Self {
         queue.0.metrics.started(options.concurrency);
+        queue.0.queue.lock().set_share(Share {
+            workers: options.concurrency,
+            of_namespace: (options.concurrency * usize::from(options.max_share) / 100).max(1),
+        });
         Self {
             shared: Arc::clone(&queue.0),
             reconcile,
@@ -217,7 +225,7 @@ impl Workers {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
             self.start_ready(&mut running);
-            let next_due = self.shared.queue.lock().next_due();
+            let next_due = self.shared.queue.lock().next_due(Instant::now());
             let due = async {
                 match next_due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -238,10 +246,7 @@ impl Workers {
     }
 
     fn start_ready(&self, running: &mut JoinSet<Key>) {
-        while running.len() < self.options.concurrency {
-            let Some(key) = self.shared.take() else {
-                return;
-            };
+        while let Some(key) = self.shared.take() {
             running.spawn(self.work(key));
         }
     }
@@ -398,6 +403,7 @@ mod tests {
         let options = WorkerOptions {
             concurrency: 2,
             deadline: Duration::from_secs(10),
+            ..WorkerOptions::default()
         };
         let workers = Workers::new(&queue, Arc::new(Arc::clone(&flaky)), options);
         let stop = CancellationToken::new();

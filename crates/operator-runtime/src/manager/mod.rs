@@ -166,6 +166,8 @@ pub struct Identity {
 pub struct Limits {
     /// Number of keys that a controller reconciles concurrently, unless it has its own setting.
     pub max_concurrent_reconciles: usize,
+    /// Largest part of these, in percent, that one namespace has while others wait.
+    pub max_share: u8,
     /// Time between two reconciles of an unchanged object of a native controller, unless it has its
     /// own setting; `None` means never.
     pub(crate) sync_period: Option<Duration>,
@@ -175,6 +177,7 @@ impl Limits {
     fn of(options: &Options) -> Self {
         Self {
             max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
+            max_share: options.max_share,
             sync_period: options.sync_period,
         }
     }

@@ -29,7 +29,7 @@ use super::permissions;
 use super::reader::Readers;
 use crate::controller::{
     Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
-    Request, Terminal, TypedObject, WorkerOptions, Workers,
+    Request, Terminal, TypedObject, WorkerOptions, Workers, resync_in,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
 
@@ -144,6 +144,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 concurrency: builder
                     .concurrency
                     .unwrap_or(context.limits.max_concurrent_reconciles),
+                max_share: context.limits.max_share,
                 deadline: builder.deadline + GRACE,
             };
             let connection = &context.connection;
@@ -410,7 +411,9 @@ impl<K: TypedObject> NativeReconciler<K> {
             }
             Action::Done => {
                 pauses.reset(key);
-                self.resync.map_or(Outcome::Done, Outcome::After)
+                self.resync.map_or(Outcome::Done, |period| {
+                    Outcome::After(resync_in(key, period))
+                })
             }
         }
     }

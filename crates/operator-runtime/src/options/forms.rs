@@ -14,6 +14,12 @@ pub(super) fn positive(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    let number = number.filter(|number| (1..=100).contains(number));
+    number.ok_or_else(|| "expected a percentage from 1% to 100%".to_owned())
+}
+
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     form_or_empty(text, naming::is_label, NAMESPACE)
 }

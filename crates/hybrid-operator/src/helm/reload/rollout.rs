@@ -92,7 +92,7 @@ impl Rollout {
         loop {
             let (key, waiting) = self.next().await;
             info!(controller = self.name, object = %key, waiting, "reconciling with the changed chart or options");
-            queue.add(key, Priority::Event);
+            queue.add(key, Priority::Background);
             tokio::time::sleep(self.pace).await;
         }
     }

@@ -88,3 +88,7 @@ fuzz-helm: ## Compare random renders with Helm's engine for MINUTES (10); SEED=N
 .PHONY: bench
 bench: ## Compare the chart engine with Helm's, and starts with bare programs; see docs/benchmarks.md
 	benches/run
+
+.PHONY: scale
+scale: ## Measure an operator with many releases, N=10,100,1000 for example; see docs/benchmarks.md
+	benches/run scale

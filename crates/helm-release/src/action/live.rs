@@ -497,6 +497,19 @@ impl Live {
         })
     }
 
+    /// Returns whether watches show all objects of the revision as applied, and ready.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let at_rest = |key: &ObjectKey, object: &LiveObject| {
+            object.guard.state() == WatchState::Synced
+                && match object.state(key) {
+                    ObjectState::Same(readiness) => readiness.is_ready(),
+                    ObjectState::Expired => true,
+                    _ => false,
+                }
+        };
+        self.complete && (self.objects.iter()).all(|(key, object)| at_rest(key, object))
+    }
+
     /// Returns what is known of the content of an object; `None` if the object itself is unknown.
     pub(super) fn content(&self, key: &ObjectKey) -> Option<Content> {
         Some(self.objects.get(key)?.content)

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use kube_objects::OperatorId;
 use serde_json::Value;
 
+use super::access::Access;
 use super::definitions::{InstalledCrds, PendingCrds};
 use super::inputs::{CachedInputs, Inputs};
 use super::interest::{ObservedState, ResourceRef};
@@ -70,6 +71,16 @@ impl KnownRelease {
         self.pending_crds = None;
         self.installed_crds = None;
         self.rendered = None;
+    }
+
+    /// Returns whether a release that was settled still is: watches show all objects as applied and ready, and nothing
+    /// else was read for its inputs.
+    pub fn is_at_rest(&self, access: &Access) -> bool {
+        let epoch = access.cluster.capabilities_epoch();
+        let is_current = |inputs: &CachedInputs| {
+            inputs.read.is_empty() && inputs.epoch.is_none_or(|known| known == epoch)
+        };
+        self.cached_inputs.as_ref().is_some_and(is_current) && self.live.is_at_rest()
     }
 
     /// Returns the values that errors of the release may quote; `asked` is what its owner asks for.

@@ -135,6 +135,14 @@ struct HookFailed {
 }
 
 impl Extensions {
+    /// Returns whether a reconcile without a change calls none of them.
+    pub(super) fn are_passive(&self) -> bool {
+        self.translator.is_none()
+            && self.pre.is_empty()
+            && self.post.is_empty()
+            && self.is_paused.is_none()
+    }
+
     /// Runs the pre hooks of a step for these values.
     pub(super) async fn before(
         &self,

@@ -1,6 +1,7 @@
 //! Knowledge of a controller about a custom resource. All of it can be rebuilt after a restart.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use helm_release::engine::{Diagnosis, KnownRelease};
 use operator_runtime::telemetry::traces::History;
@@ -28,6 +29,8 @@ pub(super) struct Memory {
     /// Verdict of the last reconcile for a roll-out.
     pub(super) verdict: Verdict,
     pub(super) release: KnownRelease,
+    /// The reconcile period, if the last reconcile left nothing to do but to look again after it.
+    pub(super) settled: Option<Duration>,
     pub(super) told: Told,
     /// Attempts as last traced.
     pub(super) traced: History,

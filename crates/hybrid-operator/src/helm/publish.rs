@@ -172,7 +172,12 @@ pub(super) async fn publish(
 }
 
 /// Returns when to reconcile again. `is_complete` says whether the pass came to the inputs.
-fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> controller::Outcome {
+fn wake(
+    pass: &Pass<'_>,
+    memory: &mut Memory,
+    next: Next,
+    is_complete: bool,
+) -> controller::Outcome {
     match next {
         Next::Gone => controller::Outcome::Done,
         Next::Now => controller::Outcome::After(Duration::ZERO),
@@ -183,6 +188,11 @@ fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> cont
             let period = Some(period).filter(|period| !period.is_zero());
             let key = Key::from(&pass.subject.target.primary);
             let resync = period.map(|period| controller::resync_in(&key, period));
+            let is_settled = is_complete
+                && !pass.subject.deleting
+                && pass.setup.extensions.are_passive()
+                && memory.release.is_at_rest(&pass.access.releases);
+            memory.settled = period.filter(|_| is_settled);
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
             let read = memory.release.live.read_in().filter(|_| is_complete);
             match resync.into_iter().chain(read).min() {

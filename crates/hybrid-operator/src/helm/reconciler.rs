@@ -113,6 +113,7 @@ impl HelmReconciler {
         memory: &mut Memory,
         pause: Duration,
     ) -> Result<Outcome, ReconcileError> {
+        memory.settled = None;
         memory.verdict = match resource.metadata.deletion_timestamp {
             Some(_) => Verdict::Skipped,
             None => Verdict::Unknown,

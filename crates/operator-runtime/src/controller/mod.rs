@@ -34,6 +34,8 @@ pub struct Request {
     pub key: Key,
     /// Longest time until the next attempt if this one fails.
     pub pause: Duration,
+    /// Whether nothing has happened since the last reconcile but that the time has passed that it returned.
+    pub delayed: bool,
 }
 
 /// Next step after a successful reconcile.

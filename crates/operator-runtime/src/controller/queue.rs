@@ -68,6 +68,8 @@ pub struct Queue {
 struct Ready {
     priority: Priority,
     since: Instant,
+    /// Whether only its delay has passed.
+    delayed: bool,
 }
 
 /// A key that is processed.
@@ -75,6 +77,7 @@ struct Ready {
 struct Taken {
     waited: Duration,
     since: Instant,
+    delayed: bool,
 }
 
 impl Queue {
@@ -85,8 +88,16 @@ impl Queue {
 
     /// Makes a key ready, which it is since `now`.
     pub fn add(&mut self, key: Key, priority: Priority, now: Instant) {
+        self.make_ready(key, priority, now, false);
+    }
+
+    fn make_ready(&mut self, key: Key, priority: Priority, since: Instant, delayed: bool) {
         self.forget_delay(&key);
-        match self.dirty.get_mut(&key) {
+        let mut present = self.dirty.get_mut(&key);
+        if let Some(present) = &mut present {
+            present.delayed &= delayed;
+        }
+        match present {
             Some(present) if present.priority <= priority => {}
             Some(present) => {
                 // `take` skips the entry in the lower lane.
@@ -97,8 +108,12 @@ impl Queue {
             }
             None => {
                 self.added += 1;
-                let since = now;
-                self.dirty.insert(key.clone(), Ready { priority, since });
+                let ready = Ready {
+                    priority,
+                    since,
+                    delayed,
+                };
+                self.dirty.insert(key.clone(), ready);
                 if !self.processing.contains_key(&key) {
                     self.lane(priority).push(key);
                 }
@@ -131,7 +146,7 @@ impl Queue {
                 break;
             }
             let key = entry.remove();
-            self.add(key, Priority::Background, due);
+            self.make_ready(key, Priority::Background, due, true);
         }
         let Share {
             workers,
@@ -145,12 +160,15 @@ impl Queue {
         } else {
             return None;
         };
-        let since = self.dirty.remove(&key)?.since;
+        let Ready { since, delayed, .. } = self.dirty.remove(&key)?;
         self.forget_delay(&key);
-        let waited = now.saturating_duration_since(since);
         *self.busy.entry(key.namespace.clone()).or_default() += 1;
-        self.processing
-            .insert(key.clone(), Taken { waited, since: now });
+        let taken = Taken {
+            waited: now.saturating_duration_since(since),
+            since: now,
+            delayed,
+        };
+        self.processing.insert(key.clone(), taken);
         Some(key)
     }
 
@@ -214,6 +232,11 @@ impl Queue {
         self.processing
             .get(key)
             .map_or(Duration::ZERO, |taken| taken.waited)
+    }
+
+    /// Returns whether a key is processed because only its delay has passed.
+    pub(crate) fn is_delayed(&self, key: &Key) -> bool {
+        self.processing.get(key).is_some_and(|taken| taken.delayed)
     }
 
     /// Returns for how long each key has been processed.
@@ -316,7 +339,22 @@ mod tests {
         assert_eq!(queue.next_due(now), Some(now + 2 * second));
         assert_eq!(queue.take(now + second), None);
         assert_eq!(queue.take(now + 2 * second), Some(key(3)));
+        assert!(queue.is_delayed(&key(3)));
         assert_eq!(queue.next_due(now), None);
+
+        // Something has happened meanwhile, before or after the delay has passed.
+        queue.done(&key(3));
+        queue.add_at(key(3), now + 3 * second);
+        queue.add(key(3), Priority::Background, now);
+        assert_eq!(queue.take(now + 3 * second), Some(key(3)));
+        assert!(!queue.is_delayed(&key(3)));
+        queue.done(&key(3));
+        queue.add_at(key(3), now + 4 * second);
+        queue.add_at(key(4), now + 4 * second);
+        assert_eq!(queue.take(now + 4 * second), Some(key(3)));
+        queue.add(key(4), Priority::Background, now + 4 * second);
+        assert_eq!(queue.take(now + 4 * second), Some(key(4)));
+        assert!(!queue.is_delayed(&key(4)));
     }
 
     #[test]

@@ -269,6 +269,7 @@ impl Workers {
             let request = Request {
                 key: key.clone(),
                 pause: shared.backoff.lock().next(&key),
+                delayed: shared.queue.lock().is_delayed(&key),
             };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> =

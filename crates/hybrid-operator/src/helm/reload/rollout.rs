@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
 use operator_runtime::controller::{
-    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request,
+    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, resync_in,
 };
 use operator_runtime::native::Readers;
 use operator_runtime::telemetry::reloads::ReloadMetrics;
@@ -180,6 +180,11 @@ impl Reconcile for RolloutReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let key = request.key.clone();
+            if request.delayed
+                && let Some(period) = self.settled(&key)
+            {
+                return Ok(Outcome::After(resync_in(&key, period)));
+            }
             let resource = self.resources.get(&key);
             let setup = self.rollout.of(&key, resource.as_deref());
             let reconciler = HelmReconciler {
@@ -201,6 +206,15 @@ impl Reconcile for RolloutReconciler {
 }
 
 impl RolloutReconciler {
+    /// Returns the reconcile period of a custom resource whose release was settled by the last reconcile, and is still.
+    fn settled(&self, key: &Key) -> Option<Duration> {
+        let settled = self.memories.of(key, |memory| {
+            let settled = memory.settled;
+            settled.filter(|_| memory.release.is_at_rest(&self.access.releases))
+        });
+        settled.flatten()
+    }
+
     async fn report_halt(&self, waiting: usize) {
         let kind = &self.rollout.name;
         warn!(

@@ -29,7 +29,7 @@ pub(super) struct Memory {
     /// Verdict of the last reconcile for a roll-out.
     pub(super) verdict: Verdict,
     pub(super) release: KnownRelease,
-    /// The reconcile period, if the last reconcile left nothing to do but to look again after it.
+    /// The reconcile period, if the last reconcile found nothing to do, and watches show all that it depends on.
     pub(super) settled: Option<Duration>,
     pub(super) told: Told,
     /// Attempts as last traced.

@@ -9,8 +9,8 @@ use kube_objects::with_causes;
 use operator_runtime::controller::{self, Key, Priority, ReconcileError};
 
 use helm_release::engine::{
-    Diagnosis, EngineError, Message, Next, ObjectsState, Outcome, Reader, Report, StepOutcome,
-    Subject,
+    Diagnosis, EngineError, Message, Next, ObjectsState, Outcome, Reader, Report, Step,
+    StepOutcome, Subject,
 };
 use helm_release::event::{EventReason, Notice, Notices};
 use helm_release::release::InputsDigest;
@@ -82,8 +82,9 @@ pub(super) async fn publish(
         observation,
         notices,
         result,
-        ..
+        taken,
     } = outcome;
+    let is_settled = taken.is_some_and(|taken| matches!(taken.step, Step::Settle));
     let notices = &notices;
     let Pass {
         setup,
@@ -167,32 +168,36 @@ pub(super) async fn publish(
         // The condition about it is written at once.
         return Ok(controller::Outcome::After(Duration::ZERO));
     }
+    let ended = ended?;
+    memory.settled = (is_settled && is_at_rest(pass, memory, &ended)).then(|| period(pass));
     let is_complete = observation.is_complete();
-    Ok(wake(pass, memory, ended?, is_complete))
+    Ok(wake(pass, memory, ended, is_complete))
+}
+
+/// Returns whether nothing is left to do of a settled release but to look again after the period.
+fn is_at_rest(pass: &Pass<'_>, memory: &Memory, next: &Next) -> bool {
+    matches!(next, Next::Period)
+        && !pass.subject.deleting
+        && pass.setup.extensions.are_passive()
+        && memory.release.is_at_rest(&pass.access.releases)
+}
+
+/// Returns the time between two reconciles if nothing changes.
+fn period(pass: &Pass<'_>) -> Duration {
+    let asked = pass.subject.instructions.options.reconcile_period;
+    asked.unwrap_or(pass.setup.release.period)
 }
 
 /// Returns when to reconcile again. `is_complete` says whether the pass came to the inputs.
-fn wake(
-    pass: &Pass<'_>,
-    memory: &mut Memory,
-    next: Next,
-    is_complete: bool,
-) -> controller::Outcome {
+fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> controller::Outcome {
     match next {
         Next::Gone => controller::Outcome::Done,
         Next::Now => controller::Outcome::After(Duration::ZERO),
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
-            let asked = pass.subject.instructions.options.reconcile_period;
-            let period = asked.unwrap_or(pass.setup.release.period);
-            let period = Some(period).filter(|period| !period.is_zero());
+            let period = Some(period(pass)).filter(|period| !period.is_zero());
             let key = Key::from(&pass.subject.target.primary);
             let resync = period.map(|period| controller::resync_in(&key, period));
-            let is_settled = is_complete
-                && !pass.subject.deleting
-                && pass.setup.extensions.are_passive()
-                && memory.release.is_at_rest(&pass.access.releases);
-            memory.settled = period.filter(|_| is_settled);
             // An object that no watch shows does not wake the custom resource. Before the inputs, none is read.
             let read = memory.release.live.read_in().filter(|_| is_complete);
             match resync.into_iter().chain(read).min() {

@@ -52,9 +52,9 @@ pub(super) async fn run(
         let notices = context.notices;
         notices.tell(EventReason::DriftRepaired, "Repair", note);
     }
-    // Objects that drifted during the repair are planned again; the plan decides which are left
-    // alone.
-    let next = if repaired.drifted.is_empty() {
+    // Objects that drifted during the repair are planned again; the plan decides which are left alone. A process that
+    // did not know the objects has looked at nothing else before.
+    let next = if known && repaired.drifted.is_empty() {
         Next::Period
     } else {
         Next::Now

@@ -56,15 +56,18 @@ async fn one_time_annotations_take_effect_once_where_the_schema_prunes_the_statu
     change(&resources, annotate("force-at", "now")).await;
     statuses(&["superseded", "deployed"], &operator.log()).await;
     operator.restart().await.unwrap();
-    // Several resyncs and a restart later there is no further revision but for the change.
+    // Several reconciles and a restart later there is no further revision but for the change.
     let next = json!({"spec": {"value": "2"}});
     change(&resources, next).await;
     let all = ["superseded", "superseded", "deployed"];
     statuses(&all, &operator.log()).await;
-    let resyncs = || operator.log().matches("planned").count();
-    let seen = resyncs();
-    let more = async || resyncs() > seen + 5;
-    eventually("further resyncs", more).await;
+    let planned = || operator.log().matches("planned").count();
+    for n in 0..5 {
+        let seen = planned();
+        change(&resources, annotate("reconcile-at", &n.to_string())).await;
+        let more = async || planned() > seen;
+        eventually("another reconcile", more).await;
+    }
     assert_eq!(history(&namespace, "one").await, all, "{}", operator.log());
 
     // It clears failures that are older than it, not those of later revisions.

@@ -84,6 +84,12 @@ impl CustomResource {
         &self.annotations.problems
     }
 
+    /// Returns the version of the custom resource, if nobody has changed it since this one was read, not even its status.
+    pub(super) fn unchanged(&self) -> Option<String> {
+        let version = self.resources.version(self.primary());
+        version.filter(|version| self.resource().resource_version().as_ref() == Some(version))
+    }
+
     /// Merges a patch into the status. Returns the stored status, `None` if the custom resource no longer exists.
     pub(super) async fn patch_status(&self, patch: &Value) -> Result<Option<Value>, ApiError> {
         let primary = self.primary();

@@ -21,6 +21,15 @@ pub(super) enum Pruned {
     Some(String),
 }
 
+/// A reconcile that found nothing to do.
+#[derive(Clone)]
+pub(super) struct Settled {
+    /// Version of the custom resource.
+    pub(super) version: String,
+    /// Time until the next reconcile.
+    pub(super) period: Duration,
+}
+
 /// State remembered between reconciles of one custom resource.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
@@ -29,8 +38,8 @@ pub(super) struct Memory {
     /// Verdict of the last reconcile for a roll-out.
     pub(super) verdict: Verdict,
     pub(super) release: KnownRelease,
-    /// The reconcile period, if the last reconcile found nothing to do, and watches show all that it depends on.
-    pub(super) settled: Option<Duration>,
+    /// The last reconcile, if it found nothing to do, and watches show all that it depends on.
+    pub(super) settled: Option<Settled>,
     pub(super) told: Told,
     /// Attempts as last traced.
     pub(super) traced: History,

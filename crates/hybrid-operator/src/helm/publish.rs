@@ -10,7 +10,7 @@ use operator_runtime::controller::{self, Key, Priority, ReconcileError};
 
 use helm_release::engine::{
     Diagnosis, EngineError, Message, Next, ObjectsState, Outcome, Reader, Report, Step,
-    StepOutcome, Subject,
+    StepOutcome, Subject, Taken,
 };
 use helm_release::event::{EventReason, Notice, Notices};
 use helm_release::release::InputsDigest;
@@ -18,7 +18,7 @@ use helm_release::release::InputsDigest;
 use super::access::Access;
 use super::custom_resource::CustomResource;
 use super::events::event;
-use super::memory::{Memory, Pruned};
+use super::memory::{Memory, Pruned, Settled};
 use super::outputs::{self, Evaluated};
 use super::report::apply;
 use super::setup::Setup;
@@ -84,7 +84,6 @@ pub(super) async fn publish(
         result,
         taken,
     } = outcome;
-    let is_settled = taken.is_some_and(|taken| matches!(taken.step, Step::Settle));
     let notices = &notices;
     let Pass {
         setup,
@@ -169,17 +168,26 @@ pub(super) async fn publish(
         return Ok(controller::Outcome::After(Duration::ZERO));
     }
     let ended = ended?;
-    memory.settled = (is_settled && is_at_rest(pass, memory, &ended)).then(|| period(pass));
+    memory.settled = settled(pass, memory, taken.as_ref(), &ended);
     let is_complete = observation.is_complete();
     Ok(wake(pass, memory, ended, is_complete))
 }
 
-/// Returns whether nothing is left to do of a settled release but to look again after the period.
-fn is_at_rest(pass: &Pass<'_>, memory: &Memory, next: &Next) -> bool {
-    matches!(next, Next::Period)
+/// Returns the reconcile if nothing is left to do but to look again after the period.
+fn settled(
+    pass: &Pass<'_>,
+    memory: &Memory,
+    taken: Option<&Taken>,
+    next: &Next,
+) -> Option<Settled> {
+    let is_settled = matches!(next, Next::Period)
+        && taken.is_some_and(|taken| matches!(taken.step, Step::Settle))
         && !pass.subject.deleting
         && pass.setup.extensions.are_passive()
-        && memory.release.is_at_rest(&pass.access.releases)
+        && memory.release.is_at_rest(&pass.access.releases);
+    let version = pass.owner.unchanged().filter(|_| is_settled)?;
+    let period = period(pass);
+    Some(Settled { version, period })
 }
 
 /// Returns the time between two reconciles if nothing changes.

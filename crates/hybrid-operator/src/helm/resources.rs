@@ -45,6 +45,11 @@ impl Resources {
         self.source.version(&Key::from(primary), &primary.uid)
     }
 
+    /// Returns whether the cached custom resource has this version.
+    pub(super) fn has_version(&self, key: &Key, version: &str) -> bool {
+        self.source.has_version(key, version)
+    }
+
     /// Returns whether a custom resource exists and is not being deleted.
     pub(super) fn is_wanted(&self, primary: &Primary) -> bool {
         self.source.is_wanted(&Key::from(primary))

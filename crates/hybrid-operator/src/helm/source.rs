@@ -140,6 +140,11 @@ impl Source {
         (*stored.uid == *uid).then(|| stored.version.to_string())
     }
 
+    pub(crate) fn has_version(&self, key: &Key, version: &str) -> bool {
+        let objects = self.0.objects.read();
+        (objects.known.get(key)).is_some_and(|entry| *entry.stored.version == *version)
+    }
+
     /// Returns whether a custom resource exists and is not being deleted.
     pub(crate) fn is_wanted(&self, key: &Key) -> bool {
         let objects = self.0.objects.read();

@@ -209,8 +209,10 @@ impl RolloutReconciler {
     /// Returns the reconcile period of a custom resource whose release was settled by the last reconcile, and is still.
     fn settled(&self, key: &Key) -> Option<Duration> {
         let settled = self.memories.of(key, |memory| {
-            let settled = memory.settled;
-            settled.filter(|_| memory.release.is_at_rest(&self.access.releases))
+            let settled = memory.settled.as_ref()?;
+            let is_same = self.resources.has_version(key, &settled.version)
+                && memory.release.is_at_rest(&self.access.releases);
+            is_same.then_some(settled.period)
         });
         settled.flatten()
     }

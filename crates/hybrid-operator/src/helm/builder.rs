@@ -355,6 +355,7 @@ fn route_concerned<O: TypedObject>(
     source: &SourceContext<'_>,
     concerns: impl Fn(&O, &DynamicObject) -> bool + Send + Sync + 'static,
 ) {
+    source.resources.keep_decoded();
     // The cache outlives the controller.
     let resources = source.resources.downgrade();
     cache.route(source.queue, move |object: &O| {

@@ -48,6 +48,8 @@ struct SourceInner {
 struct Objects {
     known: HashMap<Key, CachedObject>,
     identities: HashMap<CrIdentity, Key>,
+    /// Whether decoded objects are kept.
+    decoded: bool,
 }
 
 struct CachedObject {
@@ -61,6 +63,8 @@ struct CachedObject {
 #[derive(Clone)]
 struct Stored {
     json: Arc<[u8]>,
+    /// The decoded custom resource, if these are kept and somebody has asked for it.
+    object: Option<Arc<DynamicObject>>,
     uid: Box<str>,
     version: Box<str>,
     /// Seconds since 1970.
@@ -123,10 +127,37 @@ impl Source {
         WeakSource(Arc::downgrade(&self.0))
     }
 
-    /// Decodes a custom resource.
+    /// Returns a custom resource, decoded.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
-        let json = Arc::clone(&self.0.objects.read().known.get(key)?.stored.json);
-        serde_json::from_slice(&json).ok().map(Arc::new)
+        let (json, decoded) = {
+            let objects = self.0.objects.read();
+            let stored = &objects.known.get(key)?.stored;
+            if let Some(object) = &stored.object {
+                return Some(Arc::clone(object));
+            }
+            (Arc::clone(&stored.json), objects.decoded)
+        };
+        let object = match serde_json::from_slice(&json) {
+            Ok(object) => Arc::new(object),
+            Err(error) => {
+                tracing::error!(%error, object = %key, "cannot decode a cached custom resource");
+                return None;
+            }
+        };
+        if decoded {
+            let mut objects = self.0.objects.write();
+            if let Some(entry) = objects.known.get_mut(key)
+                && Arc::ptr_eq(&entry.stored.json, &json)
+            {
+                entry.stored.object = Some(Arc::clone(&object));
+            }
+        }
+        Some(object)
+    }
+
+    /// Keeps decoded objects from now on, for those who look at all of them with each event.
+    pub(crate) fn keep_decoded(&self) {
+        self.0.objects.write().decoded = true;
     }
 
     pub(crate) fn contains(&self, key: &Key) -> bool {
@@ -255,8 +286,12 @@ impl SourceInner {
 
     /// Removes all objects, and queues their keys.
     fn clear(&self, queue: &QueueHandle) {
-        let objects = std::mem::take(&mut *self.objects.write());
-        for key in objects.known.into_keys() {
+        let known = {
+            let mut objects = self.objects.write();
+            objects.identities.clear();
+            std::mem::take(&mut objects.known)
+        };
+        for key in known.into_keys() {
             queue.reset_backoff(&key);
             queue.add(key, Priority::Event);
         }
@@ -276,6 +311,7 @@ impl Stored {
         Self {
             // Its keys are texts.
             json: serde_json::to_vec(&object).unwrap_or_default().into(),
+            object: None,
             uid: text(&meta.uid),
             version: text(&meta.resource_version),
             created: (meta.creation_timestamp.as_ref()).map(|created| created.0.as_second()),
@@ -565,6 +601,30 @@ mod tests {
         assert_eq!(source.key_of(&other), None);
         source.0.remove(&key);
         assert_eq!(source.key_of(&identity), None);
+    }
+
+    #[test]
+    fn a_custom_resource_is_as_it_came_and_kept_decoded_on_request() {
+        let source = source();
+        let mut object = widget(1, 1, &json!({"labels": {"a": "b"}}));
+        let mut deep = json!({"float": 1.2e-9, "max": u64::MAX, "min": i64::MIN, "null": null});
+        for random in 1..2000_u32 {
+            let float = f64::from_bits(u64::from(random).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2);
+            deep[random.to_string()] = json!(float);
+        }
+        for _ in 0..110 {
+            deep = json!([deep]);
+        }
+        object.data = json!({"spec": deep});
+        let key = Key::of(&object);
+        source.0.store(object.clone());
+        assert_eq!(*source.get(&key).unwrap(), object);
+        let twice = || [source.get(&key).unwrap(), source.get(&key).unwrap()];
+        let [first, second] = twice();
+        assert!(!Arc::ptr_eq(&first, &second));
+        source.keep_decoded();
+        let [first, second] = twice();
+        assert!(Arc::ptr_eq(&first, &second));
     }
 
     #[test]

@@ -112,7 +112,6 @@ impl QueueInner {
 }
 
 impl QueueHandle {
-    /// Creates an empty queue for all namespaces.
     /// Creates an empty queue outside of a manager, for tests. Its metrics are not served.
     pub fn detached(name: &str) -> Self {
         let metrics = ControllerMetrics::detached(name);
@@ -172,7 +171,6 @@ impl QueueHandle {
         self.0.wake.notify_one();
     }
 
-    /// Takes every key that is ready.
     /// Takes all keys that are ready, for tests.
     pub fn ready(&self) -> std::collections::BTreeSet<Key> {
         let taken: Vec<Key> = std::iter::from_fn(|| self.0.take()).collect();

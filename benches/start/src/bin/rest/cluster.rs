@@ -2,66 +2,28 @@
 
 use futures::{StreamExt, stream};
 use hybrid_operator_test::ControlPlane;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
+use start_benchmark::AT_ONCE;
 
 use crate::Case;
 
-/// Number of requests at a time.
-const AT_ONCE: usize = 10;
-
 /// Defines the kind, and creates the namespaces of a case.
 pub(crate) async fn prepare(plane: &ControlPlane, case: &Case) -> Client {
-    let client = plane.client().await.unwrap();
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "metadata": {"name": "widgets.bench.example.com"},
-        "spec": {
-            "group": "bench.example.com", "scope": "Namespaced",
-            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
-            }],
-        },
-    });
-    let definition = serde_json::from_value(definition).unwrap();
-    start_benchmark::define(client.clone(), &definition).await;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    for number in 0..case.namespaces {
-        let mut namespace = Namespace::default();
-        namespace.metadata.name = Some(case.namespace(number));
-        let created = namespaces.create(&PostParams::default(), &namespace).await;
-        drop(created.unwrap());
-    }
-    client
+    let namespaces = (0..case.namespaces).map(|number| case.namespace(number));
+    start_benchmark::prepare(plane, namespaces).await
 }
 
 /// Creates the custom resources of a case.
 pub(crate) async fn create(client: &Client, case: &Case) {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("bench.example.com", "v1", "Widget"));
-    let created = (0..case.releases).map(|number| {
-        let widgets: Api<DynamicObject> =
-            Api::namespaced_with(client.clone(), &case.namespace(number), &kind);
-        let mut widget = DynamicObject::new(&format!("w{number}"), &kind);
-        let pod = if case.is_unready(number) {
-            json!("pending")
-        } else {
-            Value::Null
-        };
-        widget.data = json!({"spec": {"pod": pod}});
-        async move {
-            let created = widgets.create(&PostParams::default(), &widget).await;
-            drop(created.unwrap());
-        }
+    let all = (0..case.releases).map(|number| {
+        let pod = case.is_unready(number).then_some("pending");
+        let spec = json!({"pod": pod});
+        (case.namespace(number), format!("w{number}"), spec)
     });
-    stream::iter(created)
-        .buffer_unordered(AT_ONCE)
-        .collect::<()>()
-        .await;
+    start_benchmark::create(client, all).await;
 }
 
 /// Says of each Pod that its image cannot be pulled, as a kubelet does.

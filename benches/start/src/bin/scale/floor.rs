@@ -9,7 +9,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::{AT_ONCE, cluster, name, namespace};
+use crate::{name, namespace};
+use start_benchmark::AT_ONCE;
 
 /// Number of requests of a release.
 pub(crate) const REQUESTS: usize = 11;
@@ -30,7 +31,10 @@ pub(crate) async fn send(client: &Client, releases: usize) -> Duration {
 
 async fn install(client: &Client, number: usize) {
     let (namespace, name) = (namespace(number), name(number));
-    let (params, widgets) = (PatchParams::default(), cluster::widgets(client, &namespace));
+    let (params, widgets) = (
+        PatchParams::default(),
+        start_benchmark::widgets(client, &namespace),
+    );
     let finalizer = Patch::Merge(json!({"metadata": {"finalizers": ["bench.example.com/floor"]}}));
     drop(widgets.patch(&name, &params, &finalizer).await.unwrap());
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);

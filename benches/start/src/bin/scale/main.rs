@@ -19,8 +19,6 @@ use std::path::PathBuf;
 
 /// Number of namespaces of the releases.
 pub(crate) const NAMESPACES: usize = 100;
-/// Number of releases at a time.
-pub(crate) const AT_ONCE: usize = 10;
 
 /// Returns the namespace of a release.
 pub(crate) fn namespace(number: usize) -> String {

@@ -11,7 +11,9 @@ use hybrid_operator_test::{ControlPlane, Operator, Options};
 use kube::Client;
 use kube::runtime::watcher::{self, watcher};
 
-use crate::{AT_ONCE, cluster, floor, name, namespace};
+use start_benchmark::AT_ONCE;
+
+use crate::{cluster, floor, name, namespace};
 
 /// The user as which the operator runs.
 const USER: &str = "bench";
@@ -226,7 +228,7 @@ impl Bench {
 
     /// Changes a custom resource, and waits until that is deployed.
     async fn edit(&self, number: usize, value: usize) -> Duration {
-        let widgets = cluster::widgets(&self.client, &namespace(number));
+        let widgets = start_benchmark::widgets(&self.client, &namespace(number));
         let only = watcher::Config::default().fields(&format!("metadata.name={}", name(number)));
         let mut events = std::pin::pin!(watcher(widgets, only));
         let begin = Instant::now();

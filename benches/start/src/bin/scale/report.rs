@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::measure::{Measured, REST};
-use crate::{AT_ONCE, NAMESPACES, floor};
+use crate::{NAMESPACES, floor};
+use start_benchmark::AT_ONCE;
 
 /// Where the section begins.
 pub(crate) const HEADING: &str = "## Many releases on one Pod";

@@ -89,6 +89,7 @@ mod safety;
 mod same_inputs;
 mod scope;
 mod security;
+mod shards;
 mod state;
 mod status;
 mod symptoms;

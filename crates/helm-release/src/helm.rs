@@ -8,6 +8,7 @@ use host::watch;
 use kube::Client;
 use kube::core::GroupVersionKind;
 use kube_objects::diagnosis::Rounds;
+use kube_objects::shards::Shards;
 use kube_objects::watch::definitions::follow_definitions;
 use kube_objects::watch::{Change, Owners, Registry, Restarts, Route};
 use kube_objects::{Cluster, InstanceId, OperatorId, Primary};
@@ -84,6 +85,7 @@ impl Helm {
             client.clone(),
             Vec::new(),
             restarts.clone(),
+            Shards::default(),
             stop.clone(),
             keys,
         );

@@ -26,6 +26,7 @@ impl Process {
                     context.client().clone(),
                     context.namespaces.clone(),
                     context.metrics.restarts(),
+                    context.shards.clone(),
                     context.stop.clone(),
                     proof_keys(context),
                 ),

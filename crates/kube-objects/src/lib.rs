@@ -18,6 +18,7 @@
 //! * [`read`]: single objects and lists.
 //! * [`drift`] (pure): hashes of the fields that the operator owns.
 //! * [`watch`]: the loop of all watches, and watches that a process shares.
+//! * [`shards`]: the objects that a process handles, if several share them.
 //! * [`readiness`] (pure) and [`diagnosis`]: whether objects are ready, and why not.
 //! * [`withheld`] (pure): texts that messages must not quote.
 //! * [`client`]: the layers of the client.
@@ -50,6 +51,7 @@ pub mod read;
 pub mod readiness;
 mod reasons;
 pub mod request;
+pub mod shards;
 mod shared_text;
 pub mod target;
 pub mod watch;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::controller::WorkerOptions;
-use crate::leader::{LeaseOptions, LockOptions};
+use crate::leader::{LeaseOptions, LockOptions, ShardOptions};
 use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
 use crate::telemetry::traces::AVAILABLE;
 
@@ -15,6 +15,7 @@ mod forms;
 mod profiling;
 mod traces;
 
+pub use crate::leader::ShardId;
 pub use crate::webhook::WebhookOptions;
 pub use kube_objects::client::Deadlines;
 pub use traces::{OtlpEndpoint, OtlpSource};
@@ -47,6 +48,8 @@ pub struct Options {
     pub leader_election_mode: LeaderElectionMode,
     /// Namespace of the leader election lease.
     pub leader_election_namespace: Option<String>,
+    /// Ranges of namespaces that the replicas share; `None` means that the leader has all.
+    pub shards: Option<ShardRanges>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else ~/.kube/config, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
@@ -91,6 +94,15 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+/// Ranges of the hash of namespaces, which the replicas of an operator share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardRanges {
+    /// Number of ranges.
+    pub count: u32,
+    /// First range of this replica.
+    pub id: ShardId,
+}
+
 /// Mode of leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LeaderElectionMode {
@@ -119,6 +131,19 @@ pub enum OptionsError {
         /// The form that it must have.
         wanted: &'static str,
     },
+    /// There is no range of this number.
+    #[error("--shard-id {id} is none of the {count} shards, which are 0 to {}", count - 1)]
+    NoSuchShard {
+        /// The number.
+        id: u32,
+        /// Number of ranges.
+        count: u32,
+    },
+    /// Shards are elected by leases.
+    #[error(
+        "--shards cannot be combined with --leader-election-mode=for-life, because another replica takes over a shard by its lease; use one of them"
+    )]
+    ShardsForLife,
     /// Namespaces are both listed and selected.
     #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
     NamespacesTwice,
@@ -225,6 +250,13 @@ pub struct ProcessArgs {
     /// Namespace of the leader election lease [default: `$POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
     pub leader_election_namespace: Option<String>,
+    /// Number of shards, which the replicas share: each is a range of the hash of namespaces and has a Lease, in place of
+    /// that of --leader-elect.
+    #[arg(long, value_name = "N", value_parser = forms::shards)]
+    pub shards: Option<u32>,
+    /// Shard that this replica takes first: a number, or `auto` for any.
+    #[arg(long, default_value = "auto", value_name = "ID", value_parser = forms::shard_id, requires = "shards")]
+    pub shard_id: ShardId,
     /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -332,6 +364,10 @@ impl ProcessArgs {
                 .leader_election_namespace
                 .filter(|namespace| !namespace.is_empty())
                 .or_else(|| operator_namespace.clone()),
+            shards: (self.shards).map(|count| ShardRanges {
+                count,
+                id: self.shard_id,
+            }),
             kubeconfig: self.kubeconfig,
             watch_namespaces: namespaces
                 .split(',')
@@ -390,6 +426,7 @@ impl Options {
         }
         self.profiling_address()?;
         self.lease()?;
+        self.shards()?;
         Ok(())
     }
 
@@ -415,6 +452,27 @@ impl Options {
         if !self.leader_elect || self.leader_election_mode != LeaderElectionMode::Lease {
             return Ok(None);
         }
+        self.lease_options().map(Some)
+    }
+
+    /// Returns the settings of the leases of shards, or `None` if there are none.
+    pub(crate) fn shards(&self) -> Result<Option<ShardOptions>, OptionsError> {
+        let Some(ShardRanges { count, id }) = self.shards else {
+            return Ok(None);
+        };
+        if self.leader_elect && self.leader_election_mode == LeaderElectionMode::ForLife {
+            return Err(OptionsError::ShardsForLife);
+        }
+        if let ShardId::Index(id) = id
+            && id >= count
+        {
+            return Err(OptionsError::NoSuchShard { id, count });
+        }
+        let lease = self.lease_options()?;
+        Ok(Some(ShardOptions { lease, count, id }))
+    }
+
+    fn lease_options(&self) -> Result<LeaseOptions, OptionsError> {
         let namespace = self
             .leader_election_namespace
             .as_deref()
@@ -423,11 +481,7 @@ impl Options {
         let mut noise = [0_u8; 4];
         let _ = host::fill(&mut noise);
         let identity = format!("{}_{:08x}", self.instance, u32::from_ne_bytes(noise));
-        Ok(Some(LeaseOptions::new(
-            namespace,
-            &self.operator_name,
-            &identity,
-        )))
+        Ok(LeaseOptions::new(namespace, &self.operator_name, &identity))
     }
 }
 

@@ -214,6 +214,8 @@ func (p *plane) apiserverFlags() []string {
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--allow-privileged",
 		"--endpoint-reconciler-type=none",
+		// Watches of one of several replicas select its objects.
+		"--feature-gates=ShardedListAndWatch=true",
 	}
 	if p.auditLog != "" {
 		flags = append(flags,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use helm_core::manifest::ObjectKey;
 use kube::core::GroupVersionKind;
 use kube_objects::ownership::{operator_selector, placed};
+use kube_objects::shards::By;
 use kube_objects::watch::{WatchGuard, WatchKey};
 use kube_objects::{ApiKind, DiscoveryError, Scope};
 
@@ -36,6 +37,11 @@ pub(super) async fn locate(
         namespace,
         selector: operator_selector(context.operator),
         fields: context.kept_fields.get(&gvk.kind).cloned(),
+        by: if key.namespace == context.primary.namespace {
+            By::Namespace
+        } else {
+            By::Owner
+        },
     };
     Ok(ObjectLocation {
         key,

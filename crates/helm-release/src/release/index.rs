@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_objects::CrIdentity;
+use kube_objects::shards::{By, Shards, Share};
 use kube_objects::watch::Restarts;
 use kube_objects::watch::WatchState;
 use kube_objects::watch::follow::{self, Follower, WatchTarget};
@@ -129,10 +130,21 @@ impl ReleaseIndex {
     /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`, or `configmaps`.
-    pub(crate) async fn watch(self, client: Client, namespace: Option<String>, restarts: Restarts) {
+    pub(crate) async fn watch(
+        self,
+        client: Client,
+        namespace: Option<String>,
+        restarts: Restarts,
+        shards: Shards,
+    ) {
         self.expect(namespace.as_deref());
         let resource = self.storage().resource();
-        let subject = WatchTarget::new(resource, namespace.as_deref());
+        // With an incomplete history an existing release would be installed again.
+        let subject = WatchTarget::new(resource, namespace.as_deref()).sharing(Share {
+            shards,
+            by: By::Release,
+            is_required: true,
+        });
         let of = subject.clone();
         let open = move |lists| follow::metadata(&client, &of, lists, Some(SELECTOR));
         let reader = Reader {

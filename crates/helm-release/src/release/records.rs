@@ -4,6 +4,7 @@ use host::HashMap;
 use std::sync::Arc;
 
 use kube::Client;
+use kube_objects::shards::Shards;
 use kube_objects::watch::Restarts;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -19,18 +20,20 @@ pub struct AllRecords {
     client: Client,
     namespaces: Vec<String>,
     restarts: Restarts,
+    shards: Shards,
     stop: CancellationToken,
     keys: ProofKeys,
     indices: Arc<Mutex<HashMap<Storage, ReleaseIndex>>>,
 }
 
 impl AllRecords {
-    /// Watches the records in Secrets in `namespaces` (empty means all) until `stop` is cancelled.
+    /// Watches the records in Secrets in `namespaces` (empty means all), those of a share, until `stop` is cancelled.
     /// Records are proven by `keys`.
     pub fn new(
         client: Client,
         namespaces: Vec<String>,
         restarts: Restarts,
+        shards: Shards,
         stop: CancellationToken,
         keys: ProofKeys,
     ) -> Self {
@@ -38,6 +41,7 @@ impl AllRecords {
             client,
             namespaces,
             restarts,
+            shards,
             stop,
             keys,
             indices: Arc::default(),
@@ -74,9 +78,10 @@ impl AllRecords {
             index.expect(scope.as_deref());
         }
         for scope in scopes {
+            let (client, restarts) = (self.client.clone(), self.restarts.clone());
             let watch = index
                 .clone()
-                .watch(self.client.clone(), scope, self.restarts.clone());
+                .watch(client, scope, restarts, self.shards.clone());
             let stop = self.stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(watch).await });
         }

@@ -62,7 +62,7 @@ metadata:
 rules:
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, create, update, patch]
+  verbs: [get, list, create, update, patch]
 ";
 
 /// The role for asking who reads the metrics and what they may do.

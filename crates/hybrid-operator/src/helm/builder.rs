@@ -445,14 +445,7 @@ impl HelmController {
         }
         let queue = context.queue(&self.name, Backoff::default());
         let selector = self.watch.selector.as_ref().map(ToString::to_string);
-        let source = Source::start(
-            &context.connection.cluster,
-            &kind,
-            &context.namespaces,
-            selector.as_deref(),
-            &queue,
-            &context.stop,
-        );
+        let source = Source::start(&context, &kind, selector.as_deref(), &queue);
         let all_records = Process::of(&context).records;
         let records = all_records.stored_in(self.storage);
         let readers = open_sources(self.sources, &context, &queue, &source);

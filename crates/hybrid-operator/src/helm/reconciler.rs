@@ -40,18 +40,13 @@ pub(super) const ATTEMPT_WITHIN: Duration = Duration::from_mins(5);
 pub(super) const REPORT_WITHIN: Duration = Duration::from_mins(1);
 
 impl HelmReconciler {
-    /// Reconciles a custom resource; `None` is one that is gone.
+    /// Reconciles a custom resource.
     pub(super) fn reconcile(
         &self,
         request: Request,
-        resource: Option<Arc<DynamicObject>>,
+        resource: Arc<DynamicObject>,
     ) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(resource) = resource else {
-                self.memories.forget(&request.key);
-                self.access.releases.forget(&request.key);
-                return Ok(Outcome::Done);
-            };
             let uid = resource.metadata.uid.as_deref().unwrap_or_default();
             let forget = || self.access.releases.forget(&request.key);
             let mut memory = self.memories.take(&request.key, uid, forget);

@@ -14,9 +14,11 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
+use kube_objects::shards::{By, Shards, Share};
 use kube_objects::watch::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use kube_objects::{ApiKind, Cluster, CrIdentity, Scope};
 use operator_runtime::controller::{Key, Priority, QueueHandle};
+use operator_runtime::manager::ControllerContext;
 use operator_runtime::telemetry::resources::ResourceLabels;
 use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -83,17 +85,16 @@ struct TriggerState {
 }
 
 impl Source {
-    /// Starts watching a kind until `stop` is cancelled: in `namespaces` (all if empty) if it is
-    /// namespaced. Changed keys are added to `queue`. If the kind comes back with another scope, its
+    /// Starts watching a kind until the context is stopped: in its namespaces if it is namespaced, and the share of this
+    /// process. Changed keys are added to `queue`. If the kind comes back with another scope, its
     /// objects are watched in that one.
     pub(crate) fn start(
-        cluster: &Cluster,
+        context: &ControllerContext,
         kind: &ApiKind,
-        namespaces: &[String],
         selector: Option<&str>,
         queue: &QueueHandle,
-        stop: &CancellationToken,
     ) -> Self {
+        let (namespaces, stop) = (&context.namespaces, &context.stop);
         let scopes = scopes_of(kind.scope, namespaces);
         let source = Self(Arc::new(SourceInner {
             resource: kind.resource.clone(),
@@ -106,13 +107,14 @@ impl Source {
         queue.resource_ages().watch(created);
         let watches = SourceWatches {
             inner: Arc::clone(&source.0),
-            cluster: cluster.clone(),
+            cluster: context.connection.cluster.clone(),
+            shards: context.shards.clone(),
             selector: selector.map(ToOwned::to_owned),
             queue: queue.clone(),
             missing: watch::Sender::new(false),
         };
         let running = watches.open(scopes, stop);
-        let (scope, namespaces) = (kind.scope, namespaces.to_vec());
+        let (scope, namespaces) = (kind.scope, namespaces.clone());
         let (stop, stopped) = (stop.clone(), stop.clone());
         let follow = async move {
             watches
@@ -384,6 +386,7 @@ const SCOPE_INTERVAL: Duration = Duration::from_secs(2);
 struct SourceWatches {
     inner: Arc<SourceInner>,
     cluster: Cluster,
+    shards: Shards,
     selector: Option<String>,
     queue: QueueHandle,
     /// Whether the API server does not serve the kind where it is watched.
@@ -396,6 +399,12 @@ impl SourceWatches {
         let stop = stop.child_token();
         for scope in scopes {
             let target = WatchTarget::new(self.inner.resource.clone(), scope.as_deref());
+            // Without its custom resource, nothing is done for a release.
+            let target = target.sharing(Share {
+                shards: self.shards.clone(),
+                by: By::Namespace,
+                is_required: false,
+            });
             let (client, selector) = (self.cluster.client().clone(), self.selector.clone());
             let of = target.clone();
             let open = move |lists| whole(&client, &of, lists, selector.as_deref());

@@ -106,6 +106,10 @@ const FLAGS: &[Row] = rows! {
         => "second_replica_takes_over_when_the_leader_exits";
     "--leader-election-namespace": "leases", Wrong::Usage("a,b", "not the name of a namespace")
         => "an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources";
+    "--shards": "4", Wrong::Usage("1", "expected a number of shards from 2 to 64")
+        => "replicas_share_the_namespaces_and_take_over_from_one_that_dies_or_hangs";
+    "--shard-id": "1", Wrong::Usage("first", "expected auto, or the number of a shard, from 0")
+        => "replicas_that_ask_for_a_shard_of_their_own_get_it";
     "--kubeconfig": "/kubeconfig",
         Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
         => "operator_waits_for_the_api_server_and_resumes_when_it_returns";
@@ -263,6 +267,7 @@ fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
 fn needed(flag: &str) -> &'static [&'static str] {
     match flag {
         "--webhook-inject-ca-from" => &["--webhook-cert-dir=/certs"],
+        "--shard-id" => &["--shards=4"],
         "--metrics-cert-name" | "--metrics-cert-key" => &["--metrics-cert-path=/certs"],
         _ => &[],
     }

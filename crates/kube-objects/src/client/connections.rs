@@ -201,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::client::{Counts, Deadlines, LeaderGate, Protocol, connect_by};
+    use crate::shards::By;
     use crate::watch::{Registry, Restarts, WatchGuard, WatchKey, WatchState};
 
     /// An API server that allows 100 streams per connection, as kube-apiserver does, and whose
@@ -300,6 +301,7 @@ mod tests {
                 namespace: Some(format!("n{number}")),
                 selector: "a=b".to_owned(),
                 fields: None,
+                by: By::Namespace,
             })
         });
         guards.collect()

@@ -30,6 +30,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{Restarts, Retry};
 use crate::AnyObject;
+use crate::shards::Share;
 
 /// Backoff between two attempts.
 const RETRY: Retry = Retry::new(Duration::from_millis(250), Duration::from_secs(30));
@@ -66,6 +67,8 @@ pub struct WatchTarget {
     /// Whether the operator works without this watch, so that a missing permission is not logged as
     /// a warning.
     pub optional: bool,
+    /// The objects that this process handles; `None` means all.
+    pub share: Option<Share>,
 }
 
 /// Method of listing existing objects.
@@ -136,6 +139,27 @@ impl WatchTarget {
             resource,
             namespace: namespace.map(ToOwned::to_owned),
             optional: false,
+            share: None,
+        }
+    }
+
+    /// Limits the target to a share of the objects.
+    #[must_use]
+    pub fn sharing(mut self, share: Share) -> Self {
+        self.share = Some(share);
+        self
+    }
+
+    /// Opens a watch of the objects in the share.
+    fn events<O: Send + 'static>(
+        &self,
+        client: &Client,
+        open: impl Fn(&Client) -> Events<O> + Send + 'static,
+        metadata_of: fn(&O) -> &ObjectMeta,
+    ) -> Events<O> {
+        match &self.share {
+            Some(share) => share.events(client, open, metadata_of),
+            None => open(client),
         }
     }
 
@@ -464,10 +488,14 @@ pub fn whole(
     lists: Lists,
     selector: Option<&str>,
 ) -> Events<DynamicObject> {
-    let api: Api<AnyObject> = target.api(client);
-    watcher(api, config(lists, selector))
-        .map_ok(|event| map_event(event, |AnyObject(object)| object))
-        .boxed()
+    let (of, config) = (target.clone(), config(lists, selector));
+    let open = move |client: &Client| {
+        let api: Api<AnyObject> = of.api(client);
+        watcher(api, config.clone())
+            .map_ok(|event| map_event(event, |AnyObject(object)| object))
+            .boxed()
+    };
+    target.events(client, open, |object| &object.metadata)
 }
 
 /// Watches only the metadata of objects of any kind.
@@ -477,10 +505,14 @@ pub fn metadata(
     lists: Lists,
     selector: Option<&str>,
 ) -> Events<ObjectMeta> {
-    let api: Api<PartialObjectMeta<DynamicObject>> = target.api(client);
-    watcher(api, config(lists, selector))
-        .map_ok(|event| map_event(event, |object| object.metadata))
-        .boxed()
+    let (of, config) = (target.clone(), config(lists, selector));
+    let open = move |client: &Client| {
+        let api: Api<PartialObjectMeta<DynamicObject>> = of.api(client);
+        watcher(api, config.clone())
+            .map_ok(|event| map_event(event, |object| object.metadata))
+            .boxed()
+    };
+    target.events(client, open, |metadata| metadata)
 }
 
 /// Converts the object of an event.

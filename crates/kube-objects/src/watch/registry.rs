@@ -30,6 +30,7 @@ use super::follow::{
 use crate::drift::ours_hash;
 use crate::ownership::{CrIdentity, OwnerHint, cr_of, holder_of, is_kept, owner_of};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
+use crate::shards::{By, Shards, Share};
 use crate::shared_text::shared;
 
 /// Minimum time that an unused watch stays open; at most twice as long.
@@ -82,6 +83,8 @@ pub struct WatchKey {
     pub selector: String,
     /// Fields of the objects that are kept.
     pub fields: Option<Arc<Fields>>,
+    /// How the objects that this process handles are chosen.
+    pub by: By,
 }
 
 impl WatchKey {
@@ -267,6 +270,7 @@ pub struct Registry(Arc<RegistryInner>);
 struct RegistryInner {
     client: Client,
     restarts: Restarts,
+    shards: Shards,
     linger: Duration,
     watches: Mutex<HashMap<WatchKey, Arc<SharedWatch>>>,
     /// Whether the task that closes idle watches is running.
@@ -277,13 +281,19 @@ struct RegistryInner {
 impl Registry {
     /// Creates a registry that counts the restarts of its watches.
     pub fn new(client: Client, restarts: Restarts) -> Self {
-        Self::with(client, restarts, LINGER)
+        Self::with(client, restarts, Shards::default(), LINGER)
     }
 
-    fn with(client: Client, restarts: Restarts, linger: Duration) -> Self {
+    /// Creates a registry of the objects that one of several processes handles.
+    pub fn sharing(client: Client, restarts: Restarts, shards: Shards) -> Self {
+        Self::with(client, restarts, shards, LINGER)
+    }
+
+    fn with(client: Client, restarts: Restarts, shards: Shards, linger: Duration) -> Self {
         Self(Arc::new(RegistryInner {
             client,
             restarts,
+            shards,
             linger,
             watches: Mutex::default(),
             closing_idle: AtomicBool::new(false),
@@ -298,16 +308,22 @@ impl Registry {
     }
 
     /// Opens a watch, or returns the open one.
-    pub fn acquire(&self, key: WatchKey) -> WatchGuard {
+    pub fn acquire(&self, mut key: WatchKey) -> WatchGuard {
+        if self.0.shards.is_whole() {
+            key.by = By::Namespace;
+        }
         let mut watches = self.0.watches.lock();
         if let Some(present) = watches.get(&key) {
             present.idle.store(false, Ordering::SeqCst);
             return WatchGuard(Arc::clone(present));
         }
-        let watch = Arc::new(SharedWatch::new(WatchTarget::new(
-            key.resource.clone(),
-            key.namespace.as_deref(),
-        )));
+        let target = WatchTarget::new(key.resource.clone(), key.namespace.as_deref());
+        // An object that is not listed yet is read.
+        let watch = Arc::new(SharedWatch::new(target.sharing(Share {
+            shards: self.0.shards.clone(),
+            by: key.by,
+            is_required: false,
+        })));
         let task = tokio::spawn(self.0.follow(&key, &watch));
         *watch.task.lock() = Some(task.abort_handle());
         watches.insert(key, Arc::clone(&watch));

@@ -84,6 +84,9 @@ impl Terminal {
 pub trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
+
+    /// Forgets what is known of a key, which is gone or handled by another process.
+    fn forget(&self, key: &Key);
 }
 
 #[cfg(test)]

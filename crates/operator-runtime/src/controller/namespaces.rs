@@ -71,6 +71,7 @@ mod tests {
     use super::NamespaceFilter;
     use crate::controller::{Backoff, Cached, Key, ObjectCache, Priority, QueueHandle};
     use crate::telemetry::metrics::ControllerMetrics;
+    use kube_objects::shards::Shards;
 
     fn namespace(name: &str) -> Namespace {
         serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
@@ -81,7 +82,7 @@ mod tests {
         let cache = ObjectCache::of([namespace("a")]);
         let filter = NamespaceFilter::of(&cache);
         let metrics = ControllerMetrics::detached("filtered");
-        let queue = QueueHandle::filtered(metrics, Backoff::default(), &filter);
+        let queue = QueueHandle::filtered(metrics, Backoff::default(), &filter, &Shards::default());
         let key = |namespace| Key::new(Some(namespace), "x");
         for key in [key("a"), key("b"), Key::new(None, "x")] {
             queue.add(key, Priority::Event);

@@ -29,6 +29,7 @@ use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta, PartialObjectMetaEx
 use kube::runtime::watcher;
 use kube::{Client, Resource};
 use kube_objects::left_out;
+use kube_objects::shards::{By, Shards, Share};
 use kube_objects::watch::Restarts;
 use kube_objects::watch::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
 use parking_lot::{Mutex, RwLock};
@@ -85,12 +86,22 @@ struct Caches {
     /// Namespaces to watch; all when empty.
     namespaces: Vec<String>,
     restarts: Restarts,
+    shards: Shards,
     stop: CancellationToken,
-    /// An [`ObjectCache`] for each type and label selector.
+    /// An [`ObjectCache`] for each type, label selector and extent.
     open: Mutex<HashMap<CacheKey, Box<dyn Any + Send + Sync>>>,
 }
 
-type CacheKey = (TypeId, Option<String>);
+type CacheKey = (TypeId, Option<String>, Extent);
+
+/// The objects that a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Extent {
+    /// Those that this process handles.
+    Share,
+    /// Those of all processes.
+    Whole,
+}
 
 impl ObjectCaches {
     /// Creates the caches of a process; nothing is watched yet.
@@ -98,12 +109,14 @@ impl ObjectCaches {
         client: Client,
         namespaces: Vec<String>,
         restarts: Restarts,
+        shards: Shards,
         stop: CancellationToken,
     ) -> Self {
         Self(Arc::new(Caches {
             client,
             namespaces,
             restarts,
+            shards,
             stop,
             open: Mutex::default(),
         }))
@@ -111,10 +124,19 @@ impl ObjectCaches {
 
     /// Returns the cache of the objects that a label selector selects.
     pub fn whole<O: TypedObject>(&self, selector: Option<&str>) -> ObjectCache<O> {
+        self.typed(selector, Extent::Whole)
+    }
+
+    /// Returns the cache of those of them that this process handles.
+    pub(crate) fn shared<O: TypedObject>(&self, selector: Option<&str>) -> ObjectCache<O> {
+        self.typed(selector, Extent::Share)
+    }
+
+    fn typed<O: TypedObject>(&self, selector: Option<&str>, extent: Extent) -> ObjectCache<O> {
         let open = |client: &Client, subject: &WatchTarget, lists, selector: Option<&str>| {
             follow::whole(client, subject, lists, selector)
         };
-        self.cache(selector, open, decode::<O>)
+        self.cache(selector, extent, open, decode::<O>)
     }
 
     /// Returns the cache of the metadata of these objects; nothing else of them is sent or held.
@@ -126,12 +148,13 @@ impl ObjectCaches {
             follow::metadata(client, subject, lists, selector)
         };
         let accept = |metadata: ObjectMeta| Ok(metadata.into_request_partial::<O>());
-        self.cache(selector, open, accept)
+        self.cache(selector, Extent::Whole, open, accept)
     }
 
     fn cache<O, R>(
         &self,
         selector: Option<&str>,
+        extent: Extent,
         open: impl Fn(&Client, &WatchTarget, Lists, Option<&str>) -> Events<R> + Clone + Send + 'static,
         decode: fn(R) -> Result<O, Undecodable>,
     ) -> ObjectCache<O>
@@ -139,7 +162,12 @@ impl ObjectCaches {
         O: Resource<DynamicType = (), Scope: ObjectScope> + Clone + Send + Sync + 'static,
         R: Send + 'static,
     {
-        let key = (TypeId::of::<O>(), selector.map(ToOwned::to_owned));
+        let extent = if self.0.shards.is_whole() {
+            Extent::Whole
+        } else {
+            extent
+        };
+        let key = (TypeId::of::<O>(), selector.map(ToOwned::to_owned), extent);
         let mut all = self.0.open.lock();
         let present = all.get(&key);
         if let Some(cache) = present.and_then(|cache| cache.downcast_ref::<ObjectCache<O>>()) {
@@ -153,7 +181,15 @@ impl ObjectCaches {
         };
         let cache = ObjectCache::<O>::new(scopes.len());
         for scope in scopes {
-            let subject = WatchTarget::new(ApiResource::erase::<O>(&()), scope.as_deref());
+            let mut subject = WatchTarget::new(ApiResource::erase::<O>(&()), scope.as_deref());
+            if extent == Extent::Share {
+                // With incomplete lists, a function would take existing objects for missing.
+                subject = subject.sharing(Share {
+                    shards: self.0.shards.clone(),
+                    by: By::Namespace,
+                    is_required: true,
+                });
+            }
             let (client, of, open) = (self.0.client.clone(), subject.clone(), open.clone());
             let selector = key.1.clone();
             let open = move |lists| {

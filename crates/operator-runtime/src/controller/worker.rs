@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube_objects::cut_off::CutOff;
+use kube_objects::shards::{Shards, Turn};
 use kube_objects::watch::{Restarts, panic_text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -65,15 +66,17 @@ struct QueueInner {
     queue: Mutex<Queue>,
     backoff: Mutex<Backoff>,
     filter: NamespaceFilter,
-    /// Keys whose namespace is not selected.
+    shards: Shards,
+    /// Keys whose namespace is not selected, or handled by another process.
     set_aside: Mutex<HashSet<Key>>,
     wake: Notify,
     metrics: ControllerMetrics,
 }
 
 impl QueueInner {
-    /// Takes a ready key whose namespace is selected, and sets others aside.
-    fn take(&self) -> Option<Key> {
+    /// Takes a ready key of this process whose namespace is selected, and sets others aside. `forget` is called for keys of
+    /// other processes.
+    fn take(&self, forget: impl Fn(&Key)) -> Option<(Key, Turn)> {
         loop {
             let (key, waited, added) = {
                 let mut queue = self.queue.lock();
@@ -82,18 +85,28 @@ impl QueueInner {
                 (key, waited, queue.take_added())
             };
             self.metrics.added(added);
-            if self.filter.accepts(&key) {
+            let turn = self.shards.begin(key.namespace.as_deref());
+            if turn.is_none() {
+                forget(&key);
+            }
+            if let Some(turn) = turn
+                && self.filter.accepts(&key)
+            {
                 self.metrics.taken(waited);
-                return Some(key);
+                return Some((key, turn));
             }
             self.set_aside.lock().insert(key.clone());
             self.queue.lock().done(&key);
-            // The namespace may have been selected in between.
-            if self.filter.accepts(&key) && self.set_aside.lock().remove(&key) {
+            // That may have changed in between.
+            if self.accepts(&key) && self.set_aside.lock().remove(&key) {
                 let now = Instant::now();
                 self.queue.lock().add(key, Priority::Event, now);
             }
         }
+    }
+
+    fn accepts(&self, key: &Key) -> bool {
+        self.filter.accepts(key) && self.shards.begin(key.namespace.as_deref()).is_some()
     }
 
     /// Returns the state of the queue, for metrics.
@@ -115,20 +128,27 @@ impl QueueHandle {
     /// Creates an empty queue outside of a manager, for tests. Its metrics are not served.
     pub fn detached(name: &str) -> Self {
         let metrics = ControllerMetrics::detached(name);
-        Self::filtered(metrics, Backoff::default(), &NamespaceFilter::default())
+        Self::filtered(
+            metrics,
+            Backoff::default(),
+            &NamespaceFilter::default(),
+            &Shards::default(),
+        )
     }
 
     /// Creates an empty queue with these pauses after failures. Keys of namespaces that are not
-    /// selected wait until theirs is.
+    /// selected, or handled by another process, wait until they are.
     pub(crate) fn filtered(
         metrics: ControllerMetrics,
         backoff: Backoff,
         filter: &NamespaceFilter,
+        shards: &Shards,
     ) -> Self {
         let queue = Self(Arc::new(QueueInner {
             queue: Mutex::default(),
             backoff: Mutex::new(backoff),
             filter: filter.clone(),
+            shards: shards.clone(),
             set_aside: Mutex::default(),
             wake: Notify::new(),
             metrics,
@@ -137,9 +157,16 @@ impl QueueHandle {
         let observed = Weak::clone(&waiting);
         let state = move || observed.upgrade().map(|queue| queue.state());
         queue.0.metrics.watch_queue(state);
+        let joined = Weak::clone(&waiting);
         filter.on_selected(move |namespace| {
             if let Some(queue) = waiting.upgrade() {
-                Self(queue).resume(namespace);
+                Self(queue).resume(|key| key.namespace.as_deref() == Some(namespace));
+            }
+        });
+        shards.on_held(move || {
+            if let Some(queue) = joined.upgrade() {
+                let shards = queue.shards.clone();
+                Self(queue).resume(|key| shards.begin(key.namespace.as_deref()).is_some());
             }
         });
         queue
@@ -150,11 +177,10 @@ impl QueueHandle {
         WeakQueueHandle(Arc::downgrade(&self.0))
     }
 
-    /// Makes the keys of a namespace ready that were set aside.
-    fn resume(&self, namespace: &str) {
+    /// Makes keys ready that were set aside.
+    fn resume(&self, is_resumed: impl Fn(&Key) -> bool) {
         let mut set_aside = self.0.set_aside.lock();
-        let of_namespace = |key: &Key| key.namespace.as_deref() == Some(namespace);
-        let keys: Vec<Key> = set_aside.extract_if(of_namespace).collect();
+        let keys: Vec<Key> = set_aside.extract_if(is_resumed).collect();
         drop(set_aside);
         for key in keys {
             self.add(key, Priority::Event);
@@ -173,11 +199,11 @@ impl QueueHandle {
 
     /// Takes all keys that are ready, for tests.
     pub fn ready(&self) -> std::collections::BTreeSet<Key> {
-        let taken: Vec<Key> = std::iter::from_fn(|| self.0.take()).collect();
-        for key in &taken {
+        let taken: Vec<_> = std::iter::from_fn(|| self.0.take(|_| {})).collect();
+        for (key, _) in &taken {
             self.0.queue.lock().done(key);
         }
-        taken.into_iter().collect()
+        taken.into_iter().map(|(key, _)| key).collect()
     }
 
     /// Counts the restarts of the watches that fill the queue.
@@ -244,8 +270,8 @@ impl Workers {
     }
 
     fn start_ready(&self, running: &mut JoinSet<Key>) {
-        while let Some(key) = self.shared.take() {
-            running.spawn(self.work(key));
+        while let Some((key, turn)) = self.shared.take(|key| self.reconcile.forget(key)) {
+            running.spawn(self.work(key, turn));
         }
     }
 
@@ -257,7 +283,7 @@ impl Workers {
         }
     }
 
-    fn work(&self, key: Key) -> impl Future<Output = Key> + Send + 'static {
+    fn work(&self, key: Key, turn: Turn) -> impl Future<Output = Key> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         let reconcile = Arc::clone(&self.reconcile);
         let deadline = self.options.deadline;
@@ -291,6 +317,7 @@ impl Workers {
                     }
                 };
             shared.finish(&key, result, timer);
+            drop(turn);
             key
         }
         .instrument(span)
@@ -380,6 +407,8 @@ mod tests {
     }
 
     impl Reconcile for Arc<FlakyReconciler> {
+        fn forget(&self, _: &Key) {}
+
         fn reconcile(&self, _: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
             Box::pin(async move {
                 match self.calls.fetch_add(1, Ordering::SeqCst) {

@@ -17,6 +17,9 @@ use tracing::{info, warn};
 
 use kube_objects::client::LeaderGate;
 
+/// Time after the last renewal when others may take a lease.
+const DURATION: Duration = Duration::from_secs(15);
+
 /// The lease and its durations.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseOptions {
@@ -42,10 +45,49 @@ impl LeaseOptions {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             identity: identity.to_owned(),
-            duration: Duration::from_secs(15),
+            duration: DURATION,
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
         }
+    }
+
+    /// Returns the content of the lease with this process as its holder.
+    pub(super) fn spec(&self, before: Option<&LeaseSpec>, now: &MicroTime) -> LeaseSpec {
+        let mut spec = before.cloned().unwrap_or_default();
+        let ours = spec.holder_identity.as_deref() == Some(self.identity.as_str());
+        if !ours {
+            spec.acquire_time = Some(now.clone());
+            spec.lease_transitions =
+                Some(spec.lease_transitions.map_or(0, |n| n.saturating_add(1)));
+        }
+        spec.holder_identity = Some(self.identity.clone());
+        spec.lease_duration_seconds = i32::try_from(self.duration.as_secs()).ok();
+        spec.renew_time = Some(now.clone());
+        spec
+    }
+}
+
+/// A lease as it was last read, and the time since which it has not changed.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Option<(Option<LeaseSpec>, Instant)>);
+
+impl Seen {
+    pub(super) fn update(&mut self, lease: Option<&Lease>, now: Instant) {
+        let spec = lease.and_then(|lease| lease.spec.as_ref());
+        if !matches!(&self.0, Some((seen, _)) if seen.as_ref() == spec) {
+            self.0 = Some((spec.cloned(), now));
+        }
+    }
+
+    /// Returns whether it has not changed for `after`, or for the time that its holder has given.
+    pub(super) fn is_expired(&self, after: Option<Duration>, now: Instant) -> bool {
+        let Some((spec, since)) = &self.0 else {
+            return false;
+        };
+        let seconds = spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+        let given = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let given = given.map_or(DURATION, Duration::from_secs);
+        now >= *since + after.unwrap_or(given)
     }
 }
 
@@ -74,8 +116,7 @@ pub(crate) struct Elector {
     api: Api<Lease>,
     options: LeaseOptions,
     gate: LeaderGate,
-    /// The lease as it was last read, and the time since which it has not changed.
-    seen: Option<(Option<LeaseSpec>, Instant)>,
+    seen: Seen,
 }
 
 impl Elector {
@@ -87,7 +128,7 @@ impl Elector {
             api,
             options,
             gate,
-            seen: None,
+            seen: Seen::default(),
         }
     }
 
@@ -186,7 +227,7 @@ impl Elector {
                         name: Some(name.clone()),
                         ..ObjectMeta::default()
                     },
-                    spec: Some(self.spec(None, &now)),
+                    spec: Some(self.options.spec(None, &now)),
                 };
                 self.api
                     .create(&params, &lease)
@@ -198,7 +239,7 @@ impl Elector {
                 if !self.may_take(&lease, started) {
                     return Ok(false);
                 }
-                lease.spec = Some(self.spec(lease.spec.as_ref(), &now));
+                lease.spec = Some(self.options.spec(lease.spec.as_ref(), &now));
                 self.api
                     .replace(&name, &params, &lease)
                     .await
@@ -221,40 +262,9 @@ impl Elector {
 
     /// Returns whether this process holds the lease, nobody does, or it has expired.
     fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
+        self.seen.update(Some(lease), now);
         let holder = holder(lease).unwrap_or("");
-        if holder.is_empty() || holder == self.options.identity {
-            return true;
-        }
-        match &self.seen {
-            Some((spec, since)) if *spec == lease.spec => {
-                let seconds = lease
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.lease_duration_seconds);
-                let duration = seconds
-                    .and_then(|s| u64::try_from(s).ok())
-                    .map(Duration::from_secs);
-                now >= *since + duration.unwrap_or(self.options.duration)
-            }
-            _ => {
-                self.seen = Some((lease.spec.clone(), now));
-                false
-            }
-        }
-    }
-
-    fn spec(&self, before: Option<&LeaseSpec>, now: &MicroTime) -> LeaseSpec {
-        let mut spec = before.cloned().unwrap_or_default();
-        let ours = spec.holder_identity.as_deref() == Some(self.options.identity.as_str());
-        if !ours {
-            spec.acquire_time = Some(now.clone());
-            spec.lease_transitions =
-                Some(spec.lease_transitions.map_or(0, |n| n.saturating_add(1)));
-        }
-        spec.holder_identity = Some(self.options.identity.clone());
-        spec.lease_duration_seconds = i32::try_from(self.options.duration.as_secs()).ok();
-        spec.renew_time = Some(now.clone());
-        spec
+        holder.is_empty() || holder == self.options.identity || self.seen.is_expired(None, now)
     }
 
     fn error(&self, verb: &'static str, source: kube::Error) -> LeaseError {
@@ -270,12 +280,12 @@ impl Elector {
     }
 }
 
-fn holder(lease: &Lease) -> Option<&str> {
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref()
 }
 
 /// Treats a conflict as a lost race, which is not an error.
-fn lost_race(error: kube::Error) -> Result<Option<Lease>, kube::Error> {
+pub(super) fn lost_race(error: kube::Error) -> Result<Option<Lease>, kube::Error> {
     match error {
         kube::Error::Api(status) if status.code == 409 => Ok(None),
         other => Err(other),

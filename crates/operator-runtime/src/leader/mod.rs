@@ -2,11 +2,14 @@
 
 mod lease;
 mod life;
+mod shards;
 
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use lease::{Elector, LeaseOptions, Term};
 pub(crate) use life::{LifeElector, LockOptions};
+pub use shards::ShardId;
+pub(crate) use shards::{ShardElector, ShardOptions};
 
 /// Method of leader election.
 pub(crate) enum Election {
@@ -14,6 +17,8 @@ pub(crate) enum Election {
     Lease(Elector),
     /// By a lock that the leader's Pod owns.
     Life(LifeElector),
+    /// By a lease for each range of namespaces.
+    Shards(ShardElector),
 }
 
 impl Election {
@@ -22,6 +27,7 @@ impl Election {
         match self {
             Self::Lease(elector) => elector.acquire(stop).await,
             Self::Life(elector) => elector.acquire(stop).await,
+            Self::Shards(elector) => elector.acquire(stop).await,
         }
     }
 
@@ -30,6 +36,7 @@ impl Election {
         match self {
             Self::Lease(elector) => elector.hold(stop).await,
             Self::Life(elector) => elector.hold(stop).await,
+            Self::Shards(elector) => elector.hold(stop).await,
         }
     }
 
@@ -38,6 +45,7 @@ impl Election {
         match self {
             Self::Lease(elector) => elector.release().await,
             Self::Life(elector) => elector.release(),
+            Self::Shards(elector) => elector.release().await,
         }
     }
 }

@@ -37,6 +37,7 @@ use kube_objects::client::{self, Counts, LeaderGate};
 use kube_objects::diagnosis::Rounds;
 use kube_objects::events::EventSender;
 use kube_objects::ownership::{InstanceId, OperatorId};
+use kube_objects::shards::Shards;
 use kube_objects::watch::Registry;
 use kube_objects::watch::definitions::follow_definitions;
 use parking_lot::Mutex;
@@ -46,7 +47,7 @@ use tracing::{info, warn};
 
 use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle};
-use crate::leader::{Election, Elector, LifeElector};
+use crate::leader::{Election, Elector, LifeElector, ShardElector};
 use crate::options::{Options, OptionsError};
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::telemetry::traces::{self, TraceError, Tracer};
@@ -77,6 +78,8 @@ pub struct ControllerContext {
     pub namespaces: Vec<String>,
     /// Limits the controllers to selected namespaces.
     pub(crate) namespace_filter: NamespaceFilter,
+    /// The objects that this process handles.
+    pub shards: Shards,
     /// Metrics of the process.
     pub metrics: Metrics,
     /// Sends traces of releases.
@@ -120,7 +123,7 @@ impl ControllerContext {
     /// Creates the queue of a controller, with these pauses after failures.
     pub fn queue(&self, controller: &str, backoff: Backoff) -> QueueHandle {
         let metrics = self.metrics.controller(controller);
-        QueueHandle::filtered(metrics, backoff, &self.namespace_filter)
+        QueueHandle::filtered(metrics, backoff, &self.namespace_filter, &self.shards)
     }
 }
 
@@ -196,6 +199,11 @@ pub trait Controller: Send {
         true
     }
 
+    /// Returns whether only one replica may run it, also if the replicas share the namespaces.
+    fn runs_alone(&self) -> bool {
+        false
+    }
+
     /// Returns the kind of custom resource that it reconciles, if it reconciles one.
     fn kind(&self) -> Option<GroupVersionKind> {
         None
@@ -245,6 +253,11 @@ pub enum ManagerError {
         #[source]
         source: ControllerError,
     },
+    /// Replicas that share the namespaces have no leader.
+    #[error(
+        "{0} runs on the leader alone, and with --shards there is none; run it on every replica (`on_every_replica`), or in an operator of its own"
+    )]
+    RunsAlone(String),
     /// The controllers cannot be loaded.
     #[error(transparent)]
     Load(ControllerError),
@@ -477,12 +490,16 @@ impl Manager {
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(definitions).await });
 
-        let election = election(&options, &clients, gate)?;
+        let shards =
+            (options.shards).map_or_else(Shards::default, |shards| Shards::of(shards.count));
+        refuse_alone(&loaded, &options)?;
+        let election = election(&options, &clients, gate, &shards, &metrics)?;
         let client = clients.leading.clone();
         let objects = ObjectCaches::new(
             client.clone(),
             options.watch_namespaces.clone(),
             metrics.restarts(),
+            shards.clone(),
             stop.child_token(),
         );
         let namespace_filter = match &options.namespace_selector {
@@ -491,7 +508,7 @@ impl Manager {
         };
         let context = ControllerContext {
             caches: Caches {
-                registry: Registry::new(client.clone(), metrics.restarts()),
+                registry: Registry::sharing(client.clone(), metrics.restarts(), shards.clone()),
                 objects,
             },
             connection: Connection {
@@ -503,6 +520,7 @@ impl Manager {
             limits: Limits::of(&options),
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
+            shards,
             metrics,
             tracer,
             rounds: Rounds::new(stop.child_token()),
@@ -590,13 +608,34 @@ fn election(
     options: &Options,
     clients: &Clients,
     gate: LeaderGate,
+    shards: &Shards,
+    metrics: &Metrics,
 ) -> Result<Option<Election>, OptionsError> {
+    if let Some(of) = options.shards()? {
+        let client = clients.leading.clone();
+        let elector = ShardElector::new(client, of, shards.clone(), gate, metrics.clone());
+        return Ok(Some(Election::Shards(elector)));
+    }
     if let Some(lock) = options.lock() {
         let elector = LifeElector::new(&clients.always, lock, gate);
         return Ok(Some(Election::Life(elector)));
     }
     let lease = options.lease()?;
     Ok(lease.map(|lease| Election::Lease(Elector::new(clients.leading.clone(), lease, gate))))
+}
+
+/// Refuses shards with controllers that only one replica may run.
+fn refuse_alone(
+    controllers: &[Box<dyn Controller>],
+    options: &Options,
+) -> Result<(), ManagerError> {
+    let alone = controllers
+        .iter()
+        .find(|controller| controller.runs_alone());
+    match alone.filter(|_| options.shards.is_some()) {
+        Some(controller) => Err(ManagerError::RunsAlone(controller.name().to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// Starts to load controllers, and returns those of all loads in their order.

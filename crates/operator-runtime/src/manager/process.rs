@@ -40,8 +40,7 @@ impl Process {
         if let Some(election) = &mut election {
             election.release().await;
         }
-        let metrics = &self.leading.metrics;
-        metrics.set_leader(&self.options.operator_name, false);
+        self.show_leader(false);
         outcome
     }
 
@@ -61,8 +60,7 @@ impl Process {
                 failed = first_failure(running) => return failed,
             }
         }
-        let metrics = &self.leading.metrics;
-        metrics.set_leader(&self.options.operator_name, true);
+        self.show_leader(true);
         start(controllers, &self.leading, running);
         let term = async {
             if let Some(election) = election {
@@ -78,6 +76,14 @@ impl Process {
                 Term::Lost => Err(ManagerError::LeaseLost),
             },
             failed = first_failure(running) => failed,
+        }
+    }
+
+    /// Shows in the metrics whether this process is the leader. Shards show whose they are.
+    fn show_leader(&self, is_leader: bool) {
+        if self.options.shards.is_none() {
+            let metrics = &self.leading.metrics;
+            metrics.set_leader(&self.options.operator_name, is_leader);
         }
     }
 

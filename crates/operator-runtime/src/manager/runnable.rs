@@ -70,6 +70,10 @@ impl Controller for Runnable {
         self.needs_leadership
     }
 
+    fn runs_alone(&self) -> bool {
+        self.needs_leadership
+    }
+
     fn run(
         self: Box<Self>,
         context: ControllerContext,

@@ -132,6 +132,8 @@ impl<K: TypedObject> Builder<K> {
             let selector = operator_selector(source.operator);
             let cache = match source.readers.all_objects::<O>() {
                 Some(cache) => cache,
+                // Objects of cluster-scoped custom resources are in any namespace.
+                None if K::Scope::NAMESPACED => source.caches.shared::<O>(Some(&selector)),
                 None => source.caches.whole::<O>(Some(&selector)),
             };
             source.readers.set_owned(cache.clone());

@@ -96,7 +96,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
             } = *self;
             let queue = context.queue(&builder.name, builder.backoff_of_failures());
             let caches = &context.caches.objects;
-            let primaries = caches.whole::<K>(builder.selector.as_deref());
+            let primaries = caches.shared::<K>(builder.selector.as_deref());
             let mut readers = Readers::default();
             let sources = std::mem::take(&mut builder.sources);
             sources.open(&mut SourceContext {
@@ -263,6 +263,11 @@ impl<K: TypedObject> Reconcile for NativeReconciler<K> {
             }
         })
     }
+
+    fn forget(&self, key: &Key) {
+        self.uids.lock().remove(key);
+        self.forget_state(key);
+    }
 }
 
 impl<K: TypedObject> NativeReconciler<K> {
@@ -424,11 +429,6 @@ impl<K: TypedObject> NativeReconciler<K> {
         if before.is_some_and(|before| before != uid) {
             self.forget_state(key);
         }
-    }
-
-    fn forget(&self, key: &Key) {
-        self.uids.lock().remove(key);
-        self.forget_state(key);
     }
 
     fn forget_state(&self, key: &Key) {

@@ -1,6 +1,6 @@
 //! The forms of the values of flags and environment variables. A wrong value is refused at the start.
 
-use super::{Options, OptionsError};
+use super::{Options, OptionsError, ShardId};
 use crate::naming;
 
 const NAMESPACE: &str =
@@ -18,6 +18,19 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
     let number = number.filter(|number| (1..=100).contains(number));
     number.ok_or_else(|| "expected a percentage from 1% to 100%".to_owned())
+}
+
+pub(super) fn shards(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (2..=64).contains(number));
+    number.ok_or_else(|| "expected a number of shards from 2 to 64".to_owned())
+}
+
+pub(super) fn shard_id(text: &str) -> Result<ShardId, String> {
+    if text == "auto" {
+        return Ok(ShardId::Auto);
+    }
+    let index = text.parse().map(ShardId::Index);
+    index.map_err(|_| "expected auto, or the number of a shard, from 0".to_owned())
 }
 
 pub(super) fn namespace(text: &str) -> Result<String, String> {

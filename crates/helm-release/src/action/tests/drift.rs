@@ -237,6 +237,7 @@ impl WatchFixture {
             namespace: None,
             selector: operator_selector(&self.fixture.operator),
             fields: None,
+            by: By::Namespace,
         })
     }
 }

@@ -77,6 +77,7 @@ impl Fixture {
             namespace: None,
             selector: operator_selector(&self.operator),
             fields: None,
+            by: By::Namespace,
         })
     }
 }

@@ -63,7 +63,11 @@ async fn indexed_store(stage: &Stage) -> (ReleaseIndex, RecordStore, tokio::task
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
     let (client, metrics) = (stage.client.clone(), Restarts::default());
-    let feeding = tokio::spawn(index.clone().watch(client, namespace, metrics));
+    let feeding = tokio::spawn(
+        index
+            .clone()
+            .watch(client, namespace, metrics, Shards::default()),
+    );
     until("the index is complete", async || {
         index.state() == IndexState::Synced
     })

@@ -133,17 +133,19 @@ impl Rollout {
     }
 
     /// Returns what a custom resource is reconciled with.
-    fn of(&self, key: &Key, resource: Option<&DynamicObject>) -> Arc<Setup> {
+    fn of(&self, key: &Key, resource: &DynamicObject) -> Arc<Setup> {
         let mut progress = self.progress.lock();
-        let Some(resource) = resource else {
-            progress.forget(key);
-            self.show(&progress);
-            self.changed.notify_one();
-            return Arc::clone(progress.current());
-        };
         let setup = progress.of(key, Edition(edition(&resource.metadata)));
         self.show(&progress);
         setup
+    }
+
+    /// Forgets a custom resource.
+    fn forget(&self, key: &Key) {
+        let mut progress = self.progress.lock();
+        progress.forget(key);
+        self.show(&progress);
+        self.changed.notify_one();
     }
 
     /// Records the result of a reconcile. Returns the number of releases that the roll-out leaves
@@ -185,8 +187,11 @@ impl Reconcile for RolloutReconciler {
             {
                 return Ok(Outcome::After(resync_in(&key, period)));
             }
-            let resource = self.resources.get(&key);
-            let setup = self.rollout.of(&key, resource.as_deref());
+            let Some(resource) = self.resources.get(&key) else {
+                self.forget(&key);
+                return Ok(Outcome::Done);
+            };
+            let setup = self.rollout.of(&key, &resource);
             let reconciler = HelmReconciler {
                 setup,
                 access: Arc::clone(&self.access),
@@ -202,6 +207,12 @@ impl Reconcile for RolloutReconciler {
             }
             result
         })
+    }
+
+    fn forget(&self, key: &Key) {
+        self.rollout.forget(key);
+        self.memories.forget(key);
+        self.access.releases.forget(key);
     }
 }
 

@@ -103,14 +103,7 @@ async fn tell(
     };
     let queue = context.queue(&watch.gvk.kind.to_lowercase(), Backoff::default());
     let selector = watch.selector.as_ref().map(ToString::to_string);
-    let source = Source::start(
-        &context.connection.cluster,
-        &kind,
-        &context.namespaces,
-        selector.as_deref(),
-        &queue,
-        &context.stop,
-    );
+    let source = Source::start(&context, &kind, selector.as_deref(), &queue);
     let resources = Resources::new(context.connection.client.clone(), source.clone());
     let teller = Teller {
         watch,
@@ -148,6 +141,9 @@ impl Reconcile for Teller {
             Ok(Outcome::Done)
         })
     }
+
+    /// Nothing is known beside the status.
+    fn forget(&self, _: &Key) {}
 }
 
 impl Teller {

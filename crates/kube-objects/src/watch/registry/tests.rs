@@ -251,12 +251,13 @@ async fn an_unused_watch_stays_open_for_a_while() {
     });
     let minute = Duration::from_mins(1);
     let client = Client::new(silent, "default");
-    let registry = Registry::with(client, Restarts::default(), minute);
+    let registry = Registry::with(client, Restarts::default(), Shards::default(), minute);
     let key = WatchKey {
         resource: ApiResource::erase::<Secret>(&()),
         namespace: None,
         selector: String::new(),
         fields: None,
+        by: By::Namespace,
     };
     let open = || registry.0.watches.lock().len();
     let first = registry.acquire(key.clone());

@@ -43,6 +43,8 @@ pub(crate) struct Measured {
     pub(crate) rest: Cost,
     pub(crate) restart: Cost,
     pub(crate) upgrade: Cost,
+    /// Time until the first release was upgraded: when all custom resources and records were listed.
+    pub(crate) listed: Duration,
     /// Times until an edit was served while all releases were being upgraded, ascending.
     pub(crate) edits: Vec<Duration>,
     /// Most resident memory of the process that installed, and of the one that upgraded, in KiB.
@@ -101,7 +103,7 @@ pub(crate) async fn measure(releases: usize, program: &Path, root: &Path) -> Mea
     let changed = text.replace("key: value", "key: other");
     let change = || fs::write(&template, changed).unwrap();
     let begin = bench.restart(change).await;
-    let (upgrade, edits) = bench.upgrade(releases, &begin).await;
+    let (upgrade, listed, edits) = bench.upgrade(releases, &begin).await;
     eprintln!("  upgrade {upgrade}, {} edits", edits.len());
     Measured {
         releases,
@@ -110,6 +112,7 @@ pub(crate) async fn measure(releases: usize, program: &Path, root: &Path) -> Mea
         rest,
         restart,
         upgrade,
+        listed,
         edits,
         peaks: [peak, bench.peak()],
     }
@@ -213,17 +216,22 @@ impl Bench {
     }
 
     /// Edits one custom resource after another while all releases are being upgraded. Returns the cost of the upgrade,
-    /// and how long each edit took.
-    async fn upgrade(&self, releases: usize, begin: &Begin) -> (Cost, Vec<Duration>) {
+    /// when it began, and how long each edit took.
+    async fn upgrade(&self, releases: usize, begin: &Begin) -> (Cost, Duration, Vec<Duration>) {
+        let reconciled = async || self.count("controller_runtime_reconcile_total").await;
+        while reconciled().await == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let listed = begin.at.elapsed();
         let mut edits = Vec::new();
         let mut random = 1;
-        while self.count("controller_runtime_reconcile_total").await < releases {
+        while reconciled().await < releases {
             random = (random * 7919 + 17) % releases;
             edits.push(self.edit(random, edits.len()).await);
             tokio::time::sleep(EDITS).await;
         }
         edits.sort_unstable();
-        (self.served(releases, begin).await, edits)
+        (self.served(releases, begin).await, listed, edits)
     }
 
     /// Changes a custom resource, and waits until that is deployed.

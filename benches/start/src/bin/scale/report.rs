@@ -20,10 +20,10 @@ pub(crate) fn section(commit: &str, rows: &[Measured]) -> String {
          its processors. The custom resources are there before the operator starts. The floor is the time that a bare \
          client takes for the {floor} requests of each release, as many at a time, on a fresh API server. At rest, the \
          processor time is that of {rest} s. A restart ends when all releases have been checked. For the upgrade, the \
-         operator is started with a changed template, and while all releases follow, one custom resource after another is edited; an edit is \
-         served when its status says that it is ready.\n\n\
-         | releases | floor, s | install, s | factor | requests each | memory, MiB | most, MiB | rest, requests | rest, processor time, s | restart, s | restart, requests | memory, MiB | upgrade, s | edits | p50, ms | p99, ms |\n\
-         |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         operator is started with a changed template. All custom resources and records are listed first; then, while all releases follow, one \
+         custom resource after another is edited. An edit is served when its status says that it is ready.\n\n\
+         | releases | floor, s | install, s | factor | requests each | memory, MiB | most, MiB | rest, requests | rest, processor time, s | restart, s | restart, requests | memory, MiB | upgrade, s | listed, s | edits | p50, ms | p99, ms |\n\
+         |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         floor = floor::REQUESTS,
         rest = REST.as_secs(),
     );
@@ -31,7 +31,7 @@ pub(crate) fn section(commit: &str, rows: &[Measured]) -> String {
         let seconds = |time: Duration| time.as_secs_f64();
         let _ = writeln!(
             text,
-            "| {} | {:.1} | {:.1} | {:.2} | {:.2} | {} | {} | {} | {:.2} | {:.1} | {} | {} | {:.1} | {} | {} | {} |",
+            "| {} | {:.1} | {:.1} | {:.2} | {:.2} | {} | {} | {} | {:.2} | {:.1} | {} | {} | {:.1} | {:.1} | {} | {} | {} |",
             row.releases,
             seconds(row.floor),
             seconds(row.install.time),
@@ -45,6 +45,7 @@ pub(crate) fn section(commit: &str, rows: &[Measured]) -> String {
             row.restart.requests,
             row.restart.memory / 1024,
             seconds(row.upgrade.time),
+            seconds(row.listed),
             row.edits.len(),
             percentile(&row.edits, 50),
             percentile(&row.edits, 99),

@@ -14,6 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube_objects::apply::TakeOver;
 use kube_objects::ownership::operator_selector;
+use kube_objects::shards::By;
 use kube_objects::watch::{Restarts, WatchGuard, WatchKey, WatchState};
 use parking_lot::Mutex;
 

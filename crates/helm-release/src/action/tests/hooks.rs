@@ -2,6 +2,7 @@
 
 use kube::core::ApiResource;
 use kube_objects::ownership::operator_selector;
+use kube_objects::shards::By;
 use kube_objects::watch::{WatchGuard, WatchKey, WatchState};
 
 use super::*;

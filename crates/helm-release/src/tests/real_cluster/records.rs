@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_objects::shards::Shards;
 use kube_objects::watch::Restarts;
 use kube_objects::{InstanceId, OperatorId};
 use parking_lot::Mutex;

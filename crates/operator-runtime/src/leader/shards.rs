@@ -381,7 +381,8 @@ impl ShardElector {
             *counts.entry(holder).or_default() += 1;
         }
         let wanted = held_by_others.iter().find(|(index, lease, holder)| {
-            let is_more = counts[holder] >= self.held.len() + 2 && wanted_by(lease).is_none();
+            let count = counts.get(holder).copied().unwrap_or_default();
+            let is_more = count >= self.held.len() + 2 && wanted_by(lease).is_none();
             match self.options.id {
                 ShardId::Index(own) if !self.held.contains_key(&own) => own == *index,
                 ShardId::Index(_) => false,

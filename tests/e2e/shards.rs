@@ -78,10 +78,10 @@ impl Sharded {
 
     /// Waits until these Pods have the shards, each at least one.
     async fn until_held_by(&self, pods: &[&str]) {
-        let wanted = BTreeSet::from_iter(pods.iter().map(ToString::to_string));
+        let wanted: BTreeSet<String> = pods.iter().map(ToString::to_string).collect();
         let is_held = async || {
             let holders = self.holders().await;
-            holders.len() == 2 && BTreeSet::from_iter(holders.into_values()) == wanted
+            holders.len() == 2 && holders.into_values().collect::<BTreeSet<_>>() == wanted
         };
         eventually("the shards to be held", is_held).await;
     }

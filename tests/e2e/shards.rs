@@ -1,15 +1,17 @@
 //! Replicas that share the namespaces of a cluster.
 
 use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::sharder::Sharder;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube_objects::shards::range_of;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::{
-    LIMIT, MAP, Project, api, api_of, create, define_kind, eventually, merge, new_namespace,
-    ready_at, until,
+    LIMIT, MAP, Project, api, api_of, create, define, define_kind, eventually, is_ready, merge,
+    new_namespace, ready_at, until,
 };
 
 /// Replicas of an operator that watches all namespaces, and the namespaces of its custom resources.
@@ -218,6 +220,14 @@ async fn shards_that_contradict_other_flags_are_refused() {
             "--shards cannot be combined with --leader-election-mode=for-life",
         ),
         (&["--shards=2"], "leader election needs a namespace"),
+        (
+            &[
+                "--shards=2",
+                "--shard-ring=plots",
+                "--leader-election-namespace=default",
+            ],
+            "ranges assign whole namespaces, and a ring assigns object by object",
+        ),
     ] {
         let operator = project
             .operator(plane, namespace.name())
@@ -226,4 +236,203 @@ async fn shards_that_contradict_other_flags_are_refused() {
         assert_eq!(running.exited(LIMIT).await.unwrap().code(), Some(1));
         assert_contains!(running.log(), wanted);
     }
+}
+
+/// The definition of `ControllerRing`, as far as the sharder needs it.
+const RINGS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: controllerrings.sharding.timebertt.dev}
+spec:
+  group: sharding.timebertt.dev
+  scope: Cluster
+  names: {kind: ControllerRing, listKind: ControllerRingList, plural: controllerrings, singular: controllerring}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// A ring with its sharder, and an operator whose replicas are its members.
+struct Ringed {
+    plane: &'static ControlPlane,
+    project: Project,
+    namespace: TestNamespace,
+    ring: String,
+    plots: Api<DynamicObject>,
+    _sharder: Sharder,
+}
+
+impl Ringed {
+    async fn new() -> Option<Self> {
+        let (plane, namespace) = new_namespace("ring").await?;
+        let ring = namespace.name().to_owned();
+        let group = format!("{ring}.example.com");
+        define_kind(plane, &group, "Plot").await;
+        define(plane, RINGS).await;
+        let kubeconfig = plane.kubeconfig_path();
+        let sharder = Sharder::start_or_skip(kubeconfig).unwrap()?;
+        let project = Project::new("", &[]);
+        project.watch(&group, "Plot", "");
+        project.write("chart/templates/map.yaml", MAP);
+        let plots = api_of(&namespace, &group, "Plot");
+        let gvk = GroupVersionKind::gvk("sharding.timebertt.dev", "v1alpha1", "ControllerRing");
+        let client = plane.client().await.unwrap();
+        let rings: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&gvk));
+        let wanted = json!({
+            "apiVersion": "sharding.timebertt.dev/v1alpha1", "kind": "ControllerRing",
+            "metadata": {"name": ring},
+            "spec": {
+                "resources": [{"group": group, "resource": "plots"}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ring}},
+            },
+        });
+        create(&rings, wanted).await;
+        Some(Self {
+            plane,
+            project,
+            namespace,
+            ring,
+            plots,
+            _sharder: sharder,
+        })
+    }
+
+    async fn replica(&self, pod: &str) -> RunningOperator {
+        let operator = self
+            .project
+            .operator(self.plane, &self.ring)
+            .args(["--shard-ring", &self.ring])
+            .env("POD_NAMESPACE", &self.ring)
+            .env("POD_NAME", pod);
+        operator.start().await.unwrap()
+    }
+
+    async fn create(&self, names: impl Iterator<Item = usize>) {
+        for name in names {
+            let group = &self.ring;
+            let plot = json!({
+                "apiVersion": format!("{group}.example.com/v1"), "kind": "Plot",
+                "metadata": {"name": format!("plot-{name}")}, "spec": {"value": "1"},
+            });
+            create(&self.plots, plot).await;
+        }
+    }
+
+    /// Waits until all plots are assigned, each of these shards has some, and no other one has.
+    async fn until_assigned_to(&self, shards: &[&str]) {
+        let wanted: BTreeSet<String> = shards.iter().map(ToString::to_string).collect();
+        let label = format!("shard.alpha.sharding.timebertt.dev/{}", self.ring);
+        let drain = format!("drain.alpha.sharding.timebertt.dev/{}", self.ring);
+        let is_assigned = async || {
+            let plots = self.plots.list(&ListParams::default()).await.unwrap();
+            let labels = |plot: &DynamicObject| plot.metadata.labels.clone().unwrap_or_default();
+            let of = plots.iter().map(|plot| labels(plot).get(&label).cloned());
+            let is_drained = plots.iter().any(|plot| labels(plot).contains_key(&drain));
+            let assigned: Option<BTreeSet<String>> = of.collect();
+            !is_drained && assigned.as_ref() == Some(&wanted)
+        };
+        eventually("the sharder to assign", is_assigned).await;
+    }
+
+    /// Changes all plots, and waits until each is deployed, by the replica that has it.
+    async fn deploy(&self, plots: usize, value: &str) {
+        let label = format!("shard.alpha.sharding.timebertt.dev/{}", self.ring);
+        for number in 0..plots {
+            let name = format!("plot-{number}");
+            merge(&self.plots, &name, &json!({"spec": {"value": value}})).await;
+            let deployed = |plot: &Value| is_ready(plot);
+            let plot = until(&self.plots, &name, "Ready", deployed).await;
+            let map = api(&self.namespace, "ConfigMap")
+                .get(&format!("{name}-map"))
+                .await;
+            assert_eq!(map.unwrap().data["data"]["value"], value);
+            let shard = plot["metadata"]["labels"][&label]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            let revision = plot["status"]["release"]["revision"].as_u64().unwrap();
+            let record = api(&self.namespace, "Secret")
+                .get(&format!("sh.helm.release.v1.{name}.v{revision}"))
+                .await
+                .unwrap();
+            let writer = &record.metadata.labels.unwrap()["helm.sdk.operatorframework.io/writer"];
+            assert!(
+                writer.ends_with(&shard),
+                "{writer} has written {name} of {shard}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn members_of_a_ring_serve_what_its_sharder_assigns_to_them() {
+    const PLOTS: usize = 8;
+    let ringed = or_skip!(Ringed::new().await);
+    ringed.create(0..1).await;
+    let first = ringed.replica("first").await;
+    // What nobody has is told of, until the sharder knows the first member.
+    ringed.until_assigned_to(&["first"]).await;
+    ringed.create(1..PLOTS).await;
+    ringed.until_assigned_to(&["first"]).await;
+    ringed.deploy(PLOTS, "2").await;
+    let lease = api(&ringed.namespace, "Lease").get("first").await.unwrap();
+    assert_eq!(lease.data["spec"]["holderIdentity"], "first");
+    assert_eq!(
+        lease.metadata.labels.unwrap()["alpha.sharding.timebertt.dev/controllerring"],
+        ringed.ring
+    );
+    // The sharder drains some, and the first gives them up.
+    let second = ringed.replica("second").await;
+    ringed.until_assigned_to(&["first", "second"]).await;
+    ringed.deploy(PLOTS, "3").await;
+    // The sharder takes over the Lease of a member that is gone.
+    drop(first);
+    ringed.until_assigned_to(&["second"]).await;
+    ringed.deploy(PLOTS, "4").await;
+    let metrics = second.metrics().await.unwrap();
+    assert_contains!(
+        metrics,
+        "hybrid_operator_unassigned_custom_resources{kind=\"Plot\"} 0"
+    );
+    assert!(second.stop(LIMIT).await.unwrap().success());
+    for number in 0..PLOTS {
+        let statuses = crate::world::history(&ringed.namespace, &format!("plot-{number}")).await;
+        let deployed = statuses
+            .iter()
+            .filter(|status| *status == "deployed")
+            .count();
+        assert_eq!(deployed, 1, "{statuses:?}");
+        assert!(
+            !statuses.iter().any(|status| status == "failed"),
+            "{statuses:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn custom_resources_without_a_shard_are_named() {
+    let ringed = or_skip!(Ringed::new().await);
+    let member = ringed.replica("member").await;
+    ringed.until_assigned_to(&[]).await;
+    // Nobody assigns those of other namespaces.
+    let ring = format!("{}-other", ringed.ring);
+    let stranger = ringed
+        .project
+        .operator(ringed.plane, &ringed.ring)
+        .args(["--shard-ring", &ring])
+        .env("POD_NAMESPACE", &ringed.ring)
+        .env("POD_NAME", "stranger");
+    let stranger = stranger.start().await.unwrap();
+    ringed.create(0..1).await;
+    let is_told = async || {
+        let metrics = stranger.metrics().await.unwrap();
+        metrics.contains("hybrid_operator_unassigned_custom_resources{kind=\"Plot\"} 1")
+    };
+    eventually("the number of those without a shard", is_told).await;
+    assert_contains!(stranger.log(), "a custom resource has no shard", &ring);
+    ringed.deploy(1, "2").await;
+    drop(member);
 }

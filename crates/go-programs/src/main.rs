@@ -5,9 +5,10 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use go_programs::{ARGO_CD, CONTROL_PLANE, FLUX, HELM, OLM, Program, REGISTRY};
+use go_programs::{ARGO_CD, CONTROL_PLANE, FLUX, HELM, OLM, Program, REGISTRY, SHARDER};
 
-const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry] [argo-cd] [flux]";
+const USAGE: &str =
+    "usage: go-programs [control-plane] [helm] [olm] [registry] [sharder] [argo-cd] [flux]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
             "helm" => programs.push(&HELM),
             "olm" => programs.push(&OLM),
             "registry" => programs.push(&REGISTRY),
+            "sharder" => programs.push(&SHARDER),
             "argo-cd" => programs.push(&ARGO_CD),
             "flux" => programs.push(&FLUX),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),

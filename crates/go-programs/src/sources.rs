@@ -94,6 +94,18 @@ pub static REGISTRY: Program = Program {
     build: "github.com/distribution/distribution/v3 v3.0.0; usually 2 minutes on two cores",
 };
 
+/// The sharder of kubernetes-controller-sharding.
+pub static SHARDER: Program = Program {
+    name: "sharder",
+    variable: "SHARDER",
+    file: "sharder",
+    sources: embedded!["sharder": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "k8s.io/client-go@v0.33.2",
+    build: "github.com/timebertt/kubernetes-controller-sharding v0.11.0; usually 2 minutes on two cores",
+};
+
 /// The code with which Argo CD judges objects.
 pub static ARGO_CD: Program = Program {
     name: "argo-cd",
@@ -152,11 +164,12 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 6] = [
+    static PROGRAMS: [(&Program, &str); 7] = [
         (&CONTROL_PLANE, "control-plane"),
         (&HELM, "helm"),
         (&OLM, "olm"),
         (&REGISTRY, "registry"),
+        (&SHARDER, "sharder"),
         (&ARGO_CD, "argo-cd"),
         (&FLUX, "flux"),
     ];

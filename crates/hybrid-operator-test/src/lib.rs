@@ -15,6 +15,7 @@ pub mod program;
 pub mod registry;
 pub mod request;
 pub mod scripted;
+pub mod sharder;
 pub mod shared;
 pub mod simulation;
 pub mod storage;

@@ -31,6 +31,7 @@ pub mod manager;
 pub mod naming;
 pub mod native;
 pub mod options;
+pub mod ring;
 pub mod telemetry;
 pub mod webhook;
 

@@ -8,6 +8,7 @@ use clap::Parser;
 
 use crate::controller::WorkerOptions;
 use crate::leader::{LeaseOptions, LockOptions, ShardOptions};
+use crate::ring::Ring;
 use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
 use crate::telemetry::traces::AVAILABLE;
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub leader_election_namespace: Option<String>,
     /// Ranges of namespaces that the replicas share; `None` means that the leader has all.
     pub shards: Option<ShardRanges>,
+    /// Ring of controllers whose sharder assigns custom resources to the replicas.
+    pub ring: Option<Ring>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else ~/.kube/config, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
@@ -141,9 +144,14 @@ pub enum OptionsError {
     },
     /// Shards are elected by leases.
     #[error(
-        "--shards cannot be combined with --leader-election-mode=for-life, because another replica takes over a shard by its lease; use one of them"
+        "{0} cannot be combined with --leader-election-mode=for-life, because another replica takes over a shard by its lease; use one of them"
     )]
-    ShardsForLife,
+    ShardsForLife(&'static str),
+    /// Custom resources are assigned both by ranges and by a sharder.
+    #[error(
+        "--shards cannot be combined with --shard-ring: ranges assign whole namespaces, and a ring assigns object by object; use one of them"
+    )]
+    ShardsTwice,
     /// Namespaces are both listed and selected.
     #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
     NamespacesTwice,
@@ -257,6 +265,10 @@ pub struct ProcessArgs {
     /// Shard that this replica takes first: a number, or `auto` for any.
     #[arg(long, default_value = "auto", value_name = "ID", value_parser = forms::shard_id, requires = "shards")]
     pub shard_id: ShardId,
+    /// `ControllerRing` of kubernetes-controller-sharding that this replica joins: its sharder assigns custom resources to the
+    /// replicas, in place of --leader-elect.
+    #[arg(long, value_name = "NAME", value_parser = forms::ring)]
+    pub shard_ring: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -368,6 +380,10 @@ impl ProcessArgs {
                 count,
                 id: self.shard_id,
             }),
+            ring: (self.shard_ring).map(|name| Ring {
+                name,
+                shard: env("POD_NAME").unwrap_or_else(host),
+            }),
             kubeconfig: self.kubeconfig,
             watch_namespaces: namespaces
                 .split(',')
@@ -427,6 +443,7 @@ impl Options {
         self.profiling_address()?;
         self.lease()?;
         self.shards()?;
+        self.member()?;
         Ok(())
     }
 
@@ -460,9 +477,7 @@ impl Options {
         let Some(ShardRanges { count, id }) = self.shards else {
             return Ok(None);
         };
-        if self.leader_elect && self.leader_election_mode == LeaderElectionMode::ForLife {
-            return Err(OptionsError::ShardsForLife);
-        }
+        self.refuse_for_life("--shards")?;
         if let ShardId::Index(id) = id
             && id >= count
         {
@@ -470,6 +485,31 @@ impl Options {
         }
         let lease = self.lease_options()?;
         Ok(Some(ShardOptions { lease, count, id }))
+    }
+
+    /// Returns the settings of the lease of a member of a ring, or `None` without one.
+    pub(crate) fn member(&self) -> Result<Option<LeaseOptions>, OptionsError> {
+        let Some(ring) = &self.ring else {
+            return Ok(None);
+        };
+        self.refuse_for_life("--shard-ring")?;
+        if self.shards.is_some() {
+            return Err(OptionsError::ShardsTwice);
+        }
+        let of = self.lease_options()?;
+        let labels = ring.lease_labels();
+        Ok(Some(LeaseOptions::of_shard(
+            &of.namespace,
+            &ring.shard,
+            labels,
+        )))
+    }
+
+    fn refuse_for_life(&self, flag: &'static str) -> Result<(), OptionsError> {
+        match self.leader_elect && self.leader_election_mode == LeaderElectionMode::ForLife {
+            true => Err(OptionsError::ShardsForLife(flag)),
+            false => Ok(()),
+        }
     }
 
     fn lease_options(&self) -> Result<LeaseOptions, OptionsError> {

@@ -493,6 +493,7 @@ impl HelmController {
             readers,
             memories: Memories::default(),
             events: OperatorEvents::new(&context),
+            ring: (context.ring.clone()).map(|ring| (ring, Arc::clone(&kind))),
         };
         let workers = Workers::new(&queue, Arc::new(reconciler), options).run(context.stop.clone());
         // Turns are given only while the workers run.

@@ -35,6 +35,10 @@ impl Resources {
         Self { client, source }
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Returns the cached custom resource.
     pub(super) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
         self.source.get(key)

@@ -96,6 +96,17 @@ impl Source {
     ) -> Self {
         let (namespaces, stop) = (&context.namespaces, &context.stop);
         let scopes = scopes_of(kind.scope, namespaces);
+        let selector = match &context.ring {
+            Some(ring) => {
+                let target = |scope: &Option<String>| {
+                    WatchTarget::new(kind.resource.clone(), scope.as_deref())
+                };
+                let targets = scopes.iter().map(target);
+                ring.follow_unassigned(context.client(), targets, &context.metrics, stop);
+                Some(ring.selector(selector))
+            }
+            None => selector.map(ToOwned::to_owned),
+        };
         let source = Self(Arc::new(SourceInner {
             resource: kind.resource.clone(),
             objects: RwLock::default(),
@@ -109,7 +120,7 @@ impl Source {
             inner: Arc::clone(&source.0),
             cluster: context.connection.cluster.clone(),
             shards: context.shards.clone(),
-            selector: selector.map(ToOwned::to_owned),
+            selector,
             queue: queue.clone(),
             missing: watch::Sender::new(false),
         };

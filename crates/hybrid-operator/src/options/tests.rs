@@ -110,6 +110,8 @@ const FLAGS: &[Row] = rows! {
         => "replicas_share_the_namespaces_and_take_over_from_one_that_dies_or_hangs";
     "--shard-id": "1", Wrong::Usage("first", "expected auto, or the number of a shard, from 0")
         => "replicas_that_ask_for_a_shard_of_their_own_get_it";
+    "--shard-ring": "plots", Wrong::Usage("Plots", "not the name of a ControllerRing")
+        => "members_of_a_ring_serve_what_its_sharder_assigns_to_them";
     "--kubeconfig": "/kubeconfig",
         Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
         => "operator_waits_for_the_api_server_and_resumes_when_it_returns";

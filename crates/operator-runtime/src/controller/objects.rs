@@ -151,6 +151,23 @@ impl ObjectCaches {
         self.cache(selector, Extent::Whole, open, accept)
     }
 
+    /// Returns where the objects of a type are watched.
+    pub(crate) fn targets<O>(&self) -> Vec<WatchTarget>
+    where
+        O: Resource<DynamicType = (), Scope: ObjectScope>,
+    {
+        let target = |scope| WatchTarget::new(ApiResource::erase::<O>(&()), scope);
+        match self.0.namespaces.as_slice() {
+            namespaces if O::Scope::NAMESPACED && !namespaces.is_empty() => {
+                let namespaces = namespaces.iter();
+                namespaces
+                    .map(|namespace| target(Some(namespace)))
+                    .collect()
+            }
+            _ => vec![target(None)],
+        }
+    }
+
     fn cache<O, R>(
         &self,
         selector: Option<&str>,
@@ -173,15 +190,10 @@ impl ObjectCaches {
         if let Some(cache) = present.and_then(|cache| cache.downcast_ref::<ObjectCache<O>>()) {
             return cache.clone();
         }
-        let scopes: Vec<Option<String>> = match self.0.namespaces.as_slice() {
-            namespaces if O::Scope::NAMESPACED && !namespaces.is_empty() => {
-                namespaces.iter().cloned().map(Some).collect()
-            }
-            _ => vec![None],
-        };
-        let cache = ObjectCache::<O>::new(scopes.len());
-        for scope in scopes {
-            let mut subject = WatchTarget::new(ApiResource::erase::<O>(&()), scope.as_deref());
+        let targets = self.targets::<O>();
+        let cache = ObjectCache::<O>::new(targets.len());
+        for mut subject in targets {
+            let scope = subject.namespace.clone();
             if extent == Extent::Share {
                 // With incomplete lists, a function would take existing objects for missing.
                 subject = subject.sharing(Share {

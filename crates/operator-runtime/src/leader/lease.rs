@@ -5,6 +5,7 @@
 //!
 //! RBAC: `get`, `create` and `update` on `leases`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -36,6 +37,8 @@ pub(crate) struct LeaseOptions {
     pub renew_deadline: Duration,
     /// Time between two attempts to take or renew the lease.
     pub retry_period: Duration,
+    /// Labels of the lease.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl LeaseOptions {
@@ -48,6 +51,19 @@ impl LeaseOptions {
             duration: DURATION,
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// Returns a lease that this process names after itself, with these labels.
+    pub(crate) fn of_shard(
+        namespace: &str,
+        shard: &str,
+        labels: impl Iterator<Item = (String, String)>,
+    ) -> Self {
+        Self {
+            labels: labels.collect(),
+            ..Self::new(namespace, shard, shard)
         }
     }
 
@@ -77,6 +93,11 @@ impl Seen {
         if !matches!(&self.0, Some((seen, _)) if seen.as_ref() == spec) {
             self.0 = Some((spec.cloned(), now));
         }
+    }
+
+    fn holder(&self) -> Option<&str> {
+        let (spec, _) = self.0.as_ref()?;
+        spec.as_ref()?.holder_identity.as_deref()
     }
 
     /// Returns whether it has not changed for `after`, or for the time that its holder has given.
@@ -117,6 +138,8 @@ pub(crate) struct Elector {
     options: LeaseOptions,
     gate: LeaderGate,
     seen: Seen,
+    /// Whether this process has taken the lease: another one may have had its name.
+    is_taken: bool,
 }
 
 impl Elector {
@@ -129,6 +152,7 @@ impl Elector {
             options,
             gate,
             seen: Seen::default(),
+            is_taken: false,
         }
     }
 
@@ -165,7 +189,9 @@ impl Elector {
             let started = Instant::now();
             match tokio::time::timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(true)) => deadline = started + self.options.renew_deadline,
-                Ok(Ok(false)) => break,
+                Ok(Ok(false)) if self.seen.holder() != Some(&self.options.identity) => break,
+                // Somebody has changed something else of the lease meanwhile.
+                Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
                     warn!(
                         error = &error as &dyn std::error::Error,
@@ -225,6 +251,8 @@ impl Elector {
                 let lease = Lease {
                     metadata: ObjectMeta {
                         name: Some(name.clone()),
+                        labels: Some(self.options.labels.clone())
+                            .filter(|labels| !labels.is_empty()),
                         ..ObjectMeta::default()
                     },
                     spec: Some(self.options.spec(None, &now)),
@@ -240,6 +268,10 @@ impl Elector {
                     return Ok(false);
                 }
                 lease.spec = Some(self.options.spec(lease.spec.as_ref(), &now));
+                for (name, value) in &self.options.labels {
+                    let labels = lease.metadata.labels.get_or_insert_default();
+                    labels.insert(name.clone(), value.clone());
+                }
                 self.api
                     .replace(&name, &params, &lease)
                     .await
@@ -249,6 +281,7 @@ impl Elector {
         };
         let taken = taken.map_err(|e| self.error("update", e))?;
         if taken.is_some() {
+            self.is_taken = true;
             let LeaseOptions {
                 renew_deadline,
                 duration,
@@ -264,7 +297,8 @@ impl Elector {
     fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
         self.seen.update(Some(lease), now);
         let holder = holder(lease).unwrap_or("");
-        holder.is_empty() || holder == self.options.identity || self.seen.is_expired(None, now)
+        let is_ours = holder == self.options.identity && self.is_taken;
+        holder.is_empty() || is_ours || self.seen.is_expired(None, now)
     }
 
     fn error(&self, verb: &'static str, source: kube::Error) -> LeaseError {

@@ -49,6 +49,7 @@ use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle};
 use crate::leader::{Election, Elector, LifeElector, ShardElector};
 use crate::options::{Options, OptionsError};
+use crate::ring::Ring;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::telemetry::traces::{self, TraceError, Tracer};
 use crate::webhook::{ObjectWebhooks, WebhookError, Webhooks};
@@ -80,6 +81,8 @@ pub struct ControllerContext {
     pub(crate) namespace_filter: NamespaceFilter,
     /// The objects that this process handles.
     pub shards: Shards,
+    /// Ring whose sharder assigns custom resources to this process.
+    pub ring: Option<Ring>,
     /// Metrics of the process.
     pub metrics: Metrics,
     /// Sends traces of releases.
@@ -255,7 +258,7 @@ pub enum ManagerError {
     },
     /// Replicas that share the namespaces have no leader.
     #[error(
-        "{0} runs on the leader alone, and with --shards there is none; run it on every replica (`on_every_replica`), or in an operator of its own"
+        "{0} runs on the leader alone, and with --shards or --shard-ring there is none; run it on every replica (`on_every_replica`), or in an operator of its own"
     )]
     RunsAlone(String),
     /// The controllers cannot be loaded.
@@ -521,6 +524,7 @@ impl Manager {
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
             shards,
+            ring: options.ring.clone(),
             metrics,
             tracer,
             rounds: Rounds::new(stop.child_token()),
@@ -616,6 +620,10 @@ fn election(
         let elector = ShardElector::new(client, of, shards.clone(), gate, metrics.clone());
         return Ok(Some(Election::Shards(elector)));
     }
+    if let Some(lease) = options.member()? {
+        let elector = Elector::new(clients.leading.clone(), lease, gate);
+        return Ok(Some(Election::Lease(elector)));
+    }
     if let Some(lock) = options.lock() {
         let elector = LifeElector::new(&clients.always, lock, gate);
         return Ok(Some(Election::Life(elector)));
@@ -632,7 +640,8 @@ fn refuse_alone(
     let alone = controllers
         .iter()
         .find(|controller| controller.runs_alone());
-    match alone.filter(|_| options.shards.is_some()) {
+    let has_shards = options.shards.is_some() || options.ring.is_some();
+    match alone.filter(|_| has_shards) {
         Some(controller) => Err(ManagerError::RunsAlone(controller.name().to_owned())),
         None => Ok(()),
     }

@@ -82,8 +82,9 @@ impl Process {
     /// Shows in the metrics whether this process is the leader. Shards show whose they are.
     fn show_leader(&self, is_leader: bool) {
         if self.options.shards.is_none() {
-            let metrics = &self.leading.metrics;
-            metrics.set_leader(&self.options.operator_name, is_leader);
+            let ring = self.options.ring.as_ref();
+            let lease = ring.map_or(&self.options.operator_name, |ring| &ring.shard);
+            self.leading.metrics.set_leader(lease, is_leader);
         }
     }
 

@@ -32,6 +32,7 @@ use crate::controller::{
     Request, Terminal, TypedObject, WorkerOptions, Workers, resync_in,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
+use crate::ring::Ring;
 
 /// Pauses of a function that returns [`Action::Now`] again and again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -96,7 +97,20 @@ impl<K: TypedObject> Controller for NativeController<K> {
             } = *self;
             let queue = context.queue(&builder.name, builder.backoff_of_failures());
             let caches = &context.caches.objects;
-            let primaries = caches.shared::<K>(builder.selector.as_deref());
+            let selector = builder.selector.as_deref();
+            let selector = match &context.ring {
+                Some(ring) => {
+                    ring.follow_unassigned(
+                        context.client(),
+                        caches.targets::<K>(),
+                        &context.metrics,
+                        &context.stop,
+                    );
+                    Some(ring.selector(selector))
+                }
+                None => selector.map(ToOwned::to_owned),
+            };
+            let primaries = caches.shared::<K>(selector.as_deref());
             let mut readers = Readers::default();
             let sources = std::mem::take(&mut builder.sources);
             sources.open(&mut SourceContext {
@@ -139,7 +153,13 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 (Some(cleanup), _) => Some(cleanup.finalizer.clone()),
                 (None, part) => part.as_ref().map(|part| part.finalizer().to_owned()),
             };
-            follow_primaries(&primaries, &queue, &builder, finalizer.clone());
+            follow_primaries(
+                &primaries,
+                &queue,
+                &builder,
+                finalizer.clone(),
+                context.ring.clone(),
+            );
             let options = WorkerOptions {
                 concurrency: builder
                     .concurrency
@@ -169,6 +189,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 resync: builder.resync.or(context.limits.sync_period),
                 deadline: builder.deadline,
                 primaries,
+                ring: context.ring.clone(),
                 shared: Arc::new(shared),
                 running: Arc::default(),
                 uids: Mutex::default(),
@@ -189,6 +210,7 @@ fn follow_primaries<K: TypedObject>(
     queue: &QueueHandle,
     builder: &Builder<K>,
     finalizer: Option<String>,
+    ring: Option<Ring>,
 ) {
     let (queue, predicate) = (queue.clone(), builder.predicate.clone());
     primaries.subscribe(Box::new(move |key, before, after| {
@@ -206,7 +228,11 @@ fn follow_primaries<K: TypedObject>(
                     names.all(|name| object.finalizers().contains(name))
                 };
                 let released = before.is_some_and(|before| held(before)) && !held(after);
-                deleting || released || predicate.accepts(before.map(|object| &**object), after)
+                let drained = (ring.as_ref()).is_some_and(|ring| ring.is_drained(after.meta()));
+                deleting
+                    || drained
+                    || released
+                    || predicate.accepts(before.map(|object| &**object), after)
             }
         };
         if worth {
@@ -226,6 +252,7 @@ struct NativeReconciler<K> {
     resync: Option<Duration>,
     deadline: Duration,
     primaries: ObjectCache<K>,
+    ring: Option<Ring>,
     shared: Arc<Shared>,
     /// Keys whose function runs, including those that block a thread beyond their deadline.
     running: Arc<Mutex<HashSet<Key>>>,
@@ -252,6 +279,16 @@ impl<K: TypedObject> Reconcile for NativeReconciler<K> {
                     return Err(Terminal::new(error).into());
                 }
                 Some(Cached::Object(object)) => {
+                    if let Some(ring) = self
+                        .ring
+                        .as_ref()
+                        .filter(|ring| ring.is_drained(object.meta()))
+                    {
+                        self.forget(key);
+                        let client = &self.shared.applier.client;
+                        ring.give_up(client, &kind_of::<K>(), object.meta()).await?;
+                        return Ok(Outcome::Done);
+                    }
                     self.forget_former(key, object.meta().uid.as_deref().unwrap_or_default());
                     self.run(key, object).await
                 }

@@ -25,6 +25,11 @@ pub(super) fn shards(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected a number of shards from 2 to 64".to_owned())
 }
 
+pub(super) fn ring(text: &str) -> Result<String, String> {
+    let wanted = "the name of a ControllerRing: up to 63 lower case letters, digits, '-' and '.'";
+    form(text, is_shard, wanted)
+}
+
 pub(super) fn shard_id(text: &str) -> Result<ShardId, String> {
     if text == "auto" {
         return Ok(ShardId::Auto);
@@ -102,11 +107,16 @@ fn form(text: &str, is_right: impl Fn(&str) -> bool, wanted: &str) -> Result<Str
 /// Returns whether a value has the right form.
 type Check = fn(&str) -> bool;
 
+fn is_shard(name: &str) -> bool {
+    naming::is_subdomain(name) && name.len() <= 63
+}
+
 /// Checks what environment variables give, or a program that builds the options itself.
 pub(super) fn check(options: &Options) -> Result<(), OptionsError> {
     let namespaces = options.watch_namespaces.iter().map(String::as_str);
     let name = options.operator_name.as_str();
     let selector = options.namespace_selector.as_deref();
+    let shard = options.ring.as_ref().map(|ring| ring.shard.as_str());
     let lease = options.leader_election_namespace.as_deref();
     let label: (Check, _) = (naming::is_label, NAMESPACE);
     let subdomain: (Check, _) = (naming::is_subdomain, OPERATOR);
@@ -124,6 +134,14 @@ pub(super) fn check(options: &Options) -> Result<(), OptionsError> {
             ("--leader-election-namespace", lease, label),
             ("$OPERATOR_NAME", Some(name), subdomain),
             ("$POD_NAME", options.pod.as_deref(), pod),
+            (
+                "$POD_NAME",
+                shard,
+                (
+                    is_shard,
+                    "the name of a Pod of up to 63 characters, as --shard-ring needs it",
+                ),
+            ),
             ("$POD_UID", options.pod_uid.as_deref(), uid),
             ("--namespace-selector", selector, labels),
         ]);

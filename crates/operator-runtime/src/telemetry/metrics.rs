@@ -56,6 +56,11 @@ struct NameLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RestartLabels {
     kind: String,
     cause: &'static str,
@@ -124,6 +129,7 @@ struct MetricsInner {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     leader: Family<NameLabel, Gauge>,
+    unassigned: Family<KindLabel, Gauge>,
     counts: Counts,
     controllers: Families,
     webhooks: WebhookMetrics,
@@ -180,6 +186,7 @@ impl Metrics {
         let controllers = Families::default();
         let requests = Family::<RequestLabels, Counter>::default();
         let leader = Family::<NameLabel, Gauge>::default();
+        let unassigned = Family::<KindLabel, Gauge>::default();
         let info = Family::<BuildLabels, Gauge>::default();
         info.get_or_create(&BuildLabels {
             commit: COMMIT,
@@ -250,6 +257,11 @@ impl Metrics {
             "1 if this process is the leader, else 0",
             leader.clone(),
         );
+        registry.register(
+            "hybrid_operator_unassigned_custom_resources",
+            "Number of custom resources that no replica of the ring has",
+            unassigned.clone(),
+        );
         registry.register("helm_operator_build_info", "Version of the operator", info);
         registry.register_collector(Box::new(ProcessMetrics));
         let webhooks = WebhookMetrics::register(&mut registry);
@@ -261,6 +273,7 @@ impl Metrics {
             registry,
             requests,
             leader,
+            unassigned,
             counts,
             controllers,
             webhooks,
@@ -305,6 +318,15 @@ impl Metrics {
                 name: lease.to_owned(),
             })
             .set(i64::from(set_leader));
+    }
+
+    /// Sets the number of custom resources of a kind that no replica has.
+    pub(crate) fn unassigned(&self, kind: &str, count: usize) {
+        let label = KindLabel {
+            kind: kind.to_owned(),
+        };
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.0.unassigned.get_or_create(&label).set(count);
     }
 
     /// Encodes all metrics in the `OpenMetrics` text format.
@@ -542,6 +564,7 @@ mod tests {
         controller.panicked();
         controller.begin().end(ReconcileResult::Success);
         metrics.set_leader("lease", true);
+        metrics.unassigned("Memcached", 1);
         metrics.restarts().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [

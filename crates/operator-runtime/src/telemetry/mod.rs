@@ -39,6 +39,7 @@ pub const METRICS: &[&str] = &[
     "hybrid_operator_reload_last_success_timestamp_seconds",
     "hybrid_operator_reload_total",
     "hybrid_operator_rollout_waiting",
+    "hybrid_operator_unassigned_custom_resources",
     "hybrid_operator_watch_restarts_total",
     "leader_election_master_status",
     "process_cpu_seconds_total",

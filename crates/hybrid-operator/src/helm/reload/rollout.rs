@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use kube_objects::ApiKind;
 use operator_runtime::controller::{
     Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, resync_in,
 };
 use operator_runtime::native::Readers;
+use operator_runtime::ring::Ring;
 use operator_runtime::telemetry::reloads::ReloadMetrics;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -176,6 +178,8 @@ pub(in crate::helm) struct RolloutReconciler {
     pub(in crate::helm) readers: Readers,
     pub(in crate::helm) memories: Memories<Memory>,
     pub(in crate::helm) events: OperatorEvents,
+    /// Ring whose sharder assigns the custom resources, and their kind.
+    pub(in crate::helm) ring: Option<(Ring, Arc<ApiKind>)>,
 }
 
 impl Reconcile for RolloutReconciler {
@@ -191,6 +195,14 @@ impl Reconcile for RolloutReconciler {
                 self.forget(&key);
                 return Ok(Outcome::Done);
             };
+            if let Some((ring, kind)) = &self.ring
+                && ring.is_drained(&resource.metadata)
+            {
+                self.forget(&key);
+                ring.give_up(self.resources.client(), kind, &resource.metadata)
+                    .await?;
+                return Ok(Outcome::Done);
+            }
             let setup = self.rollout.of(&key, &resource);
             let reconciler = HelmReconciler {
                 setup,

@@ -110,8 +110,8 @@ HYBRID ?= hybrid-operator
 
 .PHONY: bundle
 bundle: ## Write the bundle of version $(VERSION) with the image $(IMG), and check it
-	$(HYBRID) generate bundle --version $(VERSION) --image $(IMG) $(BUNDLE_ARGS)
-	$(HYBRID) bundle validate bundle
+	$(HYBRID) olm bundle --version $(VERSION) --image $(IMG) $(BUNDLE_ARGS)
+	$(HYBRID) olm validate bundle
 
 .PHONY: bundle-build
 bundle-build: ## Build the image $(BUNDLE_IMG) of the bundle
@@ -123,7 +123,7 @@ bundle-push: ## Push the image $(BUNDLE_IMG)
 
 .PHONY: catalog
 catalog: ## Add the bundle with the image $(BUNDLE_IMG) to the catalog
-	$(HYBRID) generate catalog bundle --image $(BUNDLE_IMG)
+	$(HYBRID) olm catalog bundle --image $(BUNDLE_IMG)
 
 .PHONY: catalog-build
 catalog-build: catalog ## Build the image $(CATALOG_IMG) of the catalog

@@ -29,6 +29,7 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use command::UsageError;
+use command::renamed::{self, Current};
 use helm_core::RenderError;
 use helm_core::chart::LoadError;
 use helm_core::values::{CoalesceError, ValuesError};
@@ -45,7 +46,19 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         return ExitCode::from(u8::from(answered.is_err()));
     }
     let is_plugin = plugin::is_plugin(&arguments);
-    let cli = match plugin::parse(command::normalize_flags(arguments), is_plugin) {
+    let arguments = match renamed::current(command::normalize_flags(arguments)) {
+        Ok(Current { arguments, note }) => {
+            if let Some(note) = note {
+                print_message(&note);
+            }
+            arguments
+        }
+        Err(gone) => {
+            print_error(&gone.into());
+            return ExitCode::from(USAGE);
+        }
+    };
+    let cli = match plugin::parse(arguments, is_plugin) {
         Ok(cli) => cli,
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.

@@ -1,4 +1,4 @@
-//! Runs the commands that need no cluster on small projects: `template --cr`, `images`,
+//! Runs the commands that need no cluster on small projects: `template --cr`, `template --images`,
 //! `diff --base`, `man`, and the program as a plugin of kubectl.
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
@@ -326,7 +326,7 @@ fn a_chart_that_fails_is_named_with_the_fields_of_the_spec() {
 #[test]
 fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let project = Project::new();
-    let args = "images --cr config/samples/shop.yaml";
+    let args = "template --images --cr config/samples/shop.yaml";
     assert_eq!(project.run(args).ok(), "busybox:1\nhook:2\nshop:9\n");
     let json = project.run(&format!("{args} -o json")).ok();
     let list: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -336,6 +336,41 @@ fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let wide = project.run(&format!("{args} -o wide")).ok();
     let start = "IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n";
     assert!(wide.starts_with(start), "{wide}");
+    let chart = "template helm-charts/shop --images --no-hooks --set image.tag=10";
+    assert_eq!(project.run(chart).ok(), "busybox:1\nshop:10\n");
+    let refused = project.run("template helm-charts/shop -o json");
+    assert_eq!(refused.code, Some(2));
+    refused.err.must_have("--images");
+}
+
+#[test]
+fn former_spellings_do_what_they_did_and_say_what_they_are_now() {
+    let project = or_skip!(Project::committed());
+    for (former, now) in [
+        (
+            "images --cr config/samples/shop.yaml",
+            "template --images --cr config/samples/shop.yaml",
+        ),
+        (
+            "diff --base HEAD --cr config/samples/shop.yaml",
+            "diff --base HEAD config/samples/shop.yaml",
+        ),
+        (
+            "bundle validate --list-optional",
+            "olm validate --list-optional",
+        ),
+    ] {
+        let (former, now) = (project.run(former), project.run(now));
+        let lines: Vec<&str> = former.err.lines().collect();
+        assert_eq!(lines.len(), 1, "{}", former.err);
+        lines[0].must_have("is now 'hybrid-operator");
+        assert_eq!(former.ok(), now.ok());
+    }
+    let gone = project.run("charts dependency build helm-charts/shop");
+    assert_eq!(gone.code, Some(2));
+    let expected =
+        "Error: 'hybrid-operator charts dependency build' is gone: use 'helm dependency build'\n";
+    assert_eq!(gone.err, expected);
 }
 
 #[test]
@@ -349,7 +384,7 @@ fn errors_show_the_contents_of_values_only_with_debug() {
     or_skip!(project.git("init --quiet"));
     project.commit().unwrap();
     for command in [
-        "images --cr config/samples/shop.yaml",
+        "template --images --cr config/samples/shop.yaml",
         "diff --base HEAD",
         "template --cr config/samples/shop.yaml",
         "lint",
@@ -453,7 +488,7 @@ fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
     assert_eq!(done.code, Some(1), "{}", done.err);
     let end = "4 added, 0 changed, 0 removed\n";
     assert!(done.out.ends_with(end), "{}", done.out);
-    let done = project.run("diff --base HEAD --cr config/samples/new.yaml");
+    let done = project.run("diff --base HEAD config/samples/new.yaml");
     assert_eq!(done.ok(), "no differences\n");
 }
 
@@ -494,9 +529,9 @@ fn errors_of_diff_have_another_exit_code_than_differences() {
 diff --base none => \"none\" is not a revision of this repository
 diff --base --all => unexpected argument '--all'
 diff --base=--all => \"--all\" is not a revision of this repository
-diff --base HEAD --cr - => --base cannot read standard input
-diff --cr config/samples/shop.yaml => kubeconfig
-diff --cr config/samples/shop.yaml --kube-version 1.30 => --kube-version and --api-versions are for --base";
+diff --base HEAD - => --base cannot read standard input
+diff config/samples/shop.yaml => kubeconfig
+diff config/samples/shop.yaml --kube-version 1.30 => --kube-version and --api-versions are for --base";
     for case in cases.lines() {
         let (args, expected) = case.split_once(" => ").unwrap();
         failed(args, expected);
@@ -543,7 +578,7 @@ fn completion_and_manual_pages_cover_all_commands() {
     let page = project.run("man").ok();
     page.must_have(".TH hybrid-operator 1");
     project.run("man out/man1").ok();
-    for command in "diff images status history rollback get events template".split(' ') {
+    for command in "diff status history rollback get events template".split(' ') {
         let start = format!("{command}\t");
         let is_candidate = candidates.lines().any(|line| line.starts_with(&start));
         assert!(is_candidate, "{candidates}");
@@ -599,7 +634,7 @@ fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
     let inside = project.path("helm-charts");
     let commands = [
         "template --cr ../config/samples/shop.yaml",
-        "images --cr ../config/samples/shop.yaml",
+        "template --images --cr ../config/samples/shop.yaml",
         "lint ..",
     ];
     let run = |arguments: &str| run(Path::new(PROGRAM), &inside, arguments, "");

@@ -17,7 +17,6 @@ use std::process::Command;
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
-use sha2::{Digest as _, Sha256};
 
 use support::{Done, PROGRAM, Text as _, alone, or_skip};
 
@@ -92,6 +91,15 @@ impl Fixture {
     #[track_caller]
     fn ours(&self, arguments: &str) -> String {
         self.run(Path::new(PROGRAM), arguments).ok()
+    }
+
+    /// Fetches what a chart depends on, and returns the messages about it.
+    #[track_caller]
+    fn fetches(&self, chart: &str) -> String {
+        let arguments = format!("template web {chart} --dependency-update --plain-http");
+        let done = self.run(Path::new(PROGRAM), &arguments);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done.err
     }
 
     /// Runs our command, which must fail, and returns its message.
@@ -402,7 +410,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     };
     let lock = |parent: &str| lock(fixture.path(parent).join("parent/Chart.lock"));
     fixture.helm("dependency update helms/parent --plain-http");
-    let said = fixture.ours("charts dependency update ours/parent --plain-http");
+    let said = fixture.fetches("ours/parent");
     said.must_have("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n");
     let expected = ["lib-0.3.0.tgz", "other-1.2.5.tgz", "own", "shop-1.10.0.tgz"];
     let expected: BTreeSet<String> = expected.map(String::from).into();
@@ -418,7 +426,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     assert_eq!(fixture.helm("template web ours/parent"), rendered);
     assert_eq!(fixture.ours("template web ours/parent"), rendered);
 
-    // What the lock says, and nothing newer, also if Helm has written it.
+    // What is there already stays, also the lock that Helm has written.
     let locked = fixture.path("ours/parent/Chart.lock");
     fs::copy(fixture.path("helms/parent/Chart.lock"), &locked).unwrap();
     let before = fs::read(&locked).unwrap();
@@ -428,19 +436,14 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     let message = fixture.error("template web ours/parent");
     let missing = "missing in charts/ directory: shop, lib; fetch them with --dependency-update";
     message.must_have(missing);
-    fixture.ours("charts dependency build ours/parent --plain-http");
-    assert_eq!(files("ours"), expected);
-    fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
     let updated = fixture.ours("template web ours/parent --dependency-update --plain-http");
     assert_eq!((files("ours"), updated), (expected, rendered));
-    fixture.ours("charts dependency update ours/parent --plain-http");
     let after = fs::read(&locked).unwrap();
     assert_eq!(after, before, "nothing has changed");
     let text = fixture.read("ours/parent/Chart.yaml");
     fixture.write("ours/parent/Chart.yaml", &text.replace("~1.2", "~1.4"));
-    let message = fixture.error("charts dependency build ours/parent --plain-http");
-    message.must_have("run 'hybrid-operator charts dependency update ours/parent'");
-    let message = fixture.error("charts dependency update ours/parent --plain-http");
+    fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
+    let message = fixture.error("template web ours/parent --dependency-update --plain-http");
     message.must_have("cannot get other ~1.4, which Chart.yaml depends on");
     message.must_have("has no version \"~1.4\"; the newest is");
 }
@@ -505,16 +508,12 @@ fn dependencies_name_repositories_of_helm_repo_add() {
         let lock = |parent: &str| lock(path(parent, "Chart.lock"));
         let archive = |parent: &str| fs::read(path(parent, "charts/shop-1.2.3.tgz")).unwrap();
         fixture.helm(&format!("dependency update helms{index}"));
-        fixture.ours(&format!("charts dependency update ours{index}"));
+        fixture.fetches(&format!("ours{index}"));
         assert_eq!(lock("ours"), lock("helms"), "{repository}");
         assert_eq!(archive("ours"), archive("helms"), "{repository}");
-
-        fs::copy(path("helms", "Chart.lock"), path("ours", "Chart.lock")).unwrap();
-        fs::remove_dir_all(path("ours", "charts")).unwrap();
-        fixture.ours(&format!("charts dependency build ours{index}"));
-        assert_eq!(archive("ours"), archive("helms"), "{repository}");
     }
-    let unknown = "charts dependency update ours0 --repository-config none.yaml";
+    fs::remove_dir_all(fixture.path("ours0/charts")).unwrap();
+    let unknown = "template web ours0 --dependency-update --repository-config none.yaml";
     let message = fixture.error(unknown);
     let way_out = "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'";
     message.must_have(way_out);
@@ -538,35 +537,10 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
     let path = |parent: &str, file: &str| fixture.path(parent).join("legacy").join(file);
     let lock = |parent: &str| lock(path(parent, "requirements.lock"));
     fixture.helm("dependency update helms/legacy --plain-http");
-    let said = fixture.ours("charts dependency update ours/legacy --plain-http");
+    let said = fixture.fetches("ours/legacy");
     said.must_have("shop 1.10.0\nwrote ours/legacy/requirements.lock");
     assert_eq!(lock("ours"), lock("helms"), "with the same digest");
     assert!(!path("ours", "Chart.lock").exists());
-
-    // A lock of Helm 2, with the digest of what is wanted alone, which Helm 4 accepts, too.
-    let wanted = format!(
-        r#"{{"dependencies":[{{"name":"shop","version":"^1","repository":"{repo}","condition":"shop.enabled"}}]}}"#
-    );
-    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(wanted.as_bytes()));
-    let text = format!(
-        "dependencies:\n- {{name: shop, version: 1.10.0, repository: \"{repo}\"}}\ndigest: sha256:{digest}\ngenerated: 2020-01-01T00:00:00Z\n"
-    );
-    for parent in ["helms", "ours"] {
-        fs::write(path(parent, "requirements.lock"), &text).unwrap();
-        fs::remove_file(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
-    }
-    // Helm builds only from repositories that it knows.
-    fixture.helm(&format!("repo add shops {repo}"));
-    fixture.helm("dependency build helms/legacy --plain-http");
-    fixture.ours("charts dependency build ours/legacy --plain-http");
-    let archive = |parent: &str| fs::read(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
-    assert_eq!(archive("ours"), archive("helms"));
-
-    let requirements = "ours/legacy/requirements.yaml";
-    let other = fixture.read(requirements).replace("^1", "^1.2");
-    fixture.write(requirements, &other);
-    let message = fixture.error("charts dependency build ours/legacy --plain-http");
-    message.must_have("requirements.lock does not match the dependencies in requirements.yaml");
 }
 
 #[test]

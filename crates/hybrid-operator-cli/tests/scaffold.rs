@@ -275,7 +275,7 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
     let flags = "--plugins helm --project-name cache-operator --helm-chart";
     let directory = project(&format!("{flags} {}", memcached()));
     let root = directory.path();
-    let proxy = "create chart --group apps --version v1 --kind Proxy --namespaced=false";
+    let proxy = "create api --group apps --version v1 --kind Proxy --namespaced=false";
     ok(root, proxy);
     let files = files(root);
     let code = files
@@ -477,7 +477,6 @@ fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
         "lint ~/web",
         "generate types --chart=~/web",
         "generate rbac --previous-chart=~/web",
-        "charts dependency update ~/web",
     ] {
         let done = run(arguments);
         assert_eq!(done.code, Some(0), "{arguments}: {}", done.err);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use clap::{ArgAction, ValueEnum};
+use clap::ValueEnum;
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
 use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, Storage};
@@ -29,10 +29,10 @@ const SAMPLES: &str = "config/samples";
 const EXAMPLES: &str = "\
 Examples:
   # What applying this custom resource would change in the cluster
-  hybrid-operator diff --cr web.yaml
+  hybrid-operator diff web.yaml
 
   # The same, as the API server would store it, with its defaults and webhooks
-  hybrid-operator diff --cr web.yaml --live
+  hybrid-operator diff web.yaml --live
 
   # What a branch changes, as a comment for a pull request; needs no cluster
   hybrid-operator diff --base origin/main --format markdown
@@ -51,10 +51,10 @@ enum DiffFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// File with custom resources, or `-` for standard input; can be repeated. With --base, the
-    /// samples in config/samples of both revisions are compared by default
-    #[arg(long, value_name = "FILE", action = ArgAction::Append, required_unless_present = "base")]
-    cr: Vec<String>,
+    /// Files with custom resources, or `-` for standard input. With --base, the samples in config/samples
+    /// of both revisions are compared by default
+    #[arg(value_name = "FILE", required_unless_present = "base")]
+    files: Vec<String>,
 
     /// Compare with this revision of the git repository, without a cluster
     #[arg(long, value_name = "REVISION", conflicts_with_all = ["live", "kubeconfig", "context"])]
@@ -116,7 +116,7 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             Some(given) => Namespace::Given(given.to_owned()),
             None => Namespace::Default(cluster.namespace.clone()),
         };
-        let request = Request::read(&args.cr, args.flags.from(), &bindings, &namespace)?;
+        let request = Request::read(&args.files, args.flags.from(), &bindings, &namespace)?;
         if !request.objects.is_empty() {
             bail!(
                 "{} is given as a file, but the diff with a cluster reads Secrets and ConfigMaps \
@@ -295,8 +295,8 @@ impl History {
 
 /// Compares what two revisions of the repository deploy.
 fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDifference>> {
-    if args.cr.iter().any(|file| file == "-") {
-        bail!("--base cannot read standard input, which is needed twice; give a file with --cr");
+    if args.files.iter().any(|file| file == "-") {
+        bail!("--base cannot read standard input, which is needed twice; give a file");
     }
     let source = args.flags.source.find(Path::new("."))?;
     preview::note_about_code(&source.root);
@@ -355,11 +355,11 @@ struct Release {
 impl Side {
     fn read(args: &Args, source: Source, root: &Path, is_base: bool) -> anyhow::Result<Self> {
         let mut bindings = args.flags.open(Some(source))?;
-        let samples = args.cr.is_empty();
+        let samples = args.files.is_empty();
         let files = if samples {
             samples_of(root)?
         } else {
-            args.cr.clone()
+            args.files.clone()
         };
         if files.is_empty() {
             return Ok(Self::default());

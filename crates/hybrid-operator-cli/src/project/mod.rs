@@ -15,6 +15,8 @@ pub(crate) use plural::plural;
 pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
+/// Directory with the objects of the deployed operator.
+pub(crate) const DEPLOYED: &str = "config/default";
 /// Image of the operator, from which chart projects build their own. A release names the one that it publishes,
 /// in `HYBRID_OPERATOR_IMAGE` when it is built. Without one, it is an image of the user's machine.
 pub(crate) static BASE_IMAGE: LazyLock<String> = LazyLock::new(|| {

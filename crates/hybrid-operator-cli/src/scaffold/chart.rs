@@ -48,7 +48,7 @@ pub(crate) enum ChartError {
     #[error("the chart's name {name:?} cannot be the name of a directory; change it in Chart.yaml")]
     Name { name: String },
     #[error(
-        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'hybrid-operator charts dependency update {}' first",
+        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'helm dependency update {}' first",
         path.display()
     )]
     Dependencies {

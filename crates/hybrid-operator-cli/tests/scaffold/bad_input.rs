@@ -35,7 +35,7 @@ project 1: {api} Shop --native => the kind Shop of a.example.com is in the proje
 project 1: create api --group a --version v2 --kind Shop => is in the project already
 project 1: init --domain other.org --project-name p => this is the directory of the project p already: PROJECT has domain example.com
 native 2: {api} Shop --helm-chart ../lonely => cannot be used for a native kind; leave them out
-native 1: create chart --group a --version v1 --kind Shop => this project has no charts
+native 2: create chart --group a --version v1 --kind Shop => 'hybrid-operator create chart' is gone: use 'hybrid-operator create api'
 helm 1: {api} Shop --native => this project has no code
 project 1: create webhook --group a --version v1 --kind Shop --defaulting => no native kind Shop
 project 1: create webhook --group a --version v1 --kind Order --conversion => has no version to convert v1 to
@@ -43,7 +43,7 @@ blocked 1: init --domain a.b --project-name p => config
 empty 1: init --domain a.b --framework /nonexistent => /nonexistent is not a checkout of the framework
 # Charts.
 project 1: create api --helm-chart ../library => the chart lib is a library
-project 1: create api --helm-chart ../lonely => run 'hybrid-operator charts dependency update ../lonely' first
+project 1: create api --helm-chart ../lonely => run 'helm dependency update ../lonely' first
 project 1: create api --helm-chart ../nothing => cannot load the chart ../nothing: validation: {end}
 project 1: create api --helm-chart PROJECT => does not appear to be a gzipped archive
 project 1: create api --helm-chart oci://r.io --helm-chart-version 1.2.3 => "oci://r.io" does not name a chart in a registry: it has no path

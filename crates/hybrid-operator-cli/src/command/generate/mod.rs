@@ -1,7 +1,5 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
-mod bundle;
-mod catalog;
 mod chart;
 mod crds;
 mod dashboards;
@@ -79,10 +77,6 @@ enum What {
     Samples(samples::Args),
     /// Write policies that refuse the deletion of protected custom resources.
     Protection(protection::Args),
-    /// Write a bundle for the Operator Lifecycle Manager.
-    Bundle(Box<bundle::Args>),
-    /// Write a file-based catalog of bundles.
-    Catalog(catalog::Args),
     /// Print Rust types of a chart's values, or of a spec of its own.
     Types(types::Args),
     /// Print how Argo CD and Flux judge custom resources.
@@ -96,7 +90,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let program = Program::new(match &args.what {
         Some(What::Crds(args)) => args.options.program.clone(),
         Some(What::Rbac(args)) => args.program.clone(),
-        Some(What::Bundle(args)) => args.program.clone(),
         Some(_) => None,
         None => args.options.program.clone(),
     });
@@ -107,8 +100,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
         Some(What::Protection(args)) => protection::run(args, out),
-        Some(What::Bundle(args)) => bundle::run(args, &program, out),
-        Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::Health(args)) => health::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),

@@ -45,7 +45,7 @@ pub(super) struct HelmFlags {
     name_template: Option<String>,
 
     /// If a chart directory lacks charts that it depends on, fetch them into its charts/ first, as
-    /// `charts dependency update` does
+    /// `helm dependency update` does
     #[arg(long, conflicts_with = "cr")]
     pub(super) dependency_update: bool,
 

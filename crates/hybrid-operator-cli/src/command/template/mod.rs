@@ -1,7 +1,9 @@
 //! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`. With `--cr`,
 //! prints what the operator would deploy for custom resources.
 
+mod dependency_update;
 mod helm_flags;
+mod images;
 mod kube_context;
 mod name_template;
 mod output_dir;
@@ -22,9 +24,10 @@ use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
 use crate::command::chart_flags::{AccessFlags, Found};
-use crate::command::charts::dependency;
+use crate::output::Format;
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use helm_flags::HelmFlags;
+use images::Images;
 use output_dir::Documents;
 use user_values::ValueFlags;
 
@@ -51,7 +54,10 @@ Examples:
   hybrid-operator template --cr config/samples/shop_v1_web.yaml
 
   # The same from standard input, with the Secrets that valuesFrom refers to
-  kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
+  kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml
+
+  # The container images of it, to mirror them
+  hybrid-operator template --images --cr config/samples/shop_v1_web.yaml";
 
 /// Arguments that a custom resource replaces.
 const CHART_ONLY: &str = "\
@@ -110,6 +116,21 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     source: SourceArgs,
+
+    /// Print only the container images
+    #[arg(long, conflicts_with_all = ["output_dir", "show_only"])]
+    images: bool,
+
+    /// Format of the images; `table` is one per line, `wide` also names the objects that use them
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        requires = "images"
+    )]
+    output: Format,
 
     /// Namespace of the release [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
     #[arg(short, long, allow_hyphen_values = true)]
@@ -230,6 +251,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if let Err(error) = rendered.objects() {
         crate::print_message(&format!("warning: {error}"));
     }
+    if args.images {
+        let mut images = Images::default();
+        images.add(&rendered, &args.hooks(&rendered))?;
+        return images.print(args.output, out);
+    }
     if let Some(directory) = args.helm.output_dir() {
         let release = args.helm.uses_release_name().then_some(name.as_str());
         let documents = args.documents(&coalesced, &rendered);
@@ -259,29 +285,6 @@ fn check_installable(chart: &Chart, shown: &str) -> anyhow::Result<()> {
     }
     if chart.metadata().deprecated {
         crate::print_message("warning: this chart is deprecated");
-    }
-    Ok(())
-}
-
-/// Checks that a chart contains all charts that it depends on.
-fn check_complete(chart: &Chart) -> anyhow::Result<()> {
-    let is_missing = |name: &&str| {
-        !chart
-            .dependencies()
-            .iter()
-            .any(|found| found.name() == *name)
-    };
-    let wanted = chart.metadata().dependencies.iter();
-    let missing: Vec<&str> = wanted
-        .map(|dependency| dependency.name.as_str())
-        .filter(is_missing)
-        .collect();
-    if !missing.is_empty() {
-        bail!(
-            "found in Chart.yaml, but missing in charts/ directory: {}; fetch them with --dependency-update, or with \
-             'hybrid-operator charts dependency build'",
-            missing.join(", ")
-        );
     }
     Ok(())
 }
@@ -342,13 +345,13 @@ impl Args {
         check_installable(&loaded, chart)?;
         if let Found::Local(path) = &found
             && self.helm.dependency_update
-            && check_complete(&loaded).is_err()
+            && dependency_update::check_complete(&loaded).is_err()
         {
-            dependency::update(path, &self.access, &mut std::io::stderr())?;
+            dependency_update::update(path, &self.access, &mut std::io::stderr())?;
             loaded = found.load()?;
             compiled = CompiledChart::compile(&loaded);
         }
-        check_complete(&loaded)?;
+        dependency_update::check_complete(&loaded)?;
         compiled.map_err(with_excerpt)
     }
 
@@ -400,14 +403,18 @@ impl Args {
             None => Namespace::Default(self.default_namespace()),
         };
         let request = Request::read(&self.cr, &self.from, &bindings, &namespace)?;
-        let mut text = String::new();
+        let (mut text, mut images) = (String::new(), Images::default());
         for resource in &request.resources {
             let found = preview::offline(&mut bindings, resource, &request.objects, capabilities)?;
             if !found.overridden.is_empty() {
                 let paths = found.overridden.join(", ");
                 crate::print_message(&format!("{resource}: the watches file overrides {paths}"));
             }
+            images.add(&found.rendered, &self.hooks(&found.rendered))?;
             text.push_str(&self.format_output(&found.values, &found.rendered));
+        }
+        if self.images {
+            return images.print(self.output, out);
         }
         if !self.show_only.is_empty() {
             text = show_only::pick(&text, &self.show_only)?;

@@ -236,7 +236,7 @@ async fn previews_equal_what_the_operator_records() {
     let spec = json!({"replicas": 2, "extra": {"kept": null, "own": 1}});
     let file = world.file("main", &spec);
     let before = world.run(&format!("diff {file}"));
-    assert_eq!(before.code, Some(1), "{}", before.err);
+    assert_eq!(before.code, Some(3), "{}", before.err);
     before.out.must_have("not deployed yet");
     before.out.must_have("\n3 added, 0 changed, 0 removed\n");
     world.apply("main", spec.clone()).await;
@@ -260,7 +260,7 @@ async fn previews_equal_what_the_operator_records() {
 
     let file = world.file("main", &json!({"replicas": 5}));
     let changed = world.run(&format!("diff {file}"));
-    assert_eq!(changed.code, Some(1), "{}", changed.err);
+    assert_eq!(changed.code, Some(3), "{}", changed.err);
     let out = changed.out;
     only(&out, "    -  replicas: ", "2");
     only(&out, "    +  replicas: ", "5");

@@ -14,6 +14,7 @@ use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 use hybrid_operator::watches::RemoteChart;
 
+use super::UsageError;
 use super::cosign_flags::CosignFlags;
 
 /// Access to repositories and registries.
@@ -146,8 +147,11 @@ impl AccessFlags {
         repo: Option<&str>,
         version: Option<&str>,
     ) -> anyhow::Result<Found> {
+        let reference = |chart: &str, repo: Option<&str>| {
+            ChartReference::parse(chart, repo, version).map_err(UsageError::of)
+        };
         let found = if repo.is_some() || chart.contains("://") {
-            self.pull(&ChartReference::parse(chart, repo, version)?, None)?
+            self.pull(&reference(chart, repo)?, None)?
         } else {
             // As in Helm, a file of this name goes before a repository.
             let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
@@ -158,8 +162,7 @@ impl AccessFlags {
             let repository = repositories
                 .named(name)
                 .with_context(|| format!("there is no chart at {name}/{chart}"))?;
-            let reference = ChartReference::parse(chart, Some(repository.url()), version)?;
-            self.pull(&reference, Some(repository))?
+            self.pull(&reference(chart, Some(repository.url()))?, Some(repository))?
         };
         Ok(Found::Fetched {
             shown: found.resolved.url,
@@ -169,11 +172,12 @@ impl AccessFlags {
 
     fn find_local(&self, path: PathBuf) -> anyhow::Result<Found> {
         if self.cosign.is_given() {
-            bail!(
+            return Err(UsageError(format!(
                 "cannot verify the chart {:?}: signatures of cosign are in registries only; give its name in a \
                  registry (oci://HOST/PATH)",
                 path.display()
-            );
+            ))
+            .into());
         }
         if !self.verify {
             return Ok(Found::Local(path));
@@ -220,10 +224,9 @@ impl AccessFlags {
     /// Returns who must have signed the charts.
     fn policy(&self) -> anyhow::Result<Policy> {
         if self.verify && self.cosign.is_given() {
-            bail!(
-                "--verify is for provenance files, and --cosign-key and --certificate-identity are for signatures of \
-                 cosign: a chart is verified with one of them"
-            );
+            let message = "--verify is for provenance files, and --cosign-key and --certificate-identity are for \
+                           signatures of cosign: a chart is verified with one of them";
+            return Err(UsageError(message.to_owned()).into());
         }
         if let Some(policy) = self.cosign.policy()? {
             return Ok(policy);

@@ -11,8 +11,9 @@ use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, St
 use hybrid_operator::watches::{ReleasePolicy, Watch};
 use kube::api::DynamicObject;
 
+use super::UsageError;
 use super::preview_flags::PreviewFlags;
-use crate::Exit;
+use crate::ToDo;
 use crate::cluster::{Cluster, ClusterArgs, Selected};
 use crate::files::entries_of;
 use crate::output::{ColorArgs, with_progress};
@@ -37,7 +38,7 @@ Examples:
   # What a branch changes, as a comment for a pull request; needs no cluster
   hybrid-operator diff --base origin/main --format markdown
 
-Exit codes, as of kubectl diff: 0 without differences, 1 with differences, 2 if an error occurred.";
+Exit code: 3 with differences, 0 without.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DiffFormat {
@@ -80,13 +81,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    compare(args, out).map_err(|error| match error.downcast::<Exit>() {
-        Ok(exit) => exit.into(),
-        Err(error) => Exit::Failed(2, error).into(),
-    })
-}
-
-fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let differences = match &args.base {
         Some(base) => between_revisions(args, base)?,
         None => with_cluster(args)?,
@@ -99,16 +93,15 @@ fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if Summary::of(&differences).is_empty() {
         Ok(())
     } else {
-        Err(Exit::Reported.into())
+        Err(ToDo::Printed.into())
     }
 }
 
 fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
     if args.flags.has_capabilities() {
-        bail!(
-            "--kube-version and --api-versions are for --base; the diff with a cluster uses those of \
-             the cluster"
-        );
+        let message = "--kube-version and --api-versions are for --base; the diff with a cluster uses \
+                       those of the cluster";
+        return Err(UsageError(message.to_owned()).into());
     }
     let mut bindings = args.flags.open(None)?;
     args.cluster.run(async |cluster| {
@@ -296,7 +289,8 @@ impl History {
 /// Compares what two revisions of the repository deploy.
 fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDifference>> {
     if args.files.iter().any(|file| file == "-") {
-        bail!("--base cannot read standard input, which is needed twice; give a file");
+        let message = "--base cannot read standard input, which is needed twice; give a file";
+        return Err(UsageError(message.to_owned()).into());
     }
     let source = args.flags.source.find(Path::new("."))?;
     preview::note_about_code(&source.root);

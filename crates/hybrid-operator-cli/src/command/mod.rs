@@ -96,10 +96,17 @@ enum Command {
     Version,
 }
 
-/// Wrong usage of the command: something is missing that flags must say.
+/// Wrong usage of the command: a flag is missing or wrong, whatever files and clusters contain.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
+
+impl UsageError {
+    /// Returns an error about a flag or an argument, with its causes.
+    pub(crate) fn of(error: impl Into<anyhow::Error>) -> Self {
+        Self(format!("{:#}", error.into()))
+    }
+}
 
 impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {

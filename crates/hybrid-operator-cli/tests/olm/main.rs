@@ -98,7 +98,7 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let project = project();
     let root = project.path();
     let check = "olm bundle --version 0.1.0 --check";
-    let out = fail(root, check);
+    let out = ends(root, check, 3).out;
     out.must_have("missing bundle/metadata/annotations.yaml");
     assert!(!root.join("bundle").exists());
 
@@ -133,7 +133,7 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let priority =
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1\n";
     fs::write(root.join("bundle/manifests/priority.yaml"), priority).unwrap();
-    let out = fail(root, &format!("{check} {image}"));
+    let out = ends(root, &format!("{check} {image}"), 3).out;
     out.must_have("-annotations: {}\n");
     let done = ends(root, &format!("olm bundle --version 0.1.0 {image}"), 0);
     assert_eq!(done.out, "updated bundle/metadata/annotations.yaml\n");
@@ -255,7 +255,7 @@ fn edits_of_the_base_survive_and_what_cannot_hold_is_refused() {
     let messages = ends(root, "olm bundle --version v1", 2).err;
     messages.must_have("without a v");
     edit(&base, |base| base["spec"]["minKubeVersion"] = json!("1.30"));
-    let refused = fail(root, next);
+    let refused = ends(root, next, 3).out;
     refused.must_have("error [min-kube-version]");
 }
 

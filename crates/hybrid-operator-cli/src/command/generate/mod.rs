@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use crate::ToDo;
 use crate::generate::native::Program;
 use crate::project::Project;
 
@@ -50,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) watches_file: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Runs all generators. With `--check`, each one prints its differences before the first error is
-/// returned.
+/// returned; files that are out of date are reported only if there is no other error.
 fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = Counted { out, bytes: 0 };
     let mut results = vec![
@@ -121,7 +122,11 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
     if Project::find(Path::new(".")).is_ok() {
         results.push(dashboards::run(&dashboards::Args::with(options), &mut out));
     }
-    results.into_iter().collect::<anyhow::Result<()>>()?;
+    let errors = results.into_iter().filter_map(Result::err);
+    let (to_do, failed): (Vec<_>, Vec<_>) = errors.partition(|error| error.is::<ToDo>());
+    if let Some(error) = failed.into_iter().chain(to_do).next() {
+        return Err(error);
+    }
     if out.bytes == 0 {
         writeln!(out, "all files are up to date")?;
     }

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use hybrid_operator::helm::ChartReader;
 use hybrid_operator::watches;
 use semver::Version;
 use serde_json::Value;
 
+use crate::ToDo;
 use crate::command::UsageError;
 use crate::command::generate::ci_values;
 use crate::files::FileSet;
@@ -90,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     check: bool,
 
@@ -182,10 +183,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             for finding in &broken {
                 writeln!(out, "{finding}")?;
             }
-            bail!(
+            let message = format!(
                 "the bundle has {} error(s); correct the base {BASES} or the files of config",
                 broken.len()
             );
+            return Err(ToDo::Message(message).into());
         }
     }
     Ok(())

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     check: bool,
 }

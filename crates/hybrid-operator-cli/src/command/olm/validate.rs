@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::ValueEnum;
 
-use crate::Exit;
+use crate::ToDo;
 use crate::command::UsageError;
 use crate::olm::validate::{self, ALL, Optional};
 
@@ -72,6 +73,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         optional.extend(chosen);
     }
     let directory = args.directory.clone().unwrap_or_default();
+    if !directory.is_dir() {
+        bail!("{} is not the directory of a bundle", directory.display());
+    }
     let findings = validate::bundle(&directory, &optional);
     let passed = !findings.iter().any(validate::Finding::is_error);
     match args.output {
@@ -91,6 +95,6 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if passed {
         Ok(())
     } else {
-        Err(Exit::Reported.into())
+        Err(ToDo::Printed.into())
     }
 }

@@ -23,6 +23,7 @@ use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
+use crate::command::UsageError;
 use crate::command::chart_flags::{AccessFlags, Found};
 use crate::output::Format;
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
@@ -209,7 +210,8 @@ fn switch(arg: Arg) -> Arg {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     args.helm.check()?;
     if args.helm.output_dir().is_some() && !args.show_only.is_empty() {
-        bail!("--show-only selects from standard output; leave it or --output-dir out");
+        let message = "--show-only selects from standard output; leave it or --output-dir out";
+        return Err(UsageError(message.to_owned()).into());
     }
     let capabilities = capabilities(args.kube_version.as_deref(), &args.api_versions)?;
     if !args.cr.is_empty() {
@@ -218,7 +220,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (name, chart) = match args.target.as_slice() {
         [name, chart] => (Some(name.as_str()), chart),
         [chart, ..] => (None, chart),
-        [] => bail!("give a chart, or a custom resource with --cr"),
+        [] => {
+            let message = "give a chart, or a custom resource with --cr";
+            return Err(UsageError(message.to_owned()).into());
+        }
     };
     let name = args.release_name(name)?;
     let values = args.values.merged()?;
@@ -305,11 +310,12 @@ pub(crate) fn default_namespace() -> String {
 pub(crate) fn capabilities(
     kube_version: Option<&str>,
     api_versions: &[String],
-) -> anyhow::Result<Capabilities> {
+) -> Result<Capabilities, UsageError> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = kube_version.filter(|text| !text.is_empty()) {
         capabilities.kube_version = KubeVersion::parse(version)
-            .with_context(|| format!("invalid kube version '{version}'"))?;
+            .with_context(|| format!("invalid kube version '{version}'"))
+            .map_err(UsageError::of)?;
     }
     if !api_versions.is_empty() {
         capabilities.api_versions = capabilities.api_versions.with(api_versions);
@@ -363,14 +369,17 @@ impl Args {
             ("--name-template", template.is_some()),
         ] {
             if name.is_some() && is_set {
-                bail!("cannot set {flag} and also specify a name; leave one of them out");
+                let message =
+                    format!("cannot set {flag} and also specify a name; leave one of them out");
+                return Err(UsageError(message).into());
             }
         }
         let name = match template {
-            Some(template) => name_template::render(template)?,
+            Some(template) => name_template::render(template).map_err(UsageError::of)?,
             None => name.unwrap_or(NAME).to_owned(),
         };
-        ReleaseName::new(name.as_str()).context("release name check failed")
+        let checked = ReleaseName::new(name.as_str()).context("release name check failed");
+        Ok(checked.map_err(UsageError::of)?)
     }
 
     fn namespace(&self) -> String {

@@ -129,7 +129,8 @@ fn command_of<'c>(line: &str, commands: &'c [(String, String)]) -> &'c str {
     let begins = |name: &&str| line == *name || line.starts_with(&format!("{name} "));
     let names = commands.iter().map(|(name, _)| name.as_str());
     let found = names.filter(begins).max_by_key(|name| name.len());
-    found.unwrap_or_else(|| panic!("{line} is none of the commands"))
+    assert!(found.is_some(), "{line} is none of the commands");
+    found.unwrap()
 }
 
 fn run(directory: &Path, arguments: &str) -> Done {

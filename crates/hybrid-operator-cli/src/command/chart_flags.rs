@@ -17,67 +17,79 @@ use hybrid_operator::watches::RemoteChart;
 use super::UsageError;
 use super::cosign_flags::CosignFlags;
 
+/// Heading of the flags below, which only `--help` shows.
+pub(super) const HEADING: &str = "Charts from repositories and registries";
+
 /// Access to repositories and registries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
-#[command(next_help_heading = "Charts from repositories and registries")]
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct AccessFlags {
     /// User of the repository or registry [default: of a registry, as 'helm registry login' or
     /// 'docker login' has stored it]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "NAME")]
     username: Option<String>,
 
     /// Password or token of the user
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "TEXT")]
     password: Option<String>,
 
     /// Send user and password also to other hosts that the index of the repository names
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     pass_credentials: bool,
 
     /// File with certificates of authorities to trust besides those of the system
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     ca_file: Option<OsString>,
 
     /// File with the certificate of this client
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     cert_file: Option<OsString>,
 
     /// File with the key of this client
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     key_file: Option<OsString>,
 
     /// Reach registries by HTTP without TLS
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     plain_http: bool,
 
     /// Do not verify the certificates of repositories and registries
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     insecure_skip_tls_verify: bool,
 
     /// Verify the chart with its provenance file (.prov) before it is used, as Helm does
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     verify: bool,
 
     /// Keyring with the public keys for --verify [default: pubring.gpg, else pubring.kbx, in
     /// `$GNUPGHOME` or ~/.gnupg]
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "FILE",
+        allow_hyphen_values = true
+    )]
     keyring: Option<OsString>,
 
     #[command(flatten)]
     cosign: CosignFlags,
 
     /// File with the credentials of registries [default: those of Helm and Docker]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     registry_config: Option<OsString>,
 
     /// File with the repositories of 'helm repo add' [default: that of Helm]
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "FILE",
+        allow_hyphen_values = true
+    )]
     repository_config: Option<OsString>,
 
     /// Directory in which fetched charts are kept [default: `$CHART_CACHE`, else
     /// hybrid-operator/charts in the user's cache directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "DIR")]
     chart_cache: Option<PathBuf>,
 }
 
@@ -322,4 +334,30 @@ fn default_keyring() -> anyhow::Result<PathBuf> {
     } else {
         old
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::HEADING;
+    use crate::command::Cli;
+
+    #[test]
+    fn flags_of_access_are_in_the_long_help_alone_and_others_are_not_among_them() {
+        let mut command = Cli::command();
+        let lint = command.find_subcommand_mut("lint").unwrap();
+        let (short, long) = (lint.render_help(), lint.render_long_help());
+        let (short, long) = (short.to_string(), long.to_string());
+        assert!(
+            short.contains("--ignore") && !short.contains(HEADING),
+            "{short}"
+        );
+        let (others, access) = long.split_once(HEADING).unwrap();
+        for flag in "username ca-file verify cosign-key trusted-root chart-cache".split(' ') {
+            let flag = format!("--{flag} ");
+            assert!(!short.contains(&flag) && access.contains(&flag), "{flag}");
+        }
+        assert!(others.contains("--limit-time") && !access.contains("--limit-time"));
+    }
 }

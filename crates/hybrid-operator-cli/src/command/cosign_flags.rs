@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chart_source::verify::{Identity, Name, Policy};
 
 use super::UsageError;
+use super::chart_flags::HEADING;
 
 /// Advice on getting a trusted root.
 const CREATE: &str = "'cosign trusted-root create --with-default-services --out trusted_root.json' writes that of the \
@@ -14,30 +15,40 @@ const CREATE: &str = "'cosign trusted-root create --with-default-services --out 
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub(crate) struct CosignFlags {
     /// Verify the chart with its signature of cosign in the registry, and this public key
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     cosign_key: Option<PathBuf>,
 
     /// Verify the chart with its signature of cosign in the registry, which this identity must have made without a
     /// key of its own: a mail address, or the URL of a workflow. Needs the issuer and --trusted-root
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "NAME")]
     certificate_identity: Option<String>,
 
     /// Instead of --certificate-identity: a regular expression that must match the identity as a whole
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     certificate_identity_regexp: Option<String>,
 
     /// Issuer of the token with which the identity has logged in, such as
     /// `https://token.actions.githubusercontent.com`
-    #[arg(long, value_name = "URL")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "URL")]
     certificate_oidc_issuer: Option<String>,
 
     /// Instead of --certificate-oidc-issuer: a regular expression that must match the issuer as a whole
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     certificate_oidc_issuer_regexp: Option<String>,
 
     /// File with the keys of Sigstore's authorities and logs (`trusted_root.json`), for
     /// --certificate-identity. Nothing is fetched
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     trusted_root: Option<PathBuf>,
 }
 

@@ -123,7 +123,7 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
         results.push(dashboards::run(&dashboards::Args::with(options), &mut out));
     }
     let errors = results.into_iter().filter_map(Result::err);
-    let (to_do, failed): (Vec<_>, Vec<_>) = errors.partition(|error| error.is::<ToDo>());
+    let (to_do, failed): (Vec<_>, Vec<_>) = errors.partition(anyhow::Error::is::<ToDo>);
     if let Some(error) = failed.into_iter().chain(to_do).next() {
         return Err(error);
     }

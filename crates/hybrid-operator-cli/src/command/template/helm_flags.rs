@@ -1,6 +1,7 @@
 //! The flags of `helm template` that choose where the output goes and how the release is named, and
 //! those that are accepted because scripts pass them.
 
+use std::net::ToSocketAddrs as _;
 use std::time::Duration;
 
 use clap::ArgAction;
@@ -247,6 +248,13 @@ fn go_duration(text: &str) -> Result<Duration, String> {
         Ok(parsed) => Ok(Duration::try_from_secs_f64(parsed.seconds()).unwrap_or_default()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Returns the first address of a host, for `getHostByName`.
+pub(super) fn first_address(host: &str) -> std::io::Result<String> {
+    let mut addresses = (host, 0).to_socket_addrs()?;
+    let first = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
+    Ok(first.ip().to_string())
 }
 
 /// Checks labels as Helm does: `a=b,c=d`.

@@ -11,7 +11,6 @@ mod show_only;
 mod user_values;
 
 use std::io::Write;
-use std::net::ToSocketAddrs as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -244,7 +243,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let mut input = RenderInput::new(info, &coalesced).capabilities(&capabilities);
     if args.helm.enable_dns {
-        input.host_names = Some(first_address);
+        input.host_names = Some(helm_flags::first_address);
     }
     input.limits = args.limits.limits().of_render();
     input.values_in_errors = args.debug;
@@ -292,13 +291,6 @@ fn check_installable(chart: &Chart, shown: &str) -> anyhow::Result<()> {
         crate::print_message("warning: this chart is deprecated");
     }
     Ok(())
-}
-
-/// Returns the first address of a host, for `getHostByName`.
-fn first_address(host: &str) -> std::io::Result<String> {
-    let mut addresses = (host, 0).to_socket_addrs()?;
-    let first = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
-    Ok(first.ip().to_string())
 }
 
 /// Returns the default namespace, from the environment or the kubeconfig.

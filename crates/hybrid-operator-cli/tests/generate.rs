@@ -102,7 +102,7 @@ fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
     let written = succeed(&root.join("charts"), "");
     let files = "\
         crd/bases/test.example.com_guestbooks.yaml crd/bases/test.example.com_webs.yaml \
-        grafana/operator.json prometheus/alerts.yaml rbac/charts/guestbook_role.yaml \
+        rbac/charts/guestbook_role.yaml \
         rbac/charts/web_role.yaml rbac/web_editor_role.yaml samples/test_v1_guestbook.yaml \
         samples/test_v1alpha1_web.yaml samples/test_v1beta1_guestbook.yaml";
     for file in files.split(' ') {

@@ -49,7 +49,7 @@ fn project() -> tempfile::TempDir {
     let chart = memcached.display();
     let kind = "--group apps --version v1 --kind";
     for arguments in [
-        "init --domain example.com --project-name shop-operator --owner me",
+        "init --domain example.com --project-name shop-operator --with monitoring --license apache2 --owner me",
         &format!("create api {kind} Cache --helm-chart {chart}"),
         &format!("create api {kind} Order --native"),
         &format!("create webhook {kind} Order --defaulting"),

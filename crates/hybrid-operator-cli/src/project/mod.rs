@@ -15,6 +15,8 @@ pub(crate) use plural::plural;
 pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
+/// The dashboard of Grafana.
+pub(crate) const DASHBOARD: &str = "config/grafana/operator.json";
 /// Directory with the objects of the deployed operator.
 pub(crate) const DEPLOYED: &str = "config/default";
 /// Image of the operator, from which chart projects build their own. A release names the one that it publishes,

@@ -348,7 +348,9 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
     let project = project();
     let root = project.path();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::copy(repository.join("Makefile"), root.join("Makefile")).unwrap();
+    for file in ["Makefile", "olm.mk"] {
+        fs::copy(repository.join(file), root.join(file)).unwrap();
+    }
     let make = |arguments: &str| {
         let made = Command::new("make")
             .args(arguments.split(' '))

@@ -17,7 +17,7 @@ use clap::Subcommand;
 
 use crate::ToDo;
 use crate::generate::native::Program;
-use crate::project::Project;
+use crate::project::{DASHBOARD, Project};
 
 pub(super) use rbac::ci_values;
 
@@ -118,8 +118,9 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
         samples::run(&samples::Args::with(options), &mut out),
         protection::run(&protection::Args::with(options), &mut out),
     ];
-    // Their title is the name of the project.
-    if Project::find(Path::new(".")).is_ok() {
+    // 'init --with monitoring' writes them first.
+    let project = Project::find(Path::new("."));
+    if project.is_ok_and(|project| project.root.join(DASHBOARD).is_file()) {
         results.push(dashboards::run(&dashboards::Args::with(options), &mut out));
     }
     let errors = results.into_iter().filter_map(Result::err);

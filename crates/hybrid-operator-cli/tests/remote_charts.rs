@@ -17,6 +17,7 @@ use std::process::Command;
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
+use sha2::{Digest as _, Sha256};
 
 use support::{Done, PROGRAM, Text as _, alone, or_skip};
 
@@ -471,6 +472,13 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     ));
     let metadata = fixture.read("helm-charts/shop/Chart.yaml");
     metadata.must_have("version: 1.2.3");
+    let archive = fs::read(fixture.path("repo/shop-1.2.3.tgz")).unwrap();
+    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(&archive));
+    let expected = format!(
+        "  chart: helm-charts/shop\n  chartSource:\n    digest: sha256:{digest}\n    reference: shop in {repo} ~1.2\n    \
+         url: {repo}/shop-1.2.3.tgz\n    version: 1.2.3\n"
+    );
+    fixture.read("PROJECT").must_have(&expected);
 
     let message = fixture.error(&format!("template web shosp/shop {given}"));
     let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", only shops; \

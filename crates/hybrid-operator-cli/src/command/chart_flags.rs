@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{
-    Access, Cache, ChartReference, DocumentFetcher, Pulled, Puller, Repositories, Repository,
+    Access, Cache, ChartReference, Digest, DocumentFetcher, Pulled, Puller, Repositories,
+    Repository,
 };
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use helm_core::chart::{Chart, Limits, SchemaRoots};
@@ -101,8 +102,12 @@ pub(crate) enum Found {
     Verified { path: PathBuf, archive: Vec<u8> },
     /// An archive that was fetched.
     Fetched {
-        /// URL of the fetched chart, for messages.
-        shown: String,
+        /// The chart as it was named, without credentials.
+        reference: String,
+        /// URL of the fetched chart.
+        url: String,
+        /// Digest of the archive.
+        digest: Digest,
         archive: Vec<u8>,
     },
 }
@@ -140,7 +145,7 @@ impl Found {
             Self::Local(path) | Self::Verified { path, .. } => {
                 format!("cannot load the chart {:?}", path.display())
             }
-            Self::Fetched { shown, .. } => format!("cannot load the chart {shown}"),
+            Self::Fetched { url, .. } => format!("cannot load the chart {url}"),
         }
     }
 }
@@ -159,25 +164,35 @@ impl AccessFlags {
         repo: Option<&str>,
         version: Option<&str>,
     ) -> anyhow::Result<Found> {
-        let reference = |chart: &str, repo: Option<&str>| {
+        let parse = |chart: &str, repo: Option<&str>| {
             ChartReference::parse(chart, repo, version).map_err(UsageError::of)
         };
-        let found = if repo.is_some() || chart.contains("://") {
-            self.pull(&reference(chart, repo)?, None)?
-        } else {
-            // As in Helm, a file of this name goes before a repository.
-            let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
-            let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
-                return self.find_local(in_home(chart.into()));
-            };
-            let repositories = self.repositories()?;
-            let repository = repositories
-                .named(name)
-                .with_context(|| format!("there is no chart at {name}/{chart}"))?;
-            self.pull(&reference(chart, Some(repository.url()))?, Some(repository))?
+        if repo.is_some() || chart.contains("://") {
+            return self.fetch(&parse(chart, repo)?, None);
+        }
+        // As in Helm, a file of this name goes before a repository.
+        let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
+        let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
+            return self.find_local(in_home(chart.into()));
         };
+        let repositories = self.repositories()?;
+        let repository = repositories
+            .named(name)
+            .with_context(|| format!("there is no chart at {name}/{chart}"))?;
+        let reference = parse(chart, Some(repository.url()))?;
+        self.fetch(&reference, Some(repository))
+    }
+
+    fn fetch(
+        &self,
+        reference: &ChartReference,
+        repository: Option<&Repository>,
+    ) -> anyhow::Result<Found> {
+        let found = self.pull(reference, repository)?;
         Ok(Found::Fetched {
-            shown: found.resolved.url,
+            reference: reference.to_string(),
+            url: found.resolved.url,
+            digest: found.resolved.digest,
             archive: found.archive,
         })
     }

@@ -10,7 +10,7 @@ use super::UsageError;
 use super::ask::answer;
 use super::chart_flags::{AccessFlags, Found};
 use super::charts::documents::{self, Documents};
-use crate::project::Project;
+use crate::project::{ChartOrigin, Project};
 use crate::scaffold::names;
 use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
 
@@ -252,7 +252,21 @@ impl ChartFlags {
             Found::Verified { path, archive } => {
                 ChartSource::from_archive(&path.to_string_lossy(), &archive, version)?
             }
-            Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive, None)?,
+            Found::Fetched {
+                reference,
+                url,
+                digest,
+                archive,
+            } => {
+                let mut source = ChartSource::from_archive(&url, &archive, None)?;
+                source.origin = Some(ChartOrigin {
+                    reference,
+                    version: source.chart.metadata().version.clone(),
+                    url,
+                    digest: digest.to_string(),
+                });
+                source
+            }
         };
         let kind = kind.or_of_chart(&source, assumed).ask().with_context(|| {
             format!("cannot name a kind after the chart {}", source.chart.name())

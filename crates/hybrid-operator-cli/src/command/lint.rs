@@ -180,8 +180,8 @@ fn inputs(args: &Args) -> anyhow::Result<(Charts, Vec<Report>)> {
     let found = args.access.find(&given, repo, version)?;
     let path = match &found {
         Found::Local(path) | Found::Verified { path, .. } => path,
-        Found::Fetched { shown, .. } => {
-            return Ok((vec![(shown.into(), found.load()?)], Vec::new()));
+        Found::Fetched { url, .. } => {
+            return Ok((vec![(url.into(), found.load()?)], Vec::new()));
         }
     };
     if version.is_some() {

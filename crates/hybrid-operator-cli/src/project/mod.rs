@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-pub(crate) use file::{Api, ProjectFile, Resource};
+pub(crate) use file::{Api, ChartOrigin, ProjectFile, Resource};
 pub(crate) use plural::plural;
 
 /// Name of the file that marks the directory of a project.

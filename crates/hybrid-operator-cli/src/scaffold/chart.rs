@@ -10,6 +10,7 @@ use helm_core::chart::ignore::Rules;
 use helm_core::chart::{Chart, DocumentIndex, File, Limits, LoadError, SchemaRoots};
 
 use super::{CHARTS, names};
+use crate::project::ChartOrigin;
 
 /// Error with a chart that the user gave.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,8 @@ pub(crate) struct ChartSource {
     files: Vec<File>,
     /// Whether it is the user's own from now on, and not a copy of a chart.
     is_new: bool,
+    /// Where it was fetched.
+    pub(crate) origin: Option<ChartOrigin>,
 }
 
 impl ChartSource {
@@ -98,6 +101,7 @@ impl ChartSource {
             chart,
             files,
             is_new: false,
+            origin: None,
         };
         loaded.check(path, version)?;
         Ok(loaded)
@@ -124,6 +128,7 @@ impl ChartSource {
             chart,
             files,
             is_new: false,
+            origin: None,
         })
     }
 
@@ -202,6 +207,7 @@ impl ChartSource {
             chart,
             files,
             is_new: true,
+            origin: None,
         })
     }
 

@@ -407,7 +407,7 @@ impl Args {
         let (mut text, mut images) = (String::new(), Images::default());
         for resource in &request.resources {
             let found = preview::offline(&mut bindings, resource, &request.objects, capabilities)?;
-            if !found.overridden.is_empty() {
+            if !(found.overridden.is_empty() || self.images) {
                 let paths = found.overridden.join(", ");
                 crate::print_message(&format!("{resource}: the watches file overrides {paths}"));
             }

@@ -333,9 +333,10 @@ fn every_generator_is_in_the_table_of_generators() {
 #[test]
 fn targets_of_make_in_the_documentation_exist() {
     let templates = "crates/hybrid-operator-cli/templates/project";
-    let makefiles = ["Makefile", "targets.mk"].map(read).join("\n")
+    let makefiles = ["Makefile", "targets.mk", "olm.mk"].map(read).join("\n")
         + &read(&format!("{templates}/Makefile.helm"))
-        + &read(&format!("{templates}/Makefile.native"));
+        + &read(&format!("{templates}/Makefile.native"))
+        + &read(&format!("{templates}/ci.mk"));
     let targets: BTreeSet<&str> = makefiles
         .lines()
         .filter(|line| !line.starts_with(['\t', '#', '.']))

@@ -29,23 +29,41 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use command::UsageError;
+use command::renamed::{self, Current};
 use helm_core::RenderError;
 use helm_core::chart::LoadError;
 use helm_core::values::{CoalesceError, ValuesError};
+use scaffold::{NameError, ScaffoldError};
 
-/// Exit code for wrong usage.
+/// Exit code of an error that is not one of the next two.
+const ERROR: u8 = 1;
+/// Exit code of a command line that is wrong whatever files and clusters contain.
 const USAGE: u8 = 2;
+/// Exit code of a command that did what it was asked for, and found something to do.
+const TO_DO: u8 = 3;
 
 /// Runs the command line `arguments`, whose first element is the program's name. Results go to
-/// standard output, messages to standard error. The exit code is 1 on any error, and 2 for wrong usage.
-/// `diff` has 1 for differences and 2 for errors.
+/// standard output, messages to standard error. The exit code is 2 for wrong usage, 3 if a command found
+/// something to do, such as differences, and 1 for all other errors.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     if let Some(answered) = command::completion::answer(&arguments, &mut io::stdout().lock()) {
         return ExitCode::from(u8::from(answered.is_err()));
     }
     let is_plugin = plugin::is_plugin(&arguments);
-    let cli = match plugin::parse(command::normalize_flags(arguments), is_plugin) {
+    let arguments = match renamed::current(command::normalize_flags(arguments)) {
+        Ok(Current { arguments, note }) => {
+            if let Some(note) = note {
+                print_message(&note);
+            }
+            arguments
+        }
+        Err(gone) => {
+            print_error(&gone.into());
+            return ExitCode::from(USAGE);
+        }
+    };
+    let cli = match plugin::parse(arguments, is_plugin) {
         Ok(cli) => cli,
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
@@ -57,17 +75,24 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => match error.downcast::<Exit>() {
-            Ok(Exit::Reported) => ExitCode::FAILURE,
-            Ok(Exit::Failed(code, error)) => {
+        Err(error) => {
+            if !matches!(error.downcast_ref(), Some(ToDo::Printed)) {
                 print_error(&error);
-                ExitCode::from(code)
             }
-            Err(error) => {
-                print_error(&error);
-                ExitCode::from(if error.is::<UsageError>() { USAGE } else { 1 })
-            }
-        },
+            ExitCode::from(code_of(&error))
+        }
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    let has_wrong_name =
+        || matches!(error.downcast_ref(), Some(ScaffoldError::Name(_))) || error.is::<NameError>();
+    if error.is::<ToDo>() {
+        TO_DO
+    } else if error.is::<UsageError>() || has_wrong_name() {
+        USAGE
+    } else {
+        ERROR
     }
 }
 
@@ -100,15 +125,15 @@ fn print_error(error: &anyhow::Error) {
     print_message(&format!("Error: {message}{}", excerpt.unwrap_or_default()));
 }
 
-/// An end of a command that is not simply an error.
+/// What a command found to be done: differences, findings, files that are out of date.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Exit {
-    /// The command has printed what is wrong, such as differences; its exit code is 1.
+pub(crate) enum ToDo {
+    /// The output says it.
     #[error("see the output")]
-    Reported,
-    /// An error with an exit code of its own, because 1 means something else for the command.
-    #[error("{1:#}")]
-    Failed(u8, anyhow::Error),
+    Printed,
+    /// The output says it, and this message what to do.
+    #[error("{0}")]
+    Message(String),
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -235,8 +235,8 @@ async fn previews_equal_what_the_operator_records() {
     let world = or_skip!(World::start("cli-preview").await);
     let spec = json!({"replicas": 2, "extra": {"kept": null, "own": 1}});
     let file = world.file("main", &spec);
-    let before = world.run(&format!("diff --cr {file}"));
-    assert_eq!(before.code, Some(1), "{}", before.err);
+    let before = world.run(&format!("diff {file}"));
+    assert_eq!(before.code, Some(3), "{}", before.err);
     before.out.must_have("not deployed yet");
     before.out.must_have("\n3 added, 0 changed, 0 removed\n");
     world.apply("main", spec.clone()).await;
@@ -253,14 +253,14 @@ async fn previews_equal_what_the_operator_records() {
     let notes = world.run("get notes shops/main").ok();
     let namespace = world.namespace.name();
     assert_eq!(notes, format!("NOTES:\n2 replicas\nin {namespace}\n\n"));
-    let same = world.run(&format!("diff --cr {file}"));
+    let same = world.run(&format!("diff {file}"));
     assert_eq!(same.ok(), "no differences\n");
     let live = world.run(&format!("diff --live --cr {file}"));
     assert_eq!(live.ok(), "no differences\n");
 
     let file = world.file("main", &json!({"replicas": 5}));
-    let changed = world.run(&format!("diff --cr {file}"));
-    assert_eq!(changed.code, Some(1), "{}", changed.err);
+    let changed = world.run(&format!("diff {file}"));
+    assert_eq!(changed.code, Some(3), "{}", changed.err);
     let out = changed.out;
     only(&out, "    -  replicas: ", "2");
     only(&out, "    +  replicas: ", "5");
@@ -316,12 +316,12 @@ async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
     for part in ["own: \"first\"", "found: there", "served: \"true\""] {
         manifest.must_have(part);
     }
-    let same = world.run(&format!("diff --cr {file}"));
+    let same = world.run(&format!("diff {file}"));
     assert_eq!(same.ok(), "no differences\n");
     // The operator would upgrade the release at once.
     world.operator.stop(LIMIT).await.unwrap();
     set("second").await;
-    let changed = world.run(&format!("diff --cr {file}")).out;
+    let changed = world.run(&format!("diff {file}")).out;
     only(&changed, "    -  ", "own: first");
     only(&changed, "    +  ", "own: second");
     let refused = world.run("rollback shop/main 1 --yes").failed();

@@ -110,8 +110,13 @@ impl Fixture {
 
     #[track_caller]
     fn refused(&self, arguments: &str, expected: &str) {
+        self.ends(arguments, 1, expected);
+    }
+
+    #[track_caller]
+    fn ends(&self, arguments: &str, code: i32, expected: &str) {
         let done = self.run(arguments);
-        assert_eq!(done.code, Some(1), "{arguments}: {}", done.err);
+        assert_eq!(done.code, Some(code), "{arguments}: {}", done.err);
         done.err.must_have(expected);
     }
 }
@@ -166,24 +171,26 @@ fn flags_of_cosign_that_do_not_belong_together_are_refused() {
     let fixture = Fixture::new("identity/bundle/right.json");
     let chart = fixture.chart();
     let cases = "\
---cosign-key cosign.pub --trusted-root trusted_root.json => --cosign-key cannot be given with
---cosign-key cosign.pub --verify => a chart is verified with one of them
---trusted-root trusted_root.json => give --certificate-identity or --certificate-identity-regexp
---certificate-identity a@b => give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp
---certificate-identity a@b --certificate-identity-regexp .* => --certificate-identity and --certificate-identity-regexp cannot be given together
---certificate-identity a@b --certificate-oidc-issuer https://i => needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create
---certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json => is not a regular expression
---certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json => cannot read none.json
---certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub => cosign.pub is not a trusted root of Sigstore
---cosign-key trusted_root.json => is not a public key of cosign";
+2 --cosign-key cosign.pub --trusted-root trusted_root.json => --cosign-key cannot be given with
+2 --cosign-key cosign.pub --verify => a chart is verified with one of them
+2 --trusted-root trusted_root.json => give --certificate-identity or --certificate-identity-regexp
+2 --certificate-identity a@b => give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp
+2 --certificate-identity a@b --certificate-identity-regexp .* => --certificate-identity and --certificate-identity-regexp cannot be given together
+2 --certificate-identity a@b --certificate-oidc-issuer https://i => needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create
+2 --certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json => is not a regular expression
+1 --certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json => cannot read none.json
+1 --certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub => cosign.pub is not a trusted root of Sigstore
+1 --cosign-key trusted_root.json => is not a public key of cosign";
     for case in cases.lines() {
         let (flags, expected) = case.split_once(" => ").unwrap();
-        fixture.refused(&format!("template web {chart} {flags}"), expected);
+        let (code, flags) = flags.split_once(' ').unwrap();
+        let arguments = format!("template web {chart} {flags}");
+        fixture.ends(&arguments, code.parse().unwrap(), expected);
     }
     // A chart on this machine has no signature of cosign.
     for local in ["template web .", "lint ."] {
         let expected = "signatures of cosign are in registries only";
-        fixture.refused(&format!("{local} --cosign-key cosign.pub"), expected);
+        fixture.ends(&format!("{local} --cosign-key cosign.pub"), 2, expected);
     }
 }
 

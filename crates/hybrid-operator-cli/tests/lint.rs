@@ -37,7 +37,7 @@ fn findings_have_rule_place_and_way_out() {
     let directory = tempfile::tempdir().unwrap();
     chart(directory.path());
     let done = lint(directory.path(), "shop");
-    assert_eq!(done.code, Some(1));
+    assert_eq!(done.code, Some(3));
     let expected = "\
 shop
 SEVERITY  RULE                  PLACE               FINDING
@@ -69,7 +69,7 @@ fn only_errors_fail_unless_warnings_are_errors() {
     for (arguments, code) in [
         ("--ignore removed-api", 0),
         ("--kube-version 1.24", 0),
-        ("--ignore removed-api --strict", 1),
+        ("--ignore removed-api --strict", 3),
         ("--ignore removed-api,clock --strict", 0),
     ] {
         let done = lint(directory.path(), &format!("shop {arguments}"));

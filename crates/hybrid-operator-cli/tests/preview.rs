@@ -1,4 +1,4 @@
-//! Runs the commands that need no cluster on small projects: `template --cr`, `images`,
+//! Runs the commands that need no cluster on small projects: `template --cr`, `template --images`,
 //! `diff --base`, `man`, and the program as a plugin of kubectl.
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
@@ -286,8 +286,7 @@ name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
     let flags = "\
 -n dev => Shop prod/main is in namespace prod, not in dev
 --from none.yaml => cannot read none.yaml
---show-only x => could not find template x in chart
---kube-version x => invalid kube version 'x'";
+--show-only x => could not find template x in chart";
     for flag in flags.lines() {
         let (args, expected) = flag.split_once(" => ").unwrap();
         refused(CR, args, expected);
@@ -326,7 +325,7 @@ fn a_chart_that_fails_is_named_with_the_fields_of_the_spec() {
 #[test]
 fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let project = Project::new();
-    let args = "images --cr config/samples/shop.yaml";
+    let args = "template --images --cr config/samples/shop.yaml";
     assert_eq!(project.run(args).ok(), "busybox:1\nhook:2\nshop:9\n");
     let json = project.run(&format!("{args} -o json")).ok();
     let list: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -336,6 +335,41 @@ fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
     let wide = project.run(&format!("{args} -o wide")).ok();
     let start = "IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n";
     assert!(wide.starts_with(start), "{wide}");
+    let chart = "template helm-charts/shop --images --no-hooks --set image.tag=10";
+    assert_eq!(project.run(chart).ok(), "busybox:1\nshop:10\n");
+    let refused = project.run("template helm-charts/shop -o json");
+    assert_eq!(refused.code, Some(2));
+    refused.err.must_have("--images");
+}
+
+#[test]
+fn former_spellings_do_what_they_did_and_say_what_they_are_now() {
+    let project = or_skip!(Project::committed());
+    for (former, now) in [
+        (
+            "images --cr config/samples/shop.yaml",
+            "template --images --cr config/samples/shop.yaml",
+        ),
+        (
+            "diff --base HEAD --cr config/samples/shop.yaml",
+            "diff --base HEAD config/samples/shop.yaml",
+        ),
+        (
+            "bundle validate --list-optional",
+            "olm validate --list-optional",
+        ),
+    ] {
+        let (former, now) = (project.run(former), project.run(now));
+        let lines: Vec<&str> = former.err.lines().collect();
+        assert_eq!(lines.len(), 1, "{}", former.err);
+        lines[0].must_have("is now 'hybrid-operator");
+        assert_eq!(former.ok(), now.ok());
+    }
+    let gone = project.run("charts dependency build helm-charts/shop");
+    assert_eq!(gone.code, Some(2));
+    let expected =
+        "Error: 'hybrid-operator charts dependency build' is gone: use 'helm dependency build'\n";
+    assert_eq!(gone.err, expected);
 }
 
 #[test]
@@ -349,7 +383,7 @@ fn errors_show_the_contents_of_values_only_with_debug() {
     or_skip!(project.git("init --quiet"));
     project.commit().unwrap();
     for command in [
-        "images --cr config/samples/shop.yaml",
+        "template --images --cr config/samples/shop.yaml",
         "diff --base HEAD",
         "template --cr config/samples/shop.yaml",
         "lint",
@@ -384,7 +418,7 @@ fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
     project.write("helm-charts/shop/templates/service.yaml", service);
     std::fs::remove_file(project.path("helm-charts/shop/templates/map.yaml")).unwrap();
     let done = diff("");
-    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert_eq!(done.code, Some(3), "{}", done.err);
     let expected = "\
 Shop prod/main
 ! restarts 3 Pods (Deployment main)
@@ -424,7 +458,7 @@ Shop prod/main
     assert!(done.out.ends_with(end), "{}", done.out);
     assert!(!done.out.contains('\u{1b}'), "there is no terminal");
     let markdown = diff("--format markdown");
-    assert_eq!(markdown.code, Some(1));
+    assert_eq!(markdown.code, Some(3));
     let start = "**1 added, 2 changed, 1 removed**\n\n### Shop prod/main\n\n- restarts 3 Pods \
                  (Deployment main)\n\n<details><summary>~ \
                  <code>Secret prod/main</code> changed</summary>\n\n```diff\n@@ -1,6 +1,6 @@\n";
@@ -450,10 +484,10 @@ fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
     project.write("config/samples/kustomization.yaml", kustomization);
     project.write("config/samples/new.yaml", &CR.replace("main", "second"));
     let done = project.run("diff --base HEAD");
-    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert_eq!(done.code, Some(3), "{}", done.err);
     let end = "4 added, 0 changed, 0 removed\n";
     assert!(done.out.ends_with(end), "{}", done.out);
-    let done = project.run("diff --base HEAD --cr config/samples/new.yaml");
+    let done = project.run("diff --base HEAD config/samples/new.yaml");
     assert_eq!(done.ok(), "no differences\n");
 }
 
@@ -483,26 +517,27 @@ fn code_is_pointed_out_if_it_names_a_value_translator() {
 }
 
 #[test]
-fn errors_of_diff_have_another_exit_code_than_differences() {
+fn errors_of_diff_are_told_from_wrong_usage() {
     let project = or_skip!(Project::committed());
-    let failed = |args: &str, expected: &str| {
+    let failed = |args: &str, code: i32, expected: &str| {
         let done = project.run(args);
-        assert_eq!(done.code, Some(2), "{}{}", done.out, done.err);
+        assert_eq!(done.code, Some(code), "{}{}", done.out, done.err);
         done.err.must_have(expected);
     };
     let cases = "\
-diff --base none => \"none\" is not a revision of this repository
-diff --base --all => unexpected argument '--all'
-diff --base=--all => \"--all\" is not a revision of this repository
-diff --base HEAD --cr - => --base cannot read standard input
-diff --cr config/samples/shop.yaml => kubeconfig
-diff --cr config/samples/shop.yaml --kube-version 1.30 => --kube-version and --api-versions are for --base";
+1 diff --base none => \"none\" is not a revision of this repository
+2 diff --base --all => unexpected argument '--all'
+1 diff --base=--all => \"--all\" is not a revision of this repository
+2 diff --base HEAD - => --base cannot read standard input
+1 diff config/samples/shop.yaml => kubeconfig
+2 diff config/samples/shop.yaml --kube-version 1.30 => --kube-version and --api-versions are for --base";
     for case in cases.lines() {
         let (args, expected) = case.split_once(" => ").unwrap();
-        failed(args, expected);
+        let (code, args) = args.split_once(' ').unwrap();
+        failed(args, code.parse().unwrap(), expected);
     }
     project.write("helm-charts/shop/templates/map.yaml", "{{ fail \"no\" }}");
-    failed("diff --base HEAD", "Shop prod/main: ");
+    failed("diff --base HEAD", 1, "Shop prod/main: ");
     let outside = Project::new();
     let done = outside.run("diff --base HEAD");
     done.err.must_have("is not in a git repository");
@@ -543,7 +578,7 @@ fn completion_and_manual_pages_cover_all_commands() {
     let page = project.run("man").ok();
     page.must_have(".TH hybrid-operator 1");
     project.run("man out/man1").ok();
-    for command in "diff images status history rollback get events template".split(' ') {
+    for command in "diff status history rollback get events template".split(' ') {
         let start = format!("{command}\t");
         let is_candidate = candidates.lines().any(|line| line.starts_with(&start));
         assert!(is_candidate, "{candidates}");
@@ -599,7 +634,7 @@ fn a_schema_refers_to_files_of_the_project_wherever_the_command_runs() {
     let inside = project.path("helm-charts");
     let commands = [
         "template --cr ../config/samples/shop.yaml",
-        "images --cr ../config/samples/shop.yaml",
+        "template --images --cr ../config/samples/shop.yaml",
         "lint ..",
     ];
     let run = |arguments: &str| run(Path::new(PROGRAM), &inside, arguments, "");

@@ -55,7 +55,7 @@ impl Project {
     /// Checks the files, which must be out of date, and returns how they differ.
     fn outdated(&self) -> String {
         let done = self.run("--check");
-        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert_eq!(done.code, Some(3), "{}", done.err);
         done.out
     }
 

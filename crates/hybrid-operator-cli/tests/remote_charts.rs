@@ -94,6 +94,15 @@ impl Fixture {
         self.run(Path::new(PROGRAM), arguments).ok()
     }
 
+    /// Fetches what a chart depends on, and returns the messages about it.
+    #[track_caller]
+    fn fetches(&self, chart: &str) -> String {
+        let arguments = format!("template web {chart} --dependency-update --plain-http");
+        let done = self.run(Path::new(PROGRAM), &arguments);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        done.err
+    }
+
     /// Runs our command, which must fail, and returns its message.
     #[track_caller]
     fn error(&self, arguments: &str) -> String {
@@ -402,7 +411,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     };
     let lock = |parent: &str| lock(fixture.path(parent).join("parent/Chart.lock"));
     fixture.helm("dependency update helms/parent --plain-http");
-    let said = fixture.ours("charts dependency update ours/parent --plain-http");
+    let said = fixture.fetches("ours/parent");
     said.must_have("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n");
     let expected = ["lib-0.3.0.tgz", "other-1.2.5.tgz", "own", "shop-1.10.0.tgz"];
     let expected: BTreeSet<String> = expected.map(String::from).into();
@@ -418,7 +427,7 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     assert_eq!(fixture.helm("template web ours/parent"), rendered);
     assert_eq!(fixture.ours("template web ours/parent"), rendered);
 
-    // What the lock says, and nothing newer, also if Helm has written it.
+    // What is there already stays, also the lock that Helm has written.
     let locked = fixture.path("ours/parent/Chart.lock");
     fs::copy(fixture.path("helms/parent/Chart.lock"), &locked).unwrap();
     let before = fs::read(&locked).unwrap();
@@ -428,19 +437,14 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     let message = fixture.error("template web ours/parent");
     let missing = "missing in charts/ directory: shop, lib; fetch them with --dependency-update";
     message.must_have(missing);
-    fixture.ours("charts dependency build ours/parent --plain-http");
-    assert_eq!(files("ours"), expected);
-    fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
     let updated = fixture.ours("template web ours/parent --dependency-update --plain-http");
     assert_eq!((files("ours"), updated), (expected, rendered));
-    fixture.ours("charts dependency update ours/parent --plain-http");
     let after = fs::read(&locked).unwrap();
     assert_eq!(after, before, "nothing has changed");
     let text = fixture.read("ours/parent/Chart.yaml");
     fixture.write("ours/parent/Chart.yaml", &text.replace("~1.2", "~1.4"));
-    let message = fixture.error("charts dependency build ours/parent --plain-http");
-    message.must_have("run 'hybrid-operator charts dependency update ours/parent'");
-    let message = fixture.error("charts dependency update ours/parent --plain-http");
+    fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
+    let message = fixture.error("template web ours/parent --dependency-update --plain-http");
     message.must_have("cannot get other ~1.4, which Chart.yaml depends on");
     message.must_have("has no version \"~1.4\"; the newest is");
 }
@@ -468,6 +472,13 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
     ));
     let metadata = fixture.read("helm-charts/shop/Chart.yaml");
     metadata.must_have("version: 1.2.3");
+    let archive = fs::read(fixture.path("repo/shop-1.2.3.tgz")).unwrap();
+    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(&archive));
+    let expected = format!(
+        "  chart: helm-charts/shop\n  chartSource:\n    digest: sha256:{digest}\n    reference: shop in {repo} ~1.2\n    \
+         url: {repo}/shop-1.2.3.tgz\n    version: 1.2.3\n"
+    );
+    fixture.read("PROJECT").must_have(&expected);
 
     let message = fixture.error(&format!("template web shosp/shop {given}"));
     let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", only shops; \
@@ -505,16 +516,12 @@ fn dependencies_name_repositories_of_helm_repo_add() {
         let lock = |parent: &str| lock(path(parent, "Chart.lock"));
         let archive = |parent: &str| fs::read(path(parent, "charts/shop-1.2.3.tgz")).unwrap();
         fixture.helm(&format!("dependency update helms{index}"));
-        fixture.ours(&format!("charts dependency update ours{index}"));
+        fixture.fetches(&format!("ours{index}"));
         assert_eq!(lock("ours"), lock("helms"), "{repository}");
         assert_eq!(archive("ours"), archive("helms"), "{repository}");
-
-        fs::copy(path("helms", "Chart.lock"), path("ours", "Chart.lock")).unwrap();
-        fs::remove_dir_all(path("ours", "charts")).unwrap();
-        fixture.ours(&format!("charts dependency build ours{index}"));
-        assert_eq!(archive("ours"), archive("helms"), "{repository}");
     }
-    let unknown = "charts dependency update ours0 --repository-config none.yaml";
+    fs::remove_dir_all(fixture.path("ours0/charts")).unwrap();
+    let unknown = "template web ours0 --dependency-update --repository-config none.yaml";
     let message = fixture.error(unknown);
     let way_out = "none.yaml has no repository \"shops\"; add it with 'helm repo add shops URL'";
     message.must_have(way_out);
@@ -538,35 +545,10 @@ fn requirements_of_a_chart_are_those_that_helm_fetches() {
     let path = |parent: &str, file: &str| fixture.path(parent).join("legacy").join(file);
     let lock = |parent: &str| lock(path(parent, "requirements.lock"));
     fixture.helm("dependency update helms/legacy --plain-http");
-    let said = fixture.ours("charts dependency update ours/legacy --plain-http");
+    let said = fixture.fetches("ours/legacy");
     said.must_have("shop 1.10.0\nwrote ours/legacy/requirements.lock");
     assert_eq!(lock("ours"), lock("helms"), "with the same digest");
     assert!(!path("ours", "Chart.lock").exists());
-
-    // A lock of Helm 2, with the digest of what is wanted alone, which Helm 4 accepts, too.
-    let wanted = format!(
-        r#"{{"dependencies":[{{"name":"shop","version":"^1","repository":"{repo}","condition":"shop.enabled"}}]}}"#
-    );
-    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(wanted.as_bytes()));
-    let text = format!(
-        "dependencies:\n- {{name: shop, version: 1.10.0, repository: \"{repo}\"}}\ndigest: sha256:{digest}\ngenerated: 2020-01-01T00:00:00Z\n"
-    );
-    for parent in ["helms", "ours"] {
-        fs::write(path(parent, "requirements.lock"), &text).unwrap();
-        fs::remove_file(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
-    }
-    // Helm builds only from repositories that it knows.
-    fixture.helm(&format!("repo add shops {repo}"));
-    fixture.helm("dependency build helms/legacy --plain-http");
-    fixture.ours("charts dependency build ours/legacy --plain-http");
-    let archive = |parent: &str| fs::read(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
-    assert_eq!(archive("ours"), archive("helms"));
-
-    let requirements = "ours/legacy/requirements.yaml";
-    let other = fixture.read(requirements).replace("^1", "^1.2");
-    fixture.write(requirements, &other);
-    let message = fixture.error("charts dependency build ours/legacy --plain-http");
-    message.must_have("requirements.lock does not match the dependencies in requirements.yaml");
 }
 
 #[test]

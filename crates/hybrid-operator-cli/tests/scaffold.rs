@@ -100,7 +100,8 @@ fn names(table: &str) -> Vec<&str> {
 
 #[test]
 fn the_root_of_the_repository_is_what_init_and_create_write() {
-    let directory = project("--project-name memcached-operator --license none");
+    let with = "--with monitoring,olm,scorecard";
+    let directory = project(&format!("--project-name memcached-operator {with}"));
     let kind = "create api --group cache --version v1alpha1 --kind";
     for flags in [
         format!("Memcached --helm-chart {}", memcached()),
@@ -111,7 +112,9 @@ fn the_root_of_the_repository_is_what_init_and_create_write() {
     let mut written = files(directory.path());
     let licence = tempfile::tempdir().unwrap();
     let mut arguments = vec!["init", "--owner", "2026 Tomas Tauber"];
-    arguments.extend("--domain example.com --project-name memcached-operator".split(' '));
+    arguments.extend(
+        "--license apache2 --domain example.com --project-name memcached-operator".split(' '),
+    );
     assert!(start(licence.path(), &arguments).status.success());
     let licence = fs::read(licence.path().join("LICENSE")).unwrap();
     written.insert("LICENSE".to_owned(), licence);
@@ -141,6 +144,80 @@ fn the_root_of_the_repository_is_what_init_and_create_write() {
             assert_eq!(written.contains_key(&path), is_written, "{path}");
         }
     }
+}
+
+/// The files of `init` for charts alone, and those that `--with` adds.
+const WRITTEN: &str = "
+    .dockerignore .gitignore Dockerfile Makefile PROJECT README.md watches.yaml
+    config/crd/kustomization.yaml config/samples/kustomization.yaml
+    config/default/kustomization.yaml config/default/metrics_service.yaml
+    config/manager/kustomization.yaml config/manager/manager.yaml
+    config/rbac/kustomization.yaml config/rbac/service_account.yaml
+    config/rbac/leader_election_role.yaml config/rbac/leader_election_role_binding.yaml
+    config/rbac/metrics_auth_role.yaml config/rbac/metrics_auth_role_binding.yaml
+    config/rbac/metrics_reader_role.yaml
+    config/rbac/operator_role.yaml config/rbac/operator_role_binding.yaml";
+const EXTRAS: [(&str, &str); 4] = [
+    (
+        "monitoring",
+        "config/grafana/operator.json config/network-policy/allow-metrics-traffic.yaml \
+         config/network-policy/kustomization.yaml config/prometheus/alerts.yaml \
+         config/prometheus/kustomization.yaml config/prometheus/monitor.yaml",
+    ),
+    ("olm", "olm.mk"),
+    (
+        "scorecard",
+        "config/scorecard/config.yaml config/scorecard/kustomization.yaml",
+    ),
+    ("ci", ".github/workflows/ci.yml ci.mk tests/samples"),
+];
+
+#[test]
+fn a_project_has_what_everybody_needs_and_the_rest_on_request() {
+    let init = "--project-name shop-operator --plugins helm";
+    let plain = project(init);
+    let mut expected: Vec<&str> = WRITTEN.split_whitespace().collect();
+    let written = |root: &Path| files(root).into_keys().collect::<Vec<_>>();
+    expected.sort_unstable();
+    assert_eq!(written(plain.path()), expected);
+    check_kustomizations(plain.path());
+    // One after the other in a project that is there already, and all at once.
+    let again = format!("init --domain example.com {init}");
+    for (extra, names) in EXTRAS {
+        ok(plain.path(), &format!("{again} --with {extra}"));
+        expected.extend(names.split(' '));
+        expected.sort_unstable();
+        assert_eq!(written(plain.path()), expected, "{extra}");
+    }
+    check_kustomizations(plain.path());
+    let all = format!("{again} --with monitoring,olm,scorecard,ci");
+    let nothing = "Nothing to do: all files are there already.";
+    ok(plain.path(), &all).must_have(nothing);
+    ok(plain.path(), &again).must_have(nothing);
+    let at_once = project(&format!("{init} --with monitoring,olm,scorecard,ci"));
+    assert_eq!(files(at_once.path()), files(plain.path()));
+    let workflow = text(&files(plain.path())[".github/workflows/ci.yml"]);
+    let installed = concat!(
+        "cargo install --locked hybrid-operator-cli@",
+        env!("CARGO_PKG_VERSION")
+    );
+    workflow.must_have(installed);
+    go_yaml::from_str::<serde_json::Value>(&workflow).unwrap();
+}
+
+#[test]
+fn the_framework_is_a_revision_of_a_repository() {
+    let url = "https://git.example.com/hybrid-operator.git";
+    let directory = project(&format!(
+        "--project-name shop-operator --with ci --framework {url}#v1.2.3"
+    ));
+    let read = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
+    let dependency = format!("hybrid-operator = {{ git = \"{url}\", rev = \"v1.2.3\" }}\n");
+    read("Cargo.toml").must_have(&dependency);
+    let workflow = read(".github/workflows/ci.yml");
+    workflow.must_have(&format!(
+        "cargo install --locked --git {url} --rev v1.2.3 hybrid-operator-cli\n"
+    ));
 }
 
 #[test]
@@ -275,7 +352,7 @@ fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
     let flags = "--plugins helm --project-name cache-operator --helm-chart";
     let directory = project(&format!("{flags} {}", memcached()));
     let root = directory.path();
-    let proxy = "create chart --group apps --version v1 --kind Proxy --namespaced=false";
+    let proxy = "create api --group apps --version v1 --kind Proxy --namespaced=false";
     ok(root, proxy);
     let files = files(root);
     let code = files
@@ -380,8 +457,14 @@ fn another_version_of_a_chart_replaces_the_former_one_whole() {
 /// Checks that each resource of each kustomization exists, and that no manifest was forgotten.
 fn check_kustomizations(root: &Path) {
     let mut listed = Vec::new();
-    for folder in ["crd", "default", "manager", "rbac", "samples"] {
-        let folder = root.join("config").join(folder);
+    let always = ["crd", "default", "manager", "rbac", "samples"];
+    let optional = ["network-policy", "prometheus", "scorecard"];
+    let config = root.join("config");
+    let there = optional
+        .into_iter()
+        .filter(|folder| config.join(folder).exists());
+    for folder in always.into_iter().chain(there) {
+        let folder = config.join(folder);
         let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
         for line in text.lines() {
             let path = line.strip_prefix("- ");
@@ -477,7 +560,6 @@ fn a_chart_in_the_home_directory_is_found_behind_an_equals_sign() {
         "lint ~/web",
         "generate types --chart=~/web",
         "generate rbac --previous-chart=~/web",
-        "charts dependency update ~/web",
     ] {
         let done = run(arguments);
         assert_eq!(done.code, Some(0), "{arguments}: {}", done.err);

@@ -81,23 +81,23 @@ impl Olm {
     /// Sets all install modes of the base to supported.
     pub(super) fn support_all_modes(&self) {
         // Writes the base.
-        self.generate(&["bundle", "--version", "0.0.1"]);
+        self.olm(&["bundle", "--version", "0.0.1"]);
         let bases = self.directory.path().join("config/manifests/bases");
         let base = bases.join(format!("{PACKAGE}.clusterserviceversion.yaml"));
         let text = fs::read_to_string(&base).unwrap();
         fs::write(base, text.replace("supported: false", "supported: true")).unwrap();
     }
 
-    fn generate(&self, args: &[&str]) {
-        generate(self.directory.path(), args);
+    fn olm(&self, args: &[&str]) {
+        package(self.directory.path(), args);
     }
 
     /// Makes a bundle and its image, adds it to the catalog, and lets OLM read that.
     pub(super) async fn publish(&mut self, version: &str, more: &[&str]) {
         let operator = operator_image(version);
         let args = ["bundle", "--version", version, "--image", &operator];
-        self.generate(&[&args, more].concat());
-        self.generate(&["catalog", "bundle", "--image", &bundle_image("{version}")]);
+        self.olm(&[&args, more].concat());
+        self.olm(&["catalog", "bundle", "--image", &bundle_image("{version}")]);
         let directory = self.directory.path();
         copy(&directory.join("bundle"), &self.image_directory(version));
 
@@ -264,17 +264,17 @@ fn project(directory: &Path) {
 }
 
 /// Runs `hybrid-operator generate` in a project.
-fn generate(directory: &Path, args: &[&str]) {
+fn package(directory: &Path, args: &[&str]) {
     is_current("hybrid-operator").unwrap();
     let program = programs().join("hybrid-operator");
     let mut command = Command::new(program);
-    output(command.arg("generate").args(args).current_dir(directory));
+    output(command.arg("olm").args(args).current_dir(directory));
 }
 
 /// Makes a bundle of this repository's project.
 pub(crate) fn bundle(directory: &Path) {
     project(directory);
-    generate(directory, &["bundle", "--version", "0.1.0"]);
+    package(directory, &["bundle", "--version", "0.1.0"]);
 }
 
 fn bundle_image(version: &str) -> String {

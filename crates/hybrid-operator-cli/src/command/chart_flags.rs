@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{
-    Access, Cache, ChartReference, DocumentFetcher, Pulled, Puller, Repositories, Repository,
+    Access, Cache, ChartReference, Digest, DocumentFetcher, Pulled, Puller, Repositories,
+    Repository,
 };
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use helm_core::chart::{Chart, Limits, SchemaRoots};
@@ -14,69 +15,82 @@ use helm_core::engine::OpenError;
 use helm_core::{CompiledChart, RenderError};
 use hybrid_operator::watches::RemoteChart;
 
+use super::UsageError;
 use super::cosign_flags::CosignFlags;
+
+/// Heading of the flags below, which only `--help` shows.
+pub(super) const HEADING: &str = "Charts from repositories and registries";
 
 /// Access to repositories and registries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
-#[command(next_help_heading = "Charts from repositories and registries")]
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct AccessFlags {
     /// User of the repository or registry [default: of a registry, as 'helm registry login' or
     /// 'docker login' has stored it]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "NAME")]
     username: Option<String>,
 
     /// Password or token of the user
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "TEXT")]
     password: Option<String>,
 
     /// Send user and password also to other hosts that the index of the repository names
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     pass_credentials: bool,
 
     /// File with certificates of authorities to trust besides those of the system
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     ca_file: Option<OsString>,
 
     /// File with the certificate of this client
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     cert_file: Option<OsString>,
 
     /// File with the key of this client
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     key_file: Option<OsString>,
 
     /// Reach registries by HTTP without TLS
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     plain_http: bool,
 
     /// Do not verify the certificates of repositories and registries
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     insecure_skip_tls_verify: bool,
 
     /// Verify the chart with its provenance file (.prov) before it is used, as Helm does
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING, hide_short_help = true)]
     verify: bool,
 
     /// Keyring with the public keys for --verify [default: pubring.gpg, else pubring.kbx, in
     /// `$GNUPGHOME` or ~/.gnupg]
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "FILE",
+        allow_hyphen_values = true
+    )]
     keyring: Option<OsString>,
 
     #[command(flatten)]
     cosign: CosignFlags,
 
     /// File with the credentials of registries [default: those of Helm and Docker]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     registry_config: Option<OsString>,
 
     /// File with the repositories of 'helm repo add' [default: that of Helm]
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "FILE",
+        allow_hyphen_values = true
+    )]
     repository_config: Option<OsString>,
 
     /// Directory in which fetched charts are kept [default: `$CHART_CACHE`, else
     /// hybrid-operator/charts in the user's cache directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "DIR")]
     chart_cache: Option<PathBuf>,
 }
 
@@ -88,8 +102,12 @@ pub(crate) enum Found {
     Verified { path: PathBuf, archive: Vec<u8> },
     /// An archive that was fetched.
     Fetched {
-        /// URL of the fetched chart, for messages.
-        shown: String,
+        /// The chart as it was named, without credentials.
+        reference: String,
+        /// URL of the fetched chart.
+        url: String,
+        /// Digest of the archive.
+        digest: Digest,
         archive: Vec<u8>,
     },
 }
@@ -127,7 +145,7 @@ impl Found {
             Self::Local(path) | Self::Verified { path, .. } => {
                 format!("cannot load the chart {:?}", path.display())
             }
-            Self::Fetched { shown, .. } => format!("cannot load the chart {shown}"),
+            Self::Fetched { url, .. } => format!("cannot load the chart {url}"),
         }
     }
 }
@@ -146,34 +164,47 @@ impl AccessFlags {
         repo: Option<&str>,
         version: Option<&str>,
     ) -> anyhow::Result<Found> {
-        let found = if repo.is_some() || chart.contains("://") {
-            self.pull(&ChartReference::parse(chart, repo, version)?, None)?
-        } else {
-            // As in Helm, a file of this name goes before a repository.
-            let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
-            let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
-                return self.find_local(in_home(chart.into()));
-            };
-            let repositories = self.repositories()?;
-            let repository = repositories
-                .named(name)
-                .with_context(|| format!("there is no chart at {name}/{chart}"))?;
-            let reference = ChartReference::parse(chart, Some(repository.url()), version)?;
-            self.pull(&reference, Some(repository))?
+        let parse = |chart: &str, repo: Option<&str>| {
+            ChartReference::parse(chart, repo, version).map_err(UsageError::of)
         };
+        if repo.is_some() || chart.contains("://") {
+            return self.fetch(&parse(chart, repo)?, None);
+        }
+        // As in Helm, a file of this name goes before a repository.
+        let is_path = chart.starts_with(['/', '.', '~']) || Path::new(chart).exists();
+        let Some((name, chart)) = chart.split_once('/').filter(|_| !is_path) else {
+            return self.find_local(in_home(chart.into()));
+        };
+        let repositories = self.repositories()?;
+        let repository = repositories
+            .named(name)
+            .with_context(|| format!("there is no chart at {name}/{chart}"))?;
+        let reference = parse(chart, Some(repository.url()))?;
+        self.fetch(&reference, Some(repository))
+    }
+
+    fn fetch(
+        &self,
+        reference: &ChartReference,
+        repository: Option<&Repository>,
+    ) -> anyhow::Result<Found> {
+        let found = self.pull(reference, repository)?;
         Ok(Found::Fetched {
-            shown: found.resolved.url,
+            reference: reference.to_string(),
+            url: found.resolved.url,
+            digest: found.resolved.digest,
             archive: found.archive,
         })
     }
 
     fn find_local(&self, path: PathBuf) -> anyhow::Result<Found> {
         if self.cosign.is_given() {
-            bail!(
+            return Err(UsageError(format!(
                 "cannot verify the chart {:?}: signatures of cosign are in registries only; give its name in a \
                  registry (oci://HOST/PATH)",
                 path.display()
-            );
+            ))
+            .into());
         }
         if !self.verify {
             return Ok(Found::Local(path));
@@ -220,10 +251,9 @@ impl AccessFlags {
     /// Returns who must have signed the charts.
     fn policy(&self) -> anyhow::Result<Policy> {
         if self.verify && self.cosign.is_given() {
-            bail!(
-                "--verify is for provenance files, and --cosign-key and --certificate-identity are for signatures of \
-                 cosign: a chart is verified with one of them"
-            );
+            let message = "--verify is for provenance files, and --cosign-key and --certificate-identity are for \
+                           signatures of cosign: a chart is verified with one of them";
+            return Err(UsageError(message.to_owned()).into());
         }
         if let Some(policy) = self.cosign.policy()? {
             return Ok(policy);
@@ -319,4 +349,30 @@ fn default_keyring() -> anyhow::Result<PathBuf> {
     } else {
         old
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::HEADING;
+    use crate::command::Cli;
+
+    #[test]
+    fn flags_of_access_are_in_the_long_help_alone_and_others_are_not_among_them() {
+        let mut command = Cli::command();
+        let lint = command.find_subcommand_mut("lint").unwrap();
+        let (short, long) = (lint.render_help(), lint.render_long_help());
+        let (short, long) = (short.to_string(), long.to_string());
+        assert!(
+            short.contains("--ignore") && !short.contains(HEADING),
+            "{short}"
+        );
+        let (others, access) = long.split_once(HEADING).unwrap();
+        for flag in "username ca-file verify cosign-key trusted-root chart-cache".split(' ') {
+            let flag = format!("--{flag} ");
+            assert!(!short.contains(&flag) && access.contains(&flag), "{flag}");
+        }
+        assert!(others.contains("--limit-time") && !access.contains("--limit-time"));
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
 use chart_source::verify::{Identity, Name, Policy};
+
+use super::UsageError;
+use super::chart_flags::HEADING;
 
 /// Advice on getting a trusted root.
 const CREATE: &str = "'cosign trusted-root create --with-default-services --out trusted_root.json' writes that of the \
@@ -13,30 +15,40 @@ const CREATE: &str = "'cosign trusted-root create --with-default-services --out 
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub(crate) struct CosignFlags {
     /// Verify the chart with its signature of cosign in the registry, and this public key
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     cosign_key: Option<PathBuf>,
 
     /// Verify the chart with its signature of cosign in the registry, which this identity must have made without a
     /// key of its own: a mail address, or the URL of a workflow. Needs the issuer and --trusted-root
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "NAME")]
     certificate_identity: Option<String>,
 
     /// Instead of --certificate-identity: a regular expression that must match the identity as a whole
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     certificate_identity_regexp: Option<String>,
 
     /// Issuer of the token with which the identity has logged in, such as
     /// `https://token.actions.githubusercontent.com`
-    #[arg(long, value_name = "URL")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "URL")]
     certificate_oidc_issuer: Option<String>,
 
     /// Instead of --certificate-oidc-issuer: a regular expression that must match the issuer as a whole
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        help_heading = HEADING, hide_short_help = true,
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     certificate_oidc_issuer_regexp: Option<String>,
 
     /// File with the keys of Sigstore's authorities and logs (`trusted_root.json`), for
     /// --certificate-identity. Nothing is fetched
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = HEADING, hide_short_help = true, value_name = "FILE")]
     trusted_root: Option<PathBuf>,
 }
 
@@ -59,32 +71,31 @@ impl CosignFlags {
             ..self.clone()
         };
         if of_identity.is_given() {
-            bail!(
-                "--cosign-key cannot be given with --certificate-identity and the flags that belong to it: a chart is \
-                 verified with a key, or by the identity of the signer"
-            );
+            let message = "--cosign-key cannot be given with --certificate-identity and the flags that belong to \
+                           it: a chart is verified with a key, or by the identity of the signer";
+            return Err(UsageError(message.to_owned()).into());
         }
         Ok(Some(Policy::cosign_key(key)?))
     }
 
-    fn identity(&self) -> anyhow::Result<Identity> {
+    fn identity(&self) -> Result<Identity, UsageError> {
         let subject = one_of(
-            "--certificate-identity",
+            ("--certificate-identity", "subject"),
             self.certificate_identity.as_deref(),
             self.certificate_identity_regexp.as_deref(),
             "who must have signed the chart is not said",
         )?;
         let issuer = one_of(
-            "--certificate-oidc-issuer",
+            ("--certificate-oidc-issuer", "issuer"),
             self.certificate_oidc_issuer.as_deref(),
             self.certificate_oidc_issuer_regexp.as_deref(),
             "another issuer may know somebody else by the same name",
         )?;
         let trusted_root = self.trusted_root.clone();
-        let trusted_root = trusted_root.with_context(|| {
-            format!(
+        let trusted_root = trusted_root.ok_or_else(|| {
+            UsageError(format!(
                 "--certificate-identity needs --trusted-root with the keys of Sigstore; {CREATE}"
-            )
+            ))
         })?;
         Ok(Identity {
             issuer,
@@ -94,22 +105,28 @@ impl CosignFlags {
     }
 }
 
-/// Returns the name or the pattern that is given; `why` one of them is needed.
+/// Returns the name or the pattern that is given for a field of a signature; `why` one of them is needed.
 fn one_of(
-    flag: &str,
+    (flag, field): (&str, &'static str),
     exact: Option<&str>,
     pattern: Option<&str>,
     why: &str,
-) -> anyhow::Result<Name> {
+) -> Result<Name, UsageError> {
     let found = match (exact, pattern) {
-        (Some(_), Some(_)) => bail!("{flag} and {flag}-regexp cannot be given together"),
-        (None, None) => bail!("give {flag} or {flag}-regexp: {why}"),
+        (Some(_), Some(_)) => {
+            return Err(UsageError(format!(
+                "{flag} and {flag}-regexp cannot be given together"
+            )));
+        }
+        (None, None) => return Err(UsageError(format!("give {flag} or {flag}-regexp: {why}"))),
         (Some(name), None) => Name::Exact(name.to_owned()),
-        (None, Some(pattern)) => Name::Pattern(pattern.to_owned()),
+        (None, Some(pattern)) => {
+            Name::pattern(pattern.to_owned(), field).map_err(UsageError::of)?
+        }
     };
     let (Name::Exact(text) | Name::Pattern(text)) = &found;
     if text.trim().is_empty() {
-        bail!("{flag} must not be empty");
+        return Err(UsageError(format!("{flag} must not be empty")));
     }
     Ok(found)
 }

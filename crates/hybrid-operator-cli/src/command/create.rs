@@ -10,7 +10,7 @@ use super::UsageError;
 use super::ask::answer;
 use super::chart_flags::{AccessFlags, Found};
 use super::charts::documents::{self, Documents};
-use crate::project::Project;
+use crate::project::{ChartOrigin, Project};
 use crate::scaffold::names;
 use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
 
@@ -29,8 +29,6 @@ pub(crate) struct Args {
 enum What {
     /// Add a kind that a chart or a controller in Rust serves.
     Api(Box<ApiArgs>),
-    /// Add a kind that a chart serves: `create api` without `--native`.
-    Chart(Box<ChartArgs>),
     /// Add webhooks of a native kind.
     Webhook(Box<WebhookArgs>),
 }
@@ -78,22 +76,6 @@ struct ApiArgs {
     /// Write the controller of a native kind [default: unless another version has it]
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_missing_value = "true")]
     controller: Option<bool>,
-
-    /// Overwrite files that have other content, and delete those that the chart of --helm-chart does not have
-    #[arg(long)]
-    force: bool,
-}
-
-#[derive(Debug, clap::Args)]
-struct ChartArgs {
-    #[command(flatten)]
-    kind: KindFlags,
-
-    #[command(flatten)]
-    shape: ShapeFlags,
-
-    #[command(flatten)]
-    chart: ChartFlags,
 
     /// Overwrite files that have other content, and delete those that the chart of --helm-chart does not have
     #[arg(long)]
@@ -270,7 +252,21 @@ impl ChartFlags {
             Found::Verified { path, archive } => {
                 ChartSource::from_archive(&path.to_string_lossy(), &archive, version)?
             }
-            Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive, None)?,
+            Found::Fetched {
+                reference,
+                url,
+                digest,
+                archive,
+            } => {
+                let mut source = ChartSource::from_archive(&url, &archive, None)?;
+                source.origin = Some(ChartOrigin {
+                    reference,
+                    version: source.chart.metadata().version.clone(),
+                    url,
+                    digest: digest.to_string(),
+                });
+                source
+            }
         };
         let kind = kind.or_of_chart(&source, assumed).ask().with_context(|| {
             format!("cannot name a kind after the chart {}", source.chart.name())
@@ -317,13 +313,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         What::Api(args) => {
             let is_native = args.native || Plugin::of(&project.file)? == Plugin::Native;
             if !is_native {
-                let chart = ChartArgs {
-                    kind: args.kind,
-                    shape: args.shape,
-                    chart: args.chart,
-                    force: args.force,
-                };
-                return create_chart(&mut draft, project, chart, out);
+                return create_chart(&mut draft, project, *args, out);
             }
             args.chart.refuse_for_native()?;
             let kind = args.shape.apply(args.kind.ask()?);
@@ -332,7 +322,6 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
             scaffold::create_native_kind(&mut draft, &mut file, &kind, resource, controller)?;
             finish(&draft, args.force, &[], next_of_native(), out)
         }
-        What::Chart(args) => create_chart(&mut draft, project, *args, out),
         What::Webhook(args) => {
             if !(args.defaulting || args.programmatic_validation || args.conversion) {
                 let message = "at least one of --defaulting, --programmatic-validation and --conversion is required";
@@ -355,7 +344,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
 fn create_chart(
     draft: &mut Draft,
     project: Project,
-    args: ChartArgs,
+    args: ApiArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let mut assumed = Vec::new();

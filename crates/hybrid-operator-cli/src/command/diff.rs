@@ -4,15 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use clap::{ArgAction, ValueEnum};
+use clap::ValueEnum;
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
 use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, Storage};
 use hybrid_operator::watches::{ReleasePolicy, Watch};
 use kube::api::DynamicObject;
 
+use super::UsageError;
 use super::preview_flags::PreviewFlags;
-use crate::Exit;
+use crate::ToDo;
 use crate::cluster::{Cluster, ClusterArgs, Selected};
 use crate::files::entries_of;
 use crate::output::{ColorArgs, with_progress};
@@ -29,15 +30,15 @@ const SAMPLES: &str = "config/samples";
 const EXAMPLES: &str = "\
 Examples:
   # What applying this custom resource would change in the cluster
-  hybrid-operator diff --cr web.yaml
+  hybrid-operator diff web.yaml
 
   # The same, as the API server would store it, with its defaults and webhooks
-  hybrid-operator diff --cr web.yaml --live
+  hybrid-operator diff web.yaml --live
 
   # What a branch changes, as a comment for a pull request; needs no cluster
   hybrid-operator diff --base origin/main --format markdown
 
-Exit codes, as of kubectl diff: 0 without differences, 1 with differences, 2 if an error occurred.";
+Exit code: 3 with differences, 0 without.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DiffFormat {
@@ -51,10 +52,10 @@ enum DiffFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// File with custom resources, or `-` for standard input; can be repeated. With --base, the
-    /// samples in config/samples of both revisions are compared by default
-    #[arg(long, value_name = "FILE", action = ArgAction::Append, required_unless_present = "base")]
-    cr: Vec<String>,
+    /// Files with custom resources, or `-` for standard input. With --base, the samples in config/samples
+    /// of both revisions are compared by default
+    #[arg(value_name = "FILE", required_unless_present = "base")]
+    files: Vec<String>,
 
     /// Compare with this revision of the git repository, without a cluster
     #[arg(long, value_name = "REVISION", conflicts_with_all = ["live", "kubeconfig", "context"])]
@@ -80,13 +81,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    compare(args, out).map_err(|error| match error.downcast::<Exit>() {
-        Ok(exit) => exit.into(),
-        Err(error) => Exit::Failed(2, error).into(),
-    })
-}
-
-fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let differences = match &args.base {
         Some(base) => between_revisions(args, base)?,
         None => with_cluster(args)?,
@@ -99,16 +93,15 @@ fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if Summary::of(&differences).is_empty() {
         Ok(())
     } else {
-        Err(Exit::Reported.into())
+        Err(ToDo::Printed.into())
     }
 }
 
 fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
     if args.flags.has_capabilities() {
-        bail!(
-            "--kube-version and --api-versions are for --base; the diff with a cluster uses those of \
-             the cluster"
-        );
+        let message = "--kube-version and --api-versions are for --base; the diff with a cluster uses \
+                       those of the cluster";
+        return Err(UsageError(message.to_owned()).into());
     }
     let mut bindings = args.flags.open(None)?;
     args.cluster.run(async |cluster| {
@@ -116,7 +109,7 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             Some(given) => Namespace::Given(given.to_owned()),
             None => Namespace::Default(cluster.namespace.clone()),
         };
-        let request = Request::read(&args.cr, args.flags.from(), &bindings, &namespace)?;
+        let request = Request::read(&args.files, args.flags.from(), &bindings, &namespace)?;
         if !request.objects.is_empty() {
             bail!(
                 "{} is given as a file, but the diff with a cluster reads Secrets and ConfigMaps \
@@ -295,8 +288,9 @@ impl History {
 
 /// Compares what two revisions of the repository deploy.
 fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDifference>> {
-    if args.cr.iter().any(|file| file == "-") {
-        bail!("--base cannot read standard input, which is needed twice; give a file with --cr");
+    if args.files.iter().any(|file| file == "-") {
+        let message = "--base cannot read standard input, which is needed twice; give a file";
+        return Err(UsageError(message.to_owned()).into());
     }
     let source = args.flags.source.find(Path::new("."))?;
     preview::note_about_code(&source.root);
@@ -355,11 +349,11 @@ struct Release {
 impl Side {
     fn read(args: &Args, source: Source, root: &Path, is_base: bool) -> anyhow::Result<Self> {
         let mut bindings = args.flags.open(Some(source))?;
-        let samples = args.cr.is_empty();
+        let samples = args.files.is_empty();
         let files = if samples {
             samples_of(root)?
         } else {
-            args.cr.clone()
+            args.files.clone()
         };
         if files.is_empty() {
             return Ok(Self::default());

@@ -10,7 +10,7 @@ use super::ask::answer;
 use super::create::{ChartFlags, KindFlags, next_of_chart, next_of_native};
 use crate::project::Project;
 use crate::scaffold::names;
-use crate::scaffold::{self, Draft, Framework, Init, License, Plugin};
+use crate::scaffold::{self, Draft, Extra, Framework, Init, License, Plugin};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +19,10 @@ Examples:
 
   # An operator for a chart, without code
   hybrid-operator init --domain example.com \\
+    --helm-chart oci://ghcr.io/stefanprodan/charts/podinfo
+
+  # The same with what operators in production need
+  hybrid-operator init --domain example.com --with monitoring,olm,scorecard,ci \\
     --helm-chart oci://ghcr.io/stefanprodan/charts/podinfo
 
   # A controller in Rust, with the framework from a checkout
@@ -47,16 +51,21 @@ pub(crate) struct Args {
     #[command(flatten)]
     chart: ChartFlags,
 
+    /// Parts that not everybody needs, separated by commas; also in a project that is there already
+    #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',')]
+    with: Vec<Extra>,
+
     /// Licence of the project
-    #[arg(long, value_enum, default_value = "apache2")]
+    #[arg(long, value_enum, default_value = "none")]
     license: License,
 
     /// Who has the copyright, for the licence
-    #[arg(long)]
+    #[arg(long, requires = "license")]
     owner: Option<String>,
 
-    /// A checkout of the framework, as a directory or the URL of a git repository [default: the
-    /// released crates; for charts alone, the checkout in which this program was built]
+    /// A checkout of the framework, as a directory or the URL of a git repository, with #REVISION if it is
+    /// not its newest commit [default: the released crates; for charts alone, the checkout in which this program
+    /// was built]
     #[arg(long, value_name = "PATH|GIT-URL")]
     framework: Option<String>,
 
@@ -90,6 +99,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         license: args.license,
         owner: args.owner,
         framework: Framework::parse(args.framework.as_deref())?,
+        extras: args.with,
     };
     let mut draft = Draft::new(&root);
     let mut file = scaffold::init(&mut draft, &root, &init)?;

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::UsageError;
 use super::chart_flags::{AccessFlags, Found};
+use crate::ToDo;
 use crate::lint::{Finding, Input, Severity, judge, lint, rules, spec};
 use crate::preview::LimitArgs;
 use crate::project::{PROJECT, Project, WATCHES};
@@ -33,7 +34,7 @@ Examples:
   # In CI: warnings fail too, but not those about names
   hybrid-operator lint --strict --ignore fixed-name --output json
 
-Exit code: 1 if there is an error, or with --strict a warning; else 0.
+Exit code: 3 if there is an error, or with --strict a warning; else 0.
 'hybrid-operator lint --rules' lists the rules.";
 
 /// Minor version of Kubernetes that charts are checked for by default.
@@ -149,20 +150,23 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     if errors > 0 {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
-        bail!(
+        let message = format!(
             "{errors} error{} and {warnings} warning{}; fix the errors, or leave rules out with --ignore",
             plural(errors),
             plural(warnings)
         );
+        return Err(ToDo::Message(message).into());
     }
     Ok(())
 }
 
-fn minor(version: &str) -> anyhow::Result<u32> {
+fn minor(version: &str) -> Result<u32, UsageError> {
     let parsed = version.trim_start_matches('v').strip_prefix("1.");
     let minor = parsed.and_then(|rest| rest.split('.').next()?.parse().ok());
-    minor.with_context(|| {
-        format!("{version:?} is no version of Kubernetes; give one such as {KUBE_VERSION}")
+    minor.ok_or_else(|| {
+        let message =
+            format!("{version:?} is no version of Kubernetes; give one such as {KUBE_VERSION}");
+        UsageError(message)
     })
 }
 
@@ -176,8 +180,8 @@ fn inputs(args: &Args) -> anyhow::Result<(Charts, Vec<Report>)> {
     let found = args.access.find(&given, repo, version)?;
     let path = match &found {
         Found::Local(path) | Found::Verified { path, .. } => path,
-        Found::Fetched { shown, .. } => {
-            return Ok((vec![(shown.into(), found.load()?)], Vec::new()));
+        Found::Fetched { url, .. } => {
+            return Ok((vec![(url.into(), found.load()?)], Vec::new()));
         }
     };
     if version.is_some() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use hybrid_operator::watches::OverrideValuesType;
 
 use super::diff;
-use crate::Exit;
+use crate::ToDo;
 use crate::cluster::ClusterArgs;
 use crate::files::ChangeKind;
 use crate::migrate::{self, Finding, Kind, Migration, Origin};
@@ -29,7 +29,7 @@ Examples:
   # Make the changes
   hybrid-operator migrate ./memcached-operator
 
-The exit code is 1 if something must be done by hand, or a release would get a new revision. The command
+The exit code is 3 if something must be done by hand, or a release would get a new revision. The command
 changes nothing in a cluster; the operator adopts the releases of the Go operators when it starts.";
 
 /// Arguments of `migrate`.
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{conclusion}")?;
     }
     if left > 0 {
-        return Err(Exit::Reported.into());
+        return Err(ToDo::Printed.into());
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! The subcommands, one module each.
 
 mod ask;
-mod bundle;
 mod chart_flags;
 mod charts;
 pub(crate) mod completion;
@@ -13,14 +12,15 @@ mod events;
 mod generate;
 mod get;
 mod history;
-mod images;
 mod init;
 mod lint;
 mod man;
 mod migrate;
+mod olm;
 mod preview_flags;
 #[cfg(test)]
 mod reference;
+pub(crate) mod renamed;
 mod rollback;
 mod run;
 mod status;
@@ -50,7 +50,7 @@ Examples:
   hybrid-operator dev
 
   # What a custom resource would change, and the state of all releases
-  hybrid-operator diff --cr shop.yaml
+  hybrid-operator diff shop.yaml
   hybrid-operator status";
 
 #[derive(Subcommand)]
@@ -61,8 +61,8 @@ enum Command {
     Create(create::Args),
     /// Write the CRDs, roles, samples and other files of a project.
     Generate(Box<generate::Args>),
-    /// Check bundles for the Operator Lifecycle Manager.
-    Bundle(bundle::Args),
+    /// Package the operator for the Operator Lifecycle Manager.
+    Olm(olm::Args),
     /// Lock the charts of repositories and registries, or copy them into the project.
     Charts(Box<charts::Args>),
     /// Run a project in a cluster, and follow its files.
@@ -75,8 +75,6 @@ enum Command {
     Diff(Box<diff::Args>),
     /// Say what breaks when a chart runs under an operator.
     Lint(Box<lint::Args>),
-    /// List the container images of what the operator would deploy.
-    Images(Box<images::Args>),
     /// Show custom resources and their releases.
     Status(Box<status::Args>),
     /// Show the revisions of a release.
@@ -92,15 +90,23 @@ enum Command {
     /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print or write manual pages.
+    #[command(hide = true)]
     Man(man::Args),
     /// Print the version.
     Version,
 }
 
-/// Wrong usage of the command: something is missing that flags must say.
+/// Wrong usage of the command: a flag is missing or wrong, whatever files and clusters contain.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
+
+impl UsageError {
+    /// Returns an error about a flag or an argument, with its causes.
+    pub(crate) fn of(error: impl Into<anyhow::Error>) -> Self {
+        Self(format!("{:#}", error.into()))
+    }
+}
 
 impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -108,20 +114,19 @@ impl Cli {
             Command::Init(args) => init::run(*args, out),
             Command::Create(args) => create::run(args, out),
             Command::Generate(args) => generate::run(&args, out),
-            Command::Bundle(args) => bundle::run(args, out),
             Command::Charts(args) => charts::run(*args, out),
             Command::Dev(args) => dev::run(args, out),
             Command::Run(args) => run::run(*args),
             Command::Template(args) => template::run(&args, out),
             Command::Diff(args) => diff::run(&args, out),
             Command::Lint(args) => lint::run(&args, out),
-            Command::Images(args) => images::run(&args, out),
             Command::Status(args) => status::run(&args, out),
             Command::History(args) => history::run(&args, out),
             Command::Rollback(args) => rollback::run(&args, out),
             Command::Get(args) => get::run(&args, out),
             Command::Events(args) => events::run(&args, out),
             Command::Migrate(args) => migrate::run(&args, out),
+            Command::Olm(args) => olm::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Man(args) => man::run(&args, out),
             Command::Version => version::run(out),

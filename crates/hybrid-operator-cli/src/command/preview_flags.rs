@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ArgAction;
 use helm_core::Capabilities;
 
-use super::template;
+use super::{UsageError, template};
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, Source, SourceArgs};
 
 /// Flags of a render without a cluster.
@@ -79,7 +79,7 @@ impl PreviewFlags {
         }
     }
 
-    pub(crate) fn capabilities(&self) -> anyhow::Result<Capabilities> {
+    pub(crate) fn capabilities(&self) -> Result<Capabilities, UsageError> {
         template::capabilities(self.kube_version.as_deref(), &self.api_versions)
     }
 }

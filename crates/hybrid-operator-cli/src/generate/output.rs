@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::bail;
-
+use crate::ToDo;
 use crate::files::{ChangeKind, FileSet};
 
 /// Destination of generated files.
@@ -17,7 +16,7 @@ pub(crate) struct Target<'a> {
     pub(crate) command: &'a str,
 }
 
-/// Writes the files that differ, or with `check` prints the differences and fails.
+/// Writes the files that differ, or with `check` prints the differences.
 pub(crate) fn deliver(
     files: &FileSet,
     target: &Target<'_>,
@@ -44,19 +43,13 @@ pub(crate) fn deliver(
             ChangeKind::Delete => writeln!(out, "outdated {}", change.path.display())?,
         }
     }
-    match changes.as_slice() {
-        [] => Ok(()),
-        [one] => bail!(
-            "{} is out of date; run '{}'",
-            one.path.display(),
-            target.command
-        ),
-        many => bail!(
-            "{} files are out of date; run '{}'",
-            many.len(),
-            target.command
-        ),
-    }
+    let outdated = match changes.as_slice() {
+        [] => return Ok(()),
+        [one] => format!("{} is", one.path.display()),
+        many => format!("{} files are", many.len()),
+    };
+    let message = format!("{outdated} out of date; run '{}'", target.command);
+    Err(ToDo::Message(message).into())
 }
 
 /// Splits the path of a directory in the project into the project's root and the rest, so that

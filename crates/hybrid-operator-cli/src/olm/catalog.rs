@@ -65,7 +65,7 @@ pub(crate) fn read(directory: &Path, image: &str, objects: Objects) -> anyhow::R
         .filter(|_| !package.is_empty() && !bundle.is_empty())
     else {
         bail!(
-            "{shown} lacks the name of its package, channels or bundle; 'hybrid-operator bundle validate' says which"
+            "{shown} lacks the name of its package, channels or bundle; 'hybrid-operator olm validate' says which"
         );
     };
     let default_channel =
@@ -434,7 +434,7 @@ impl Package {
                     "the bundles of the channel {name} replace each other in a circle; correct spec.replaces"
                 ),
                 several => bail!(
-                    "the channel {name} has several newest bundles: {}; say which replaces which, with --replaces of 'generate bundle' or spec.skips",
+                    "the channel {name} has several newest bundles: {}; say which replaces which, with --replaces of 'olm bundle' or spec.skips",
                     several.join(", ")
                 ),
             }

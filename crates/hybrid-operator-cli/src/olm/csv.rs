@@ -41,7 +41,7 @@ pub(crate) fn base(package: &str) -> String {
     let title = descriptors::words(package);
     format!(
         "\
-# What no file of the project says about the operator. Edit it: 'hybrid-operator generate bundle' adds
+# What no file of the project says about the operator. Edit it: 'hybrid-operator olm bundle' adds
 # the version, the install strategy, the definitions and the examples, and keeps what is written here.
 apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion

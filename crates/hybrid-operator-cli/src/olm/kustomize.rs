@@ -78,7 +78,7 @@ fn objects(directory: &Path, is_top: bool) -> anyhow::Result<Vec<Value>> {
             }
             "images" => set_images(&mut objects, value),
             other => bail!(
-                "{shown} has {other:?}, which this command does not apply; pass it what kustomize makes of it: kubectl kustomize DIR | hybrid-operator generate bundle --manifests -"
+                "{shown} has {other:?}, which this command does not apply; pass it what kustomize makes of it: kubectl kustomize DIR | hybrid-operator olm bundle --manifests -"
             ),
         }
     }

@@ -301,14 +301,6 @@ pub(crate) fn deployed(
     Ok(all)
 }
 
-/// Returns the objects and hooks of a preview.
-pub(crate) fn deployed_by(preview: &Preview) -> anyhow::Result<Vec<Deployed>> {
-    let objects = preview.rendered.objects();
-    let objects = objects.context("cannot read the rendered objects")?;
-    let hooks: Vec<&Hook> = preview.rendered.hooks().iter().collect();
-    deployed(objects, &hooks)
-}
-
 /// Returns the hooks that the operator runs: tests only if the entry has `test`.
 pub(crate) fn hooks_run<'a>(hooks: &'a [Hook], watch: &Watch) -> Vec<&'a Hook> {
     let is_test = |hook: &Hook| hook.events.iter().all(|event| *event == HookEvent::Test);

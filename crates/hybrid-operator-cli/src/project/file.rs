@@ -44,6 +44,9 @@ pub(crate) struct Resource {
     /// command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chart: Option<String>,
+    /// Where the chart was copied from, unless that was on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chart_source: Option<ChartOrigin>,
     /// Whether a controller written in code reconciles it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) controller: bool,
@@ -66,6 +69,18 @@ pub(crate) struct Resource {
     pub(crate) webhooks: Option<Value>,
     #[serde(flatten)]
     pub(crate) other: BTreeMap<String, Value>,
+}
+
+/// The chart that a directory of the project is a copy of, with the fields of `watches.lock`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChartOrigin {
+    /// The chart, its repository, and the version or range of versions that was asked for.
+    pub(crate) reference: String,
+    pub(crate) version: String,
+    /// Location of the archive.
+    pub(crate) url: String,
+    /// Digest of the archive.
+    pub(crate) digest: String,
 }
 
 /// The CRD of a kind.

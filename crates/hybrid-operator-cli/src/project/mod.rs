@@ -8,13 +8,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-pub(crate) use file::{Api, ProjectFile, Resource};
+pub(crate) use file::{Api, ChartOrigin, ProjectFile, Resource};
 pub(crate) use plural::plural;
 
 /// Name of the file that marks the directory of a project.
 pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
+/// The dashboard of Grafana.
+pub(crate) const DASHBOARD: &str = "config/grafana/operator.json";
+/// Directory with the objects of the deployed operator.
+pub(crate) const DEPLOYED: &str = "config/default";
 /// Image of the operator, from which chart projects build their own. A release names the one that it publishes,
 /// in `HYBRID_OPERATOR_IMAGE` when it is built. Without one, it is an image of the user's machine.
 pub(crate) static BASE_IMAGE: LazyLock<String> = LazyLock::new(|| {

@@ -10,6 +10,7 @@ use helm_core::chart::ignore::Rules;
 use helm_core::chart::{Chart, DocumentIndex, File, Limits, LoadError, SchemaRoots};
 
 use super::{CHARTS, names};
+use crate::project::ChartOrigin;
 
 /// Error with a chart that the user gave.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ pub(crate) enum ChartError {
     #[error("the chart's name {name:?} cannot be the name of a directory; change it in Chart.yaml")]
     Name { name: String },
     #[error(
-        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'hybrid-operator charts dependency update {}' first",
+        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'helm dependency update {}' first",
         path.display()
     )]
     Dependencies {
@@ -67,6 +68,8 @@ pub(crate) struct ChartSource {
     files: Vec<File>,
     /// Whether it is the user's own from now on, and not a copy of a chart.
     is_new: bool,
+    /// Where it was fetched.
+    pub(crate) origin: Option<ChartOrigin>,
 }
 
 impl ChartSource {
@@ -98,6 +101,7 @@ impl ChartSource {
             chart,
             files,
             is_new: false,
+            origin: None,
         };
         loaded.check(path, version)?;
         Ok(loaded)
@@ -124,6 +128,7 @@ impl ChartSource {
             chart,
             files,
             is_new: false,
+            origin: None,
         })
     }
 
@@ -202,6 +207,7 @@ impl ChartSource {
             chart,
             files,
             is_new: true,
+            origin: None,
         })
     }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::extra::{self, Extra};
 use super::template::render;
 use super::{Draft, Plugin, ScaffoldError, add_project_file, names};
-use crate::dashboards::{alerts, dashboard};
 use crate::project::{BASE_IMAGE, PROJECT, Project, ProjectFile, WATCHES};
 
 /// Answers of `init`.
@@ -19,6 +19,8 @@ pub(crate) struct Init {
     pub(crate) license: License,
     pub(crate) owner: Option<String>,
     pub(crate) framework: Framework,
+    /// Parts beyond what everybody needs.
+    pub(crate) extras: Vec<Extra>,
 }
 
 /// Licence of a project.
@@ -37,8 +39,11 @@ pub(crate) enum Framework {
     Released,
     /// A checkout on this machine.
     Path(String),
-    /// A git repository.
-    Git(String),
+    /// A git repository, and a commit or tag of it.
+    Git {
+        url: String,
+        revision: Option<String>,
+    },
 }
 
 impl Framework {
@@ -48,7 +53,12 @@ impl Framework {
             return Ok(Self::Released);
         };
         if text.contains("://") || text.starts_with("git@") {
-            return Ok(Self::Git(text.to_owned()));
+            let (url, revision) = match text.split_once('#') {
+                Some((url, revision)) => (url, Some(revision.to_owned())),
+                None => (text, None),
+            };
+            let url = url.to_owned();
+            return Ok(Self::Git { url, revision });
         }
         let path = Path::new(text);
         let checkout = fs::canonicalize(path)
@@ -65,10 +75,14 @@ impl Framework {
     /// empty if the Makefile has to find out.
     fn source(&self) -> String {
         let source = match self {
-            Self::Released => "",
-            Self::Path(source) | Self::Git(source) => source,
+            Self::Released => String::new(),
+            Self::Path(source) => source.clone(),
+            Self::Git { url, revision } => match revision {
+                Some(revision) => format!("{url}#{revision}"),
+                None => url.clone(),
+            },
         };
-        source.replace('$', "$$")
+        source.replace('$', "$$").replace('#', "\\#")
     }
 
     /// Returns the dependency on one of its crates, as in `Cargo.toml`.
@@ -76,7 +90,22 @@ impl Framework {
         match self {
             Self::Released => format!("{:?}", env!("CARGO_PKG_VERSION")),
             Self::Path(path) => format!("{{ path = {:?} }}", format!("{path}/crates/{crate_name}")),
-            Self::Git(url) => format!("{{ git = {url:?} }}"),
+            Self::Git { url, revision } => match revision {
+                Some(revision) => format!("{{ git = {url:?}, rev = {revision:?} }}"),
+                None => format!("{{ git = {url:?} }}"),
+            },
+        }
+    }
+
+    /// Returns the arguments of `cargo install` for the program of this version. A checkout is on one machine only.
+    fn installed(&self) -> String {
+        let program = "hybrid-operator-cli";
+        match self {
+            Self::Released | Self::Path(_) => format!("{program}@{}", env!("CARGO_PKG_VERSION")),
+            Self::Git { url, revision } => {
+                let revision = revision.iter().map(|revision| format!("--rev {revision} "));
+                format!("--git {url} {}{program}", revision.collect::<String>())
+            }
         }
     }
 }
@@ -110,6 +139,7 @@ impl Init {
             "base_image": *BASE_IMAGE,
             "framework": {
                 "source": self.framework.source(),
+                "installed": self.framework.installed(),
                 "hybrid_operator": self.framework.dependency("hybrid-operator"),
                 "hybrid_operator_test": self.framework.dependency("hybrid-operator-test"),
             },
@@ -133,12 +163,11 @@ pub(crate) fn init(
     for (path, template) in files(init) {
         draft.add(path, render(template, &data)?)?;
     }
-    let name = &init.project_name;
-    let dashboard = serde_json::to_string_pretty(&dashboard(name)).unwrap_or_default();
-    draft.add("config/grafana/operator.json", dashboard + "\n")?;
-    draft.add("config/prometheus/alerts.yaml", alerts(name))?;
     for (path, template) in shared_files(init.plugin) {
         draft.add_shared(path, render(template, &data)?)?;
+    }
+    for extra in &init.extras {
+        extra::add(draft, init, *extra, &data)?;
     }
     Ok(file)
 }
@@ -183,9 +212,6 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         "default/metrics_service.yaml",
         "manager/kustomization.yaml",
         "manager/manager.yaml",
-        "network-policy/allow-metrics-traffic.yaml",
-        "prometheus/kustomization.yaml",
-        "prometheus/monitor.yaml",
         "rbac/leader_election_role.yaml",
         "rbac/leader_election_role_binding.yaml",
         "rbac/metrics_auth_role.yaml",
@@ -193,9 +219,7 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         "rbac/metrics_reader_role.yaml",
         "rbac/operator_role.yaml",
         "rbac/operator_role_binding.yaml",
-        "rbac/service_account.yaml",
-        "scorecard/config.yaml",
-        "scorecard/kustomization.yaml"
+        "rbac/service_account.yaml"
     );
     if init.license == License::Apache2 {
         files.push(("LICENSE", "project/LICENSE.apache2"));
@@ -224,10 +248,6 @@ fn shared_files(plugin: Plugin) -> Vec<(&'static str, &'static str)> {
         (
             "config/default/kustomization.yaml",
             "project/config/default/kustomization.yaml",
-        ),
-        (
-            "config/network-policy/kustomization.yaml",
-            "project/config/network-policy/kustomization.yaml",
         ),
         (
             "config/rbac/kustomization.yaml",

@@ -96,6 +96,7 @@ pub(crate) fn create_chart_kind(
     let directory = source.directory();
     let wanted = Resource {
         chart: Some(directory.clone()),
+        chart_source: source.origin.clone(),
         ..kind.resource(&file.domain)
     };
     let group = wanted.full_group();
@@ -265,6 +266,7 @@ fn add_resource(file: &mut ProjectFile, wanted: Resource) -> Result<(), Scaffold
         && present.api == wanted.api;
     if same {
         present.controller |= wanted.controller;
+        present.chart_source = wanted.chart_source;
         return Ok(());
     }
     let what = match (&present.chart, &present.path) {

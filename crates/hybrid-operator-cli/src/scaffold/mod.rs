@@ -4,6 +4,7 @@
 mod chart;
 mod draft;
 mod edit;
+mod extra;
 mod init;
 mod kind;
 pub(crate) mod names;
@@ -19,6 +20,7 @@ use crate::project::{Project, ProjectError, ProjectFile};
 
 pub(crate) use chart::{ChartError, ChartSource};
 pub(crate) use draft::Draft;
+pub(crate) use extra::Extra;
 pub(crate) use init::{Framework, Init, License, init};
 pub(crate) use kind::{Kind, create_chart_kind, create_native_kind};
 pub(crate) use names::NameError;

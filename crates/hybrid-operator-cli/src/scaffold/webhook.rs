@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::extra;
 use super::kind::{add_to_main, list, native_resource};
 use super::template::render;
 use super::{Draft, Kind, ScaffoldError, add_project_file, edit, names, version};
@@ -95,12 +96,8 @@ pub(crate) fn create_webhook(
         draft.add(path, render(template, &data)?)?;
     }
     list(draft, "default", "../webhook")?;
-    // Projects of earlier versions have no such directory.
-    draft.add_shared(
-        "config/network-policy/kustomization.yaml",
-        render("project/resources.yaml", &data)?,
-    )?;
-    list(draft, "network-policy", "allow-webhook-traffic.yaml")?;
+    extra::add_network_policy(draft, "allow-webhook-traffic.yaml", &data)?;
+    extra::offer(draft, "../network-policy")?;
     add_project_file(draft, file)
 }
 

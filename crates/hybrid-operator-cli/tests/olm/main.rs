@@ -64,7 +64,7 @@ fn fail(directory: &Path, arguments: &str) -> String {
 #[track_caller]
 fn bundle(project: &Path, version: &str, more: &str) -> String {
     let image = format!("--image example.com/memcached-operator:v{version}");
-    let arguments = format!("generate bundle --version {version} {image} {more}");
+    let arguments = format!("olm bundle --version {version} {image} {more}");
     succeed(project, &arguments)
 }
 
@@ -97,8 +97,8 @@ fn olm(program: &Path, arguments: &[&str]) -> String {
 fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let project = project();
     let root = project.path();
-    let check = "generate bundle --version 0.1.0 --check";
-    let out = fail(root, check);
+    let check = "olm bundle --version 0.1.0 --check";
+    let out = ends(root, check, 3).out;
     out.must_have("missing bundle/metadata/annotations.yaml");
     assert!(!root.join("bundle").exists());
 
@@ -120,7 +120,7 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     assert_eq!(files(root), written);
     let image = "--image example.com/memcached-operator:v0.1.0";
     assert_eq!(succeed(root, &format!("{check} {image}")), "");
-    let validate = "bundle validate bundle";
+    let validate = "olm validate bundle";
     assert_eq!(succeed(root, validate), "bundle is valid\n");
     let all = "--select-optional suite=operatorframework --select-optional name=good-practices";
     let out = succeed(root, &format!("{validate} {all}"));
@@ -133,9 +133,9 @@ fn a_bundle_is_written_once_and_is_then_up_to_date() {
     let priority =
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1\n";
     fs::write(root.join("bundle/manifests/priority.yaml"), priority).unwrap();
-    let out = fail(root, &format!("{check} {image}"));
+    let out = ends(root, &format!("{check} {image}"), 3).out;
     out.must_have("-annotations: {}\n");
-    let done = ends(root, &format!("generate bundle --version 0.1.0 {image}"), 0);
+    let done = ends(root, &format!("olm bundle --version 0.1.0 {image}"), 0);
     assert_eq!(done.out, "updated bundle/metadata/annotations.yaml\n");
     let kept = "bundle/manifests/priority.yaml does not follow from the project";
     done.err.must_have(kept);
@@ -225,7 +225,7 @@ fn definitions_name_the_kinds_that_charts_contain_and_controllers_own() {
 
     let template = root.join("helm-charts/memcached/templates/service.yaml");
     fs::write(template, "{{ fail \"no\" }}").unwrap();
-    let done = ends(root, "generate bundle --version 0.1.0 --charts-only", 0);
+    let done = ends(root, "olm bundle --version 0.1.0 --charts-only", 0);
     let unknown = "does not say what kinds of objects Memcached.cache.example.com has";
     done.err.must_have(unknown);
 }
@@ -247,15 +247,15 @@ fn edits_of_the_base_survive_and_what_cannot_hold_is_refused() {
     assert_eq!(csv["spec"]["replaces"], "memcached-operator.v0.1.0");
     assert_eq!(csv["metadata"]["annotations"]["olm.skipRange"], "<0.2.0");
 
-    let next = "generate bundle --version 0.3.0";
+    let next = "olm bundle --version 0.3.0";
     let refused = fail(root, &format!("{next} --image-digests"));
     refused.must_have("asks no registry for that of example.com/memcached-operator:v0.1.0");
     let messages = ends(root, &format!("{next} --default-channel fast"), 2).err;
     messages.must_have("--default-channel fast is not one of --channels (stable)");
-    let messages = ends(root, "generate bundle --version v1", 2).err;
+    let messages = ends(root, "olm bundle --version v1", 2).err;
     messages.must_have("without a v");
     edit(&base, |base| base["spec"]["minKubeVersion"] = json!("1.30"));
-    let refused = fail(root, next);
+    let refused = ends(root, next, 3).out;
     refused.must_have("error [min-kube-version]");
 }
 
@@ -276,7 +276,7 @@ fn objects_can_come_from_kustomize() {
     fs::write(root.join("all.yaml"), objects).unwrap();
     let kustomization = root.join("config/default/kustomization.yaml");
     fs::write(kustomization, "patches: []\n").unwrap();
-    let refused = fail(root, "generate bundle --version 0.1.0");
+    let refused = fail(root, "olm bundle --version 0.1.0");
     refused.must_have("has \"patches\"");
     let places = "--manifests all.yaml --output-dir elsewhere/olm";
     bundle(root, "0.1.0", places);
@@ -302,7 +302,7 @@ fn a_catalog_is_what_opm_writes() {
     }
     let generate = |arguments: &str| {
         let image = "--image example.com/{package}-bundle:v{version}";
-        succeed(root, &format!("generate catalog {image} {arguments}"))
+        succeed(root, &format!("olm catalog {image} {arguments}"))
     };
     let read = |directory: &str| {
         let file = root.join(directory).join("memcached-operator/catalog.yaml");
@@ -348,7 +348,9 @@ fn make_goes_from_a_project_to_the_images_of_bundle_and_catalog() {
     let project = project();
     let root = project.path();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::copy(repository.join("Makefile"), root.join("Makefile")).unwrap();
+    for file in ["Makefile", "olm.mk"] {
+        fs::copy(repository.join(file), root.join(file)).unwrap();
+    }
     let make = |arguments: &str| {
         let made = Command::new("make")
             .args(arguments.split(' '))

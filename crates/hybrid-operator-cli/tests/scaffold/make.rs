@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hybrid_operator_test::skipped;
+use hybrid_operator_test::{shared_or_skip, skipped};
 
-use super::{memcached, ok, text};
-use crate::support::Text as _;
+use super::{memcached, ok, project, text};
+use crate::support::{PROGRAM, Text as _, or_skip};
 
 const BASE: &str = concat!("localhost/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
 
@@ -169,7 +169,7 @@ fn the_image_of_a_chart_project_is_built_from_what_is_on_this_machine() {
 
 #[test]
 fn the_base_image_is_built_from_the_checkout_or_the_repository_that_is_named() {
-    let repository = "https://git.example.com/hybrid-operator.git";
+    let repository = "https://git.example.com/hybrid-operator.git#v1.2.3";
     let chart = memcached();
     let made = Made::with(&format!("--helm-chart {chart} --framework {repository}"));
     let build = "docker-build IMG=shop:v1";
@@ -222,4 +222,40 @@ fn targets_that_change_a_cluster_say_first_which_one() {
         let output = made.made("install");
         assert!(output.starts_with("Cluster: that of this Pod"), "{output}");
     }
+}
+
+#[tokio::test]
+async fn a_chart_project_with_ci_is_checked_and_tested_with_its_samples() {
+    let plane = or_skip!(shared_or_skip().await.unwrap());
+    let directory = project("--project-name ci-operator --plugins helm --with ci");
+    let root = directory.path();
+    ok(root, "create api --group ci --version v1 --kind Parcel");
+    let make = |target: &str| {
+        let output = Command::new("make")
+            .args(["-s", target, &format!("HYBRID={PROGRAM}")])
+            .current_dir(root)
+            .env("KUBECONFIG", plane.kubeconfig_path())
+            .env("WATCH_NAMESPACE", "default")
+            .env_remove("MAKELEVEL")
+            .env_remove("MAKEFLAGS")
+            .env_remove("MFLAGS")
+            .output()
+            .unwrap();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        (output.status.success(), out, err)
+    };
+    let (succeeds, out, err) = make("check");
+    assert!(succeeds, "{out}{err}");
+    out.must_have("rendering config/samples/ci_v1_parcel.yaml\n");
+    let (succeeds, out, err) = make("test");
+    assert!(succeeds, "{out}{err}");
+    let sample = "parcel.ci.example.com/parcel-sample";
+    out.must_have(&format!("{sample} condition met\n"));
+    out.must_have(" deleted");
+    // What is out of date, and what cannot be rendered, fails.
+    let crd = root.join("config/crd/bases/ci.example.com_parcels.yaml");
+    fs::write(crd, "").unwrap();
+    let (succeeds, _, err) = make("check");
+    assert!(!succeeds);
+    err.must_have("is out of date; run 'hybrid-operator generate crds'");
 }

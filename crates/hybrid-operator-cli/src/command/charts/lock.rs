@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use helm_core::chart::{Chart, Limits};
 use hybrid_operator::watches::{self, ChartSource, Lock, LockedChart, RemoteChart};
 
+use crate::ToDo;
 use crate::command::chart_flags::AccessFlags;
 use crate::files::FileSet;
 use crate::preview::SourceArgs;
@@ -117,19 +118,21 @@ fn check(charts: &[RemoteChart], file: &Path, out: &mut dyn Write) -> anyhow::Re
     let path = Lock::path(file);
     // Without a lock, exact versions are accepted by the operator.
     if lock.is_none() && !charts.is_empty() {
-        bail!(
+        let message = format!(
             "{} is missing; write it with 'hybrid-operator charts lock'",
             path.display()
         );
+        return Err(ToDo::Message(message).into());
     }
     let lock = lock.unwrap_or_default();
     if let Some(stale) = stale(&lock, charts).first() {
-        bail!(
+        let message = format!(
             "{} has {}, which {} does not name; run 'hybrid-operator charts lock'",
             path.display(),
             stale.reference,
             file.display()
         );
+        return Err(ToDo::Message(message).into());
     }
     writeln!(out, "{} charts are locked", lock.charts.len())?;
     Ok(())

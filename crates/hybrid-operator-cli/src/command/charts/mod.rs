@@ -1,6 +1,5 @@
 //! `charts`: what the charts of a project are, and where they come from.
 
-pub(crate) mod dependency;
 pub(crate) mod documents;
 mod lock;
 mod vendor;
@@ -23,14 +22,11 @@ enum What {
     /// Copy the charts that the watches file fetches, and the documents of the web that schemas refer to, into the
     /// project.
     Vendor(vendor::Args),
-    /// Fetch what a chart on this machine depends on.
-    Dependency(dependency::Args),
 }
 
 pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     match args.what {
         What::Lock(args) => lock::run(&args, out),
-        What::Dependency(args) => dependency::run(&args, out),
         What::Vendor(args) => vendor::run(&args, out),
     }
 }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use super::Options;
+use crate::ToDo;
 use crate::files::FileSet;
 use crate::generate::compat;
 use crate::generate::crds::{Definition, Version};
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     keep_unknown_fields: bool,
 
-    /// Compare with the CRDs of a git revision, and exit with 1 if a change breaks existing custom
+    /// Compare with the CRDs of a git revision, and exit with 3 if a change breaks existing custom
     /// resources or clients
     #[arg(long, value_name = "REV")]
     compat: Option<String>,
@@ -97,9 +98,10 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     delivered?;
     match (broken.len(), &args.compat) {
         (0, _) | (_, None) => Ok(()),
-        (count, Some(revision)) => bail!(
+        (count, Some(revision)) => Err(ToDo::Message(format!(
             "{count} breaking change(s) since {revision}: add a new version of the kind for them, or undo them"
-        ),
+        ))
+        .into()),
     }
 }
 

@@ -1,7 +1,5 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
-mod bundle;
-mod catalog;
 mod chart;
 mod crds;
 mod dashboards;
@@ -17,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use crate::ToDo;
 use crate::generate::native::Program;
-use crate::project::Project;
+use crate::project::{DASHBOARD, Project};
 
 pub(super) use rbac::ci_values;
 
@@ -52,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) watches_file: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -79,10 +78,6 @@ enum What {
     Samples(samples::Args),
     /// Write policies that refuse the deletion of protected custom resources.
     Protection(protection::Args),
-    /// Write a bundle for the Operator Lifecycle Manager.
-    Bundle(Box<bundle::Args>),
-    /// Write a file-based catalog of bundles.
-    Catalog(catalog::Args),
     /// Print Rust types of a chart's values, or of a spec of its own.
     Types(types::Args),
     /// Print how Argo CD and Flux judge custom resources.
@@ -96,7 +91,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let program = Program::new(match &args.what {
         Some(What::Crds(args)) => args.options.program.clone(),
         Some(What::Rbac(args)) => args.program.clone(),
-        Some(What::Bundle(args)) => args.program.clone(),
         Some(_) => None,
         None => args.options.program.clone(),
     });
@@ -107,8 +101,6 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
         Some(What::Protection(args)) => protection::run(args, out),
-        Some(What::Bundle(args)) => bundle::run(args, &program, out),
-        Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::Health(args)) => health::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
@@ -117,7 +109,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Runs all generators. With `--check`, each one prints its differences before the first error is
-/// returned.
+/// returned; files that are out of date are reported only if there is no other error.
 fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = Counted { out, bytes: 0 };
     let mut results = vec![
@@ -126,11 +118,16 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
         samples::run(&samples::Args::with(options), &mut out),
         protection::run(&protection::Args::with(options), &mut out),
     ];
-    // Their title is the name of the project.
-    if Project::find(Path::new(".")).is_ok() {
+    // 'init --with monitoring' writes them first.
+    let project = Project::find(Path::new("."));
+    if project.is_ok_and(|project| project.root.join(DASHBOARD).is_file()) {
         results.push(dashboards::run(&dashboards::Args::with(options), &mut out));
     }
-    results.into_iter().collect::<anyhow::Result<()>>()?;
+    let errors = results.into_iter().filter_map(Result::err);
+    let (to_do, failed): (Vec<_>, Vec<_>) = errors.partition(anyhow::Error::is::<ToDo>);
+    if let Some(error) = failed.into_iter().chain(to_do).next() {
+        return Err(error);
+    }
     if out.bytes == 0 {
         writeln!(out, "all files are up to date")?;
     }

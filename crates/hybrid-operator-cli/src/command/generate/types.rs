@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
 
+use crate::command::UsageError;
 use crate::command::chart_flags::chart_path;
 use crate::files::FileSet;
 use crate::generate::inputs::{CRDS, Inputs};
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write nothing; print how the file differs, and exit with 1 if it does
+    /// Write nothing; print how the file differs, and exit with 3 if it does
     #[arg(long, requires = "output")]
     check: bool,
 }
@@ -74,7 +75,7 @@ pub(super) fn to_file(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some(name) = path.file_name() else {
-        bail!("{} is not the path of a file", path.display());
+        return Err(UsageError(format!("{} is not the path of a file", path.display())).into());
     };
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let root = current.join(path.parent().unwrap_or(Path::new("")));
@@ -122,9 +123,13 @@ impl Args {
                 kinds.join(", ")
             ),
             (None, None) if kinds.is_empty() => {
-                bail!("the watches file has no charts; name one with --chart")
+                let message = "the watches file has no charts; name one with --chart";
+                Err(UsageError(message.to_owned()).into())
             }
-            (None, None) => bail!("choose one of the kinds with --kind: {}", kinds.join(", ")),
+            (None, None) => {
+                let kinds = kinds.join(", ");
+                Err(UsageError(format!("choose one of the kinds with --kind: {kinds}")).into())
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write nothing; print how the file differs, and exit with 1 if it does
+    /// Write nothing; print how the file differs, and exit with 3 if it does
     #[arg(long, requires = "output")]
     check: bool,
 }

@@ -1,11 +1,13 @@
 //! The flags of `helm template` that choose where the output goes and how the release is named, and
 //! those that are accepted because scripts pass them.
 
+use std::net::ToSocketAddrs as _;
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::ArgAction;
 use go_template::go::duration;
+
+use crate::command::UsageError;
 
 /// Names of labels that Helm sets on its records itself.
 const SYSTEM_LABELS: [&str; 6] = [
@@ -45,7 +47,7 @@ pub(super) struct HelmFlags {
     name_template: Option<String>,
 
     /// If a chart directory lacks charts that it depends on, fetch them into its charts/ first, as
-    /// `charts dependency update` does
+    /// `helm dependency update` does
     #[arg(long, conflicts_with = "cr")]
     pub(super) dependency_update: bool,
 
@@ -189,21 +191,22 @@ struct WithoutEffect {
 
 impl HelmFlags {
     /// Refuses what this command cannot do.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> Result<(), UsageError> {
         let mode = self.dry_run.as_str();
         if self.validate || mode == "server" {
-            bail!(
-                "--dry-run=server needs a cluster, which this command does not connect to; use \
-                 'hybrid-operator diff' to compare with a cluster"
-            );
+            let message = "--dry-run=server needs a cluster, which this command does not connect to; use \
+                           'hybrid-operator diff' to compare with a cluster";
+            return Err(UsageError(message.to_owned()));
         }
         if mode != "client" && go_bool(mode) != Ok(true) {
-            bail!("invalid dry-run value ({mode:?}); it must be \"client\"");
+            return Err(UsageError(format!(
+                "invalid dry-run value ({mode:?}); it must be \"client\""
+            )));
         }
         if let Some(name) = given(self.post_renderer.as_ref()) {
-            bail!(
+            return Err(UsageError(format!(
                 "--post-renderer {name}: plugins are not supported; pipe the output into the program"
-            );
+            )));
         }
         self.labels
             .iter()
@@ -247,21 +250,30 @@ fn go_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Returns the first address of a host, for `getHostByName`.
+pub(super) fn first_address(host: &str) -> std::io::Result<String> {
+    let mut addresses = (host, 0).to_socket_addrs()?;
+    let first = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
+    Ok(first.ip().to_string())
+}
+
 /// Checks labels as Helm does: `a=b,c=d`.
-fn check_labels(labels: &str) -> anyhow::Result<()> {
+fn check_labels(labels: &str) -> Result<(), UsageError> {
     let pairs: Vec<&str> = match labels.matches('=').count() {
         0 | 1 => vec![labels],
         _ => labels.split(',').collect(),
     };
     for pair in pairs {
         let Some((name, _)) = pair.split_once('=') else {
-            bail!("--labels {labels:?}: {pair:?} must have the form key=value");
+            return Err(UsageError(format!(
+                "--labels {labels:?}: {pair:?} must have the form key=value"
+            )));
         };
         if SYSTEM_LABELS.contains(&name.trim_matches('"')) {
-            bail!(
+            return Err(UsageError(format!(
                 "--labels {labels:?}: {name:?} is reserved for Helm; reserved are {}",
                 SYSTEM_LABELS.join(", ")
-            );
+            )));
         }
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`. With `--cr`,
 //! prints what the operator would deploy for custom resources.
 
+mod dependency_update;
 mod helm_flags;
+mod images;
 mod kube_context;
 mod name_template;
 mod output_dir;
@@ -9,7 +11,6 @@ mod show_only;
 mod user_values;
 
 use std::io::Write;
-use std::net::ToSocketAddrs as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -21,10 +22,12 @@ use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
+use crate::command::UsageError;
 use crate::command::chart_flags::{AccessFlags, Found};
-use crate::command::charts::dependency;
+use crate::output::Format;
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use helm_flags::HelmFlags;
+use images::Images;
 use output_dir::Documents;
 use user_values::ValueFlags;
 
@@ -51,7 +54,10 @@ Examples:
   hybrid-operator template --cr config/samples/shop_v1_web.yaml
 
   # The same from standard input, with the Secrets that valuesFrom refers to
-  kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
+  kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml
+
+  # The container images of it, to mirror them
+  hybrid-operator template --images --cr config/samples/shop_v1_web.yaml";
 
 /// Arguments that a custom resource replaces.
 const CHART_ONLY: &str = "\
@@ -110,6 +116,21 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     source: SourceArgs,
+
+    /// Print only the container images
+    #[arg(long, conflicts_with_all = ["output_dir", "show_only"])]
+    images: bool,
+
+    /// Format of the images; `table` is one per line, `wide` also names the objects that use them
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        requires = "images"
+    )]
+    output: Format,
 
     /// Namespace of the release [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
     #[arg(short, long, allow_hyphen_values = true)]
@@ -188,7 +209,8 @@ fn switch(arg: Arg) -> Arg {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     args.helm.check()?;
     if args.helm.output_dir().is_some() && !args.show_only.is_empty() {
-        bail!("--show-only selects from standard output; leave it or --output-dir out");
+        let message = "--show-only selects from standard output; leave it or --output-dir out";
+        return Err(UsageError(message.to_owned()).into());
     }
     let capabilities = capabilities(args.kube_version.as_deref(), &args.api_versions)?;
     if !args.cr.is_empty() {
@@ -197,7 +219,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (name, chart) = match args.target.as_slice() {
         [name, chart] => (Some(name.as_str()), chart),
         [chart, ..] => (None, chart),
-        [] => bail!("give a chart, or a custom resource with --cr"),
+        [] => {
+            let message = "give a chart, or a custom resource with --cr";
+            return Err(UsageError(message.to_owned()).into());
+        }
     };
     let name = args.release_name(name)?;
     let values = args.values.merged()?;
@@ -218,7 +243,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let mut input = RenderInput::new(info, &coalesced).capabilities(&capabilities);
     if args.helm.enable_dns {
-        input.host_names = Some(first_address);
+        input.host_names = Some(helm_flags::first_address);
     }
     input.limits = args.limits.limits().of_render();
     input.values_in_errors = args.debug;
@@ -229,6 +254,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Helm prints it, too, but cannot install it.
     if let Err(error) = rendered.objects() {
         crate::print_message(&format!("warning: {error}"));
+    }
+    if args.images {
+        let mut images = Images::default();
+        images.add(&rendered, &args.hooks(&rendered))?;
+        return images.print(args.output, out);
     }
     if let Some(directory) = args.helm.output_dir() {
         let release = args.helm.uses_release_name().then_some(name.as_str());
@@ -263,36 +293,6 @@ fn check_installable(chart: &Chart, shown: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that a chart contains all charts that it depends on.
-fn check_complete(chart: &Chart) -> anyhow::Result<()> {
-    let is_missing = |name: &&str| {
-        !chart
-            .dependencies()
-            .iter()
-            .any(|found| found.name() == *name)
-    };
-    let wanted = chart.metadata().dependencies.iter();
-    let missing: Vec<&str> = wanted
-        .map(|dependency| dependency.name.as_str())
-        .filter(is_missing)
-        .collect();
-    if !missing.is_empty() {
-        bail!(
-            "found in Chart.yaml, but missing in charts/ directory: {}; fetch them with --dependency-update, or with \
-             'hybrid-operator charts dependency build'",
-            missing.join(", ")
-        );
-    }
-    Ok(())
-}
-
-/// Returns the first address of a host, for `getHostByName`.
-fn first_address(host: &str) -> std::io::Result<String> {
-    let mut addresses = (host, 0).to_socket_addrs()?;
-    let first = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
-    Ok(first.ip().to_string())
-}
-
 /// Returns the default namespace, from the environment or the kubeconfig.
 pub(crate) fn default_namespace() -> String {
     kube_context::namespace(|name| std::env::var_os(name))
@@ -302,11 +302,12 @@ pub(crate) fn default_namespace() -> String {
 pub(crate) fn capabilities(
     kube_version: Option<&str>,
     api_versions: &[String],
-) -> anyhow::Result<Capabilities> {
+) -> Result<Capabilities, UsageError> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = kube_version.filter(|text| !text.is_empty()) {
         capabilities.kube_version = KubeVersion::parse(version)
-            .with_context(|| format!("invalid kube version '{version}'"))?;
+            .with_context(|| format!("invalid kube version '{version}'"))
+            .map_err(UsageError::of)?;
     }
     if !api_versions.is_empty() {
         capabilities.api_versions = capabilities.api_versions.with(api_versions);
@@ -342,13 +343,13 @@ impl Args {
         check_installable(&loaded, chart)?;
         if let Found::Local(path) = &found
             && self.helm.dependency_update
-            && check_complete(&loaded).is_err()
+            && dependency_update::check_complete(&loaded).is_err()
         {
-            dependency::update(path, &self.access, &mut std::io::stderr())?;
+            dependency_update::update(path, &self.access, &mut std::io::stderr())?;
             loaded = found.load()?;
             compiled = CompiledChart::compile(&loaded);
         }
-        check_complete(&loaded)?;
+        dependency_update::check_complete(&loaded)?;
         compiled.map_err(with_excerpt)
     }
 
@@ -360,14 +361,17 @@ impl Args {
             ("--name-template", template.is_some()),
         ] {
             if name.is_some() && is_set {
-                bail!("cannot set {flag} and also specify a name; leave one of them out");
+                let message =
+                    format!("cannot set {flag} and also specify a name; leave one of them out");
+                return Err(UsageError(message).into());
             }
         }
         let name = match template {
-            Some(template) => name_template::render(template)?,
+            Some(template) => name_template::render(template).map_err(UsageError::of)?,
             None => name.unwrap_or(NAME).to_owned(),
         };
-        ReleaseName::new(name.as_str()).context("release name check failed")
+        let checked = ReleaseName::new(name.as_str()).context("release name check failed");
+        Ok(checked.map_err(UsageError::of)?)
     }
 
     fn namespace(&self) -> String {
@@ -400,14 +404,18 @@ impl Args {
             None => Namespace::Default(self.default_namespace()),
         };
         let request = Request::read(&self.cr, &self.from, &bindings, &namespace)?;
-        let mut text = String::new();
+        let (mut text, mut images) = (String::new(), Images::default());
         for resource in &request.resources {
             let found = preview::offline(&mut bindings, resource, &request.objects, capabilities)?;
-            if !found.overridden.is_empty() {
+            if !(found.overridden.is_empty() || self.images) {
                 let paths = found.overridden.join(", ");
                 crate::print_message(&format!("{resource}: the watches file overrides {paths}"));
             }
+            images.add(&found.rendered, &self.hooks(&found.rendered))?;
             text.push_str(&self.format_output(&found.values, &found.rendered));
+        }
+        if self.images {
+            return images.print(self.output, out);
         }
         if !self.show_only.is_empty() {
             text = show_only::pick(&text, &self.show_only)?;

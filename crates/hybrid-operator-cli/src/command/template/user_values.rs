@@ -2,9 +2,11 @@
 
 use std::io::{self, Read as _};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::ArgAction;
 use helm_core::values::{self, SetError, UserValues, Values};
+
+use crate::command::UsageError;
 
 /// Values from files and flags. Regardless of their order on the command line, files are merged
 /// first, then `--set-json`, `--set`, `--set-string`, `--set-file` and `--set-literal`, as in Helm.
@@ -45,7 +47,9 @@ impl ValueFlags {
         let lists = self.files.iter().filter(|list| !list.is_empty());
         for path in lists.flat_map(|list| list.split(',')) {
             if path.contains("://") {
-                bail!("--values {path}: URLs are not supported; download the file first");
+                let message =
+                    format!("--values {path}: URLs are not supported; download the file first");
+                return Err(UsageError(message).into());
             }
             let text = read(path).with_context(|| format!("--values: cannot read {path:?}"))?;
             let above = values::read(&text).with_context(|| format!("failed to parse {path}"))?;
@@ -71,8 +75,14 @@ impl ValueFlags {
         ];
         for (name, given, parse) in flags {
             for flag in given {
-                parse(flag, &mut merged)
-                    .with_context(|| format!("failed parsing {name} data {flag:?}"))?;
+                let parsed = parse(flag, &mut merged)
+                    .with_context(|| format!("failed parsing {name} data {flag:?}"));
+                if name == "--set-file" {
+                    // The file may be what is wrong.
+                    parsed?;
+                } else {
+                    parsed.map_err(UsageError::of)?;
+                }
             }
         }
         Ok(merged)

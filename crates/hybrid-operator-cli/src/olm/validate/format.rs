@@ -29,7 +29,7 @@ pub(super) fn check(directory: &Path) -> Vec<Finding> {
         Some(annotations) => check_annotations(&annotations, &mut findings),
         None => findings.push(Finding::error(
             "annotations-file",
-            "metadata has no file with annotations; 'hybrid-operator generate bundle' writes annotations.yaml",
+            "metadata has no file with annotations; 'hybrid-operator olm bundle' writes annotations.yaml",
         )),
     }
     for file in metadata(directory) {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::super::bundle::DEPLOYED;
 use super::{Input, add};
 use crate::files::FileSet;
 use crate::olm::kustomize;
+use crate::project::DEPLOYED;
 use crate::rbac::credentials::{SECRETS_ROLE, secret_roles};
 use crate::rbac::deployed::Deployed;
 use crate::rbac::write::{RoleScope, binding};

@@ -1,18 +1,19 @@
-//! `generate bundle`: the bundle of a project for OLM.
+//! `olm bundle`: the bundle of a project for OLM.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use hybrid_operator::helm::ChartReader;
 use hybrid_operator::watches;
 use semver::Version;
 use serde_json::Value;
 
-use super::ci_values;
+use crate::ToDo;
 use crate::command::UsageError;
+use crate::command::generate::ci_values;
 use crate::files::FileSet;
 use crate::generate::native::Program;
 use crate::generate::output::{Target, deliver};
@@ -21,12 +22,11 @@ use crate::olm::csv::{self, Release};
 use crate::olm::parts::{self, Parts};
 use crate::olm::resources::Created;
 use crate::olm::{kustomize, validate};
-use crate::project::Project;
+use crate::project::{DEPLOYED, Project};
 use crate::rbac::kinds::GroupKind;
 use crate::rbac::survey::survey;
 
 /// Directories of a project, and what they are for.
-pub(super) const DEPLOYED: &str = "config/default";
 const SAMPLES: &str = "config/samples";
 const SCORECARD: &str = "config/scorecard/config.yaml";
 const BASES: &str = "config/manifests/bases";
@@ -34,15 +34,15 @@ const BASES: &str = "config/manifests/bases";
 const EXAMPLES: &str = "\
 Examples:
   # Write bundle/ and bundle.Dockerfile of the project in this directory
-  hybrid-operator generate bundle --version 0.1.0 --image example.com/shop-operator:v0.1.0
+  hybrid-operator olm bundle --version 0.1.0 --image example.com/shop-operator:v0.1.0
 
   # A version that replaces another one, in two channels
-  hybrid-operator generate bundle --version 0.2.0 --replaces shop-operator.v0.1.0 --channels stable,fast
+  hybrid-operator olm bundle --version 0.2.0 --replaces shop-operator.v0.1.0 --channels stable,fast
 
   # Objects with fields of kustomize that this command does not apply itself
-  kubectl kustomize config/default | hybrid-operator generate bundle --version 0.1.0 --manifests -";
+  kubectl kustomize config/default | hybrid-operator olm bundle --version 0.1.0 --manifests -";
 
-/// Arguments of `generate bundle`.
+/// Arguments of `olm bundle`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     check: bool,
 
@@ -101,16 +101,16 @@ pub(crate) struct Args {
 
     /// Built program of the project, which has the native controllers; without it, cargo builds it
     #[arg(long, value_name = "FILE", conflicts_with = "charts_only")]
-    pub(super) program: Option<PathBuf>,
+    program: Option<PathBuf>,
 }
 
 /// Parses a version as OLM does, without a leading `v`.
-pub(super) fn parse_version(text: &str) -> Result<Version, String> {
+fn parse_version(text: &str) -> Result<Version, String> {
     Version::parse(text)
         .map_err(|error| format!("{error}; write MAJOR.MINOR.PATCH, such as 0.1.0, without a v"))
 }
 
-pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let project = Project::find(Path::new("."))?;
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let package = args
@@ -124,6 +124,7 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     add_files(&mut parts, &project.root)?;
     add_charts(&mut parts.created, &project.watches_file())?;
     if !args.charts_only && Program::is_in(&project.root) {
+        let program = Program::new(args.program.clone());
         for controller in &program.describe(&project.root)?.controllers {
             parts.created.add_controller(controller);
         }
@@ -156,7 +157,7 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
         return Err(UsageError(format!("--output-dir {} has no name", directory.display())).into());
     };
     let bundle = files(Path::new(inside), &parts, &csv, &metadata)?;
-    let command = format!("hybrid-operator generate bundle --version {}", args.version);
+    let command = format!("hybrid-operator olm bundle --version {}", args.version);
     let target = |root| Target {
         root,
         check: args.check,
@@ -182,10 +183,11 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
             for finding in &broken {
                 writeln!(out, "{finding}")?;
             }
-            bail!(
+            let message = format!(
                 "the bundle has {} error(s); correct the base {BASES} or the files of config",
                 broken.len()
             );
+            return Err(ToDo::Message(message).into());
         }
     }
     Ok(())

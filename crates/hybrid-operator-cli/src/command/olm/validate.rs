@@ -1,41 +1,29 @@
-//! `bundle validate`: checks a bundle for OLM.
+//! `olm validate`: checks a bundle for OLM.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use anyhow::bail;
+use clap::ValueEnum;
 
-use super::UsageError;
-use crate::Exit;
+use crate::ToDo;
+use crate::command::UsageError;
 use crate::olm::validate::{self, ALL, Optional};
 
 const EXAMPLES: &str = "\
 Examples:
   # What OLM would refuse
-  hybrid-operator bundle validate bundle
+  hybrid-operator olm validate bundle
 
   # What OperatorHub.io expects, too, and good practice
-  hybrid-operator bundle validate bundle --select-optional suite=operatorframework \\
+  hybrid-operator olm validate bundle --select-optional suite=operatorframework \\
     --select-optional name=good-practices";
 
-/// Arguments of `bundle`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Check a bundle as 'operator-sdk bundle validate' does.
-    Validate(Validate),
-}
-
-/// Arguments of `bundle validate`.
+/// Arguments of `olm validate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-struct Validate {
+pub(crate) struct Args {
     /// Directory of the bundle, with manifests and metadata
     #[arg(value_name = "DIR", required_unless_present = "list_optional")]
     directory: Option<PathBuf>,
@@ -61,8 +49,7 @@ enum Format {
     Json,
 }
 
-pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let What::Validate(args) = args.what;
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.list_optional {
         for (_, name, suite, purpose) in ALL {
             let suite = if suite.is_empty() {
@@ -85,7 +72,10 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         optional.extend(chosen);
     }
-    let directory = args.directory.unwrap_or_default();
+    let directory = args.directory.clone().unwrap_or_default();
+    if !directory.is_dir() {
+        bail!("{} is not the directory of a bundle", directory.display());
+    }
     let findings = validate::bundle(&directory, &optional);
     let passed = !findings.iter().any(validate::Finding::is_error);
     match args.output {
@@ -105,6 +95,6 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if passed {
         Ok(())
     } else {
-        Err(Exit::Reported.into())
+        Err(ToDo::Printed.into())
     }
 }

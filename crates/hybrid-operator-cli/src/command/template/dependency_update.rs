@@ -1,4 +1,4 @@
-//! `charts dependency`: fetches what a chart on this machine depends on, as `helm dependency` does.
+//! `template --dependency-update`: fetches what a chart on this machine depends on, as `helm dependency update` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use chart_source::{ChartReference, Repositories};
-use clap::Subcommand;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use helm_core::chart::version_range::contains;
@@ -15,53 +14,34 @@ use helm_core::chart::{Chart, Dependency, Limits};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::command::chart_flags::{AccessFlags, chart_path};
+use crate::command::chart_flags::AccessFlags;
 use crate::files::{FileSet, entries_of};
 use crate::scaffold::ChartSource;
 
 /// Directory of the charts that a chart depends on.
 const CHARTS: &str = "charts";
 
-const EXAMPLES: &str = "\
-Examples:
-  # Take the newest versions in the ranges of Chart.yaml, and write Chart.lock; for a chart with
-  # the apiVersion v1, these files are requirements.yaml and requirements.lock
-  hybrid-operator charts dependency update helm-charts/shop
-
-  # Fetch what Chart.lock says
-  hybrid-operator charts dependency build helm-charts/shop";
-
-/// Arguments of `charts dependency`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Fetch the newest versions in the ranges of Chart.yaml into charts/, and write Chart.lock.
-    Update(ChartArgs),
-    /// Fetch the versions in Chart.lock into charts/.
-    Build(ChartArgs),
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-struct ChartArgs {
-    /// Directory of the chart
-    #[arg(value_name = "CHART", value_parser = chart_path(), default_value = ".")]
-    chart: PathBuf,
-
-    #[command(flatten)]
-    access: AccessFlags,
-}
-
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    match &args.what {
-        What::Update(args) => update(&args.chart, &args.access, out),
-        What::Build(args) => build(&args.chart, &args.access, out),
+/// Checks that a chart contains all charts that it depends on.
+pub(super) fn check_complete(chart: &Chart) -> anyhow::Result<()> {
+    let is_missing = |name: &&str| {
+        !chart
+            .dependencies()
+            .iter()
+            .any(|found| found.name() == *name)
+    };
+    let wanted = chart.metadata().dependencies.iter();
+    let missing: Vec<&str> = wanted
+        .map(|dependency| dependency.name.as_str())
+        .filter(is_missing)
+        .collect();
+    if !missing.is_empty() {
+        bail!(
+            "found in Chart.yaml, but missing in charts/ directory: {}; fetch them with --dependency-update, or with \
+             'helm dependency build'",
+            missing.join(", ")
+        );
     }
+    Ok(())
 }
 
 /// A chart that was found.
@@ -73,7 +53,7 @@ struct Found {
 }
 
 /// Fetches the newest versions in the ranges of the chart in a directory, and writes its lock.
-pub(crate) fn update(
+pub(super) fn update(
     directory: &Path,
     access: &AccessFlags,
     out: &mut dyn Write,
@@ -102,34 +82,6 @@ pub(crate) fn update(
         writeln!(out, "wrote {}", directory.join(names.lock).display())?;
     }
     Ok(())
-}
-
-fn build(directory: &Path, access: &AccessFlags, out: &mut dyn Write) -> anyhow::Result<()> {
-    let chart = load(directory)?;
-    let Some(lock) = chart.lock() else {
-        return update(directory, access, out);
-    };
-    let names = Names::of(&chart);
-    let finder = Finder::new(directory, &names, access)?;
-    let written = &chart.metadata().dependencies;
-    let wanted = finder.with_urls(written)?;
-    let locked = lock.dependencies.clone().unwrap_or_default();
-    // Helm 2 wrote the locks of charts with the apiVersion v1 with another digest.
-    let matches = digest(&wanted, &locked)? == lock.digest
-        || chart.metadata().api_version == "v1" && digest_of_helm_2(written)? == lock.digest;
-    if !matches {
-        bail!(
-            "{} does not match the dependencies in {}; run 'hybrid-operator charts dependency update {}'",
-            directory.join(names.lock).display(),
-            names.wanted,
-            directory.display()
-        );
-    }
-    let found: Vec<Found> = locked
-        .iter()
-        .map(|dependency| finder.find(dependency))
-        .collect::<anyhow::Result<_>>()?;
-    write_archives(&found, directory, out)
 }
 
 fn load(path: &Path) -> anyhow::Result<Chart> {
@@ -353,12 +305,6 @@ struct LockFile<'a> {
 /// locked (Helm's `resolver.HashReq`).
 fn digest(wanted: &[Dependency], locked: &[Dependency]) -> anyhow::Result<String> {
     Ok(sum(&serde_json::to_string(&[wanted, locked])?))
-}
-
-/// Returns the digest of a lock that Helm 2 has written, of the dependencies as they are wanted (Helm's `hashV2Req`).
-fn digest_of_helm_2(wanted: &[Dependency]) -> anyhow::Result<String> {
-    let wanted = BTreeMap::from([("dependencies", wanted)]);
-    Ok(sum(&serde_json::to_string(&wanted)?))
 }
 
 /// Returns the digest of JSON as Go writes it.

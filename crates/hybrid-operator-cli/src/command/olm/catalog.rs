@@ -1,4 +1,4 @@
-//! `generate catalog`: a file-based catalog of bundles.
+//! `olm catalog`: a file-based catalog of bundles.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -15,16 +15,16 @@ use crate::project::Project;
 const EXAMPLES: &str = "\
 Examples:
   # Add the bundle of this project to catalog/PACKAGE/catalog.yaml
-  hybrid-operator generate catalog bundle --image 'example.com/{package}-bundle:v{version}'
+  hybrid-operator olm catalog bundle --image 'example.com/{package}-bundle:v{version}'
 
   # A catalog of several bundles
-  hybrid-operator generate catalog bundles/0.1.0 bundles/0.2.0 \\
+  hybrid-operator olm catalog bundles/0.1.0 bundles/0.2.0 \\
     --image 'example.com/{package}-bundle:v{version}' --output-dir catalog";
 
 /// Image with the program that serves catalogs.
 const OPM: &str = "quay.io/operator-framework/opm:v1.73.0";
 
-/// Arguments of `generate catalog`.
+/// Arguments of `olm catalog`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Write nothing; print how files differ, and exit with 1 if any does
+    /// Write nothing; print how files differ, and exit with 3 if any does
     #[arg(long)]
     check: bool,
 }
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let target = Target {
         root,
         check: args.check,
-        command: "hybrid-operator generate catalog",
+        command: "hybrid-operator olm catalog",
     };
     deliver(&files, &target, out)
 }

@@ -22,10 +22,12 @@ mod preview_flags;
 #[cfg(test)]
 mod reference;
 mod rollback;
+mod row;
 mod run;
 mod status;
 mod target;
 mod template;
+mod tree;
 mod version;
 
 use std::ffi::OsString;

@@ -2,7 +2,7 @@
 //! revision, so that the operator upgrades to them.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::Write;
 
 use anyhow::{Context as _, bail};
 use helm_core::release::{Release as Record, Status};
@@ -17,6 +17,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
+use super::ask;
 use super::target::TargetArgs;
 use crate::cluster::{Attempt, Cluster, Selected};
 use crate::output::ColorArgs;
@@ -78,7 +79,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let name = selected.name();
         let before = selected.resource.data.get("spec");
         let before = before.cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        let after = spec_of(&selected.watch, &name, &before, &latest, &wanted)?;
+        let after = spec_of(
+            selected.kind.watch.as_ref(),
+            &name,
+            &before,
+            &latest,
+            &wanted,
+        )?;
         if before == after {
             writeln!(
                 out,
@@ -91,8 +98,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             return Ok(());
         }
         warn_about_git(&selected);
+        cluster.announce();
         if !args.yes {
-            confirm(&name, number, out)?;
+            let question = format!("Set the spec of {name} to the values of revision {number}?");
+            ask::confirm(&question, &format!("{name} was not changed"), out)?;
         }
         apply(&cluster, &selected, after).await?;
         writeln!(
@@ -117,13 +126,17 @@ fn previous(history: &[RecordInfo], name: &str) -> anyhow::Result<u32> {
 
 /// Returns the spec from which the operator computes the values of a revision.
 fn spec_of(
-    watch: &Watch,
+    watch: Option<&Watch>,
     name: &str,
     current: &Value,
     latest: &Record,
     wanted: &Record,
 ) -> anyhow::Result<Value> {
     let revision = wanted.revision;
+    check_chart(name, latest, wanted)?;
+    let Some(watch) = watch else {
+        return spec_without_entry(name, current, latest, wanted);
+    };
     for (field, used) in [
         ("values", watch.values.is_some()),
         ("valuesFrom", !watch.values_from.is_empty()),
@@ -138,6 +151,18 @@ fn spec_of(
             );
         }
     }
+    let mut spec = wanted.config.clone();
+    restore_overridden(&mut spec, current, &watch.override_values)?;
+    if let Some(from) = &watch.patches_from {
+        // They are no values, and stay as they are.
+        let path: Vec<&str> = from.path.iter().map(String::as_str).collect();
+        restore(&mut spec, current, &path);
+    }
+    Ok(Value::Object(spec))
+}
+
+/// Refuses a revision of another chart.
+fn check_chart(name: &str, latest: &Record, wanted: &Record) -> anyhow::Result<()> {
     let chart = |record: &Record| {
         let chart = record
             .chart
@@ -148,18 +173,32 @@ fn spec_of(
     let (theirs, ours) = (chart(wanted), chart(latest));
     if theirs != ours {
         bail!(
-            "revision {revision} of {name} was made by the chart {theirs}, but the operator runs \
-             {ours}; run the operator with that chart again, and all its releases return to it"
+            "revision {} of {name} was made by the chart {theirs}, but the operator runs \
+             {ours}; run the operator with that chart again, and all its releases return to it",
+            wanted.revision
         );
     }
-    let mut spec = wanted.config.clone();
-    restore_overridden(&mut spec, current, &watch.override_values)?;
-    if let Some(from) = &watch.patches_from {
-        // They are no values, and stay as they are.
-        let path: Vec<&str> = from.path.iter().map(String::as_str).collect();
-        restore(&mut spec, current, &path);
+    Ok(())
+}
+
+/// Returns the values of a revision as a spec where no watches file says how values are computed: only if the
+/// present spec is the values of the newest revision.
+fn spec_without_entry(
+    name: &str,
+    current: &Value,
+    latest: &Record,
+    wanted: &Record,
+) -> anyhow::Result<Value> {
+    if current.as_object() == Some(&latest.config) {
+        return Ok(Value::Object(wanted.config.clone()));
     }
-    Ok(Value::Object(spec))
+    bail!(
+        "the spec of {name} is not the values of revision {}: the operator computes them from more than the spec, \
+         or has not reconciled the spec; give its watches file with --watches-file, or edit the custom resource, \
+         with 'get values --revision {}' as a guide",
+        latest.revision,
+        wanted.revision
+    )
 }
 
 /// Replaces what `overrideValues` has set by what the spec has there now.
@@ -272,25 +311,9 @@ fn warn_about_git(selected: &Selected) {
     }
 }
 
-fn confirm(name: &str, revision: u32, out: &mut dyn Write) -> anyhow::Result<()> {
-    if !io::stdin().is_terminal() {
-        bail!("{name} was not changed: confirm with --yes, since there is no terminal to ask");
-    }
-    out.flush()?;
-    let question = format!("Set the spec of {name} to the values of revision {revision}?");
-    let answer = inquire::Confirm::new(&question)
-        .with_default(false)
-        .prompt();
-    if answer.context("no answer")? {
-        Ok(())
-    } else {
-        bail!("{name} was not changed");
-    }
-}
-
 /// Replaces the spec unless the custom resource has changed since it was read.
 async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::Result<()> {
-    let kind = cluster.served(&selected.watch.gvk).await?;
+    let kind = cluster.served(&selected.kind.gvk).await?;
     let (namespace, name) = (selected.resource.namespace(), selected.resource.name_any());
     let version = selected.resource.resource_version().unwrap_or_default();
     let patch = json_patch::Patch(vec![
@@ -347,8 +370,31 @@ mod tests {
         let wanted = record(1, "1.0.0", values(1));
         let latest = record(2, "1.0.0", values(2));
         let current = json!({"a": 2, "debug": false});
-        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted);
+        let spec = spec_of(Some(&watch), "Shop web", &current, &latest, &wanted);
         assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
+    }
+
+    #[test]
+    fn without_a_watches_file_the_spec_must_be_the_values() {
+        let (wanted, latest) = (
+            record(1, "1.0.0", json!({"a": 1})),
+            record(2, "1.0.0", json!({"a": 2})),
+        );
+        let spec = |current: Value| spec_of(None, "Shop web", &current, &latest, &wanted);
+        assert_eq!(spec(json!({"a": 2})).unwrap(), json!({"a": 1}));
+        let error = spec(json!({"a": 3})).unwrap_err().to_string();
+        assert!(
+            error.contains("give its watches file with --watches-file"),
+            "{error}"
+        );
+        let other = record(2, "1.1.0", json!({"a": 2}));
+        let refused = spec_of(None, "Shop web", &json!({"a": 2}), &other, &wanted);
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("was made by the chart")
+        );
     }
 
     #[test]
@@ -362,7 +408,7 @@ mod tests {
         let latest = record(2, "1.0.0", json!({"a": 2}));
         let patches = json!({"patches": [{"patch": []}]});
         let current = json!({"a": 2, "own": patches});
-        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted).unwrap();
+        let spec = spec_of(Some(&watch), "Shop web", &current, &latest, &wanted).unwrap();
         assert_eq!(spec, json!({"a": 1, "own": patches}));
     }
 
@@ -370,7 +416,7 @@ mod tests {
     fn what_is_not_the_spec_alone_is_refused() {
         let (wanted, latest) = (record(1, "1.0.0", json!({})), record(2, "1.1.0", json!({})));
         let refused = |watch: &Watch, latest: &Record| {
-            let spec = spec_of(watch, "Shop web", &json!({}), latest, &wanted);
+            let spec = spec_of(Some(watch), "Shop web", &json!({}), latest, &wanted);
             spec.unwrap_err().to_string()
         };
         let expected = "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \

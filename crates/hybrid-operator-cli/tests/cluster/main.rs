@@ -11,6 +11,8 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+mod anywhere;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::{BufRead as _, BufReader};
@@ -143,6 +145,22 @@ impl World {
 
     fn run_as(&self, kubeconfig: &Path, args: &str) -> Done {
         Done::of(self.command(kubeconfig, args).output().unwrap())
+    }
+
+    /// Runs the program in a directory without a project.
+    fn outside(&self, args: &str) -> Done {
+        self.outside_as(self.plane.kubeconfig_path(), args)
+    }
+
+    fn outside_as(&self, kubeconfig: &Path, args: &str) -> Done {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut command = self.command(kubeconfig, args);
+        Done::of(command.current_dir(elsewhere.path()).output().unwrap())
+    }
+
+    fn outside_json(&self, args: &str) -> Value {
+        let text = self.outside(&format!("{args} -o json")).ok();
+        serde_json::from_str(&text).unwrap()
     }
 
     fn json(&self, args: &str) -> Value {

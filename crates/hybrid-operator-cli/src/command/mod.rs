@@ -28,7 +28,9 @@ mod status;
 mod target;
 mod template;
 mod tree;
+mod verbs;
 mod version;
+mod why;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -89,6 +91,10 @@ enum Command {
     Get(Box<get::Args>),
     /// Show the events of a custom resource and of the objects of its release.
     Events(Box<events::Args>),
+    /// Say why a custom resource is not ready, what the operator does next, and what helps.
+    Why(Box<why::Args>),
+    #[command(flatten)]
+    Verb(Box<verbs::Verb>),
     /// Move a project of operator-sdk or helm-operator-plugins to this operator.
     Migrate(migrate::Args),
     /// Print the completion script of a shell.
@@ -123,6 +129,8 @@ impl Cli {
             Command::Rollback(args) => rollback::run(&args, out),
             Command::Get(args) => get::run(&args, out),
             Command::Events(args) => events::run(&args, out),
+            Command::Why(args) => why::run(&args, out),
+            Command::Verb(verb) => verbs::run(&verb, out),
             Command::Migrate(args) => migrate::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Man(args) => man::run(&args, out),

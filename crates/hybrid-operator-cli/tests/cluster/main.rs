@@ -14,6 +14,8 @@
 mod anywhere;
 #[path = "../support/mod.rs"]
 mod support;
+mod verbs;
+mod why;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

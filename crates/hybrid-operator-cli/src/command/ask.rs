@@ -10,7 +10,7 @@ use super::UsageError;
 
 /// Asks a question that is answered with yes or no. `unchanged` says that nothing has happened after another
 /// answer, or without a terminal.
-pub(super) fn confirm(question: &str, unchanged: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn confirm(question: &str, unchanged: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() {
         bail!("{unchanged}: confirm with --yes, since there is no terminal to ask");
     }

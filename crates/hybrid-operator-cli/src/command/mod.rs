@@ -1,6 +1,6 @@
 //! The subcommands, one module each.
 
-mod ask;
+pub(crate) mod ask;
 mod bundle;
 mod chart_flags;
 mod charts;

@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 
 pub(crate) use error::{Attempt, explain, explain_watch};
 pub(crate) use kinds::{Kind, Kinds, Listed};
-pub(crate) use owned::{Found, Owned, labelled, objects_of, pods_of};
+pub(crate) use owned::{Found, Owned, owned_by, pods_of};
 pub(crate) use resource::{Selected, condition, parse};
 use served::ServedKind;
 

@@ -1,5 +1,6 @@
 //! The objects of a release in the cluster, and the Pods of its workloads.
 
+use anyhow::Context as _;
 use helm_core::manifest::{ObjectKey, parse_objects};
 use helm_core::release::Release as Record;
 use hybrid_operator::helm::{ObjectHealth, health};
@@ -36,8 +37,23 @@ impl Owned {
     }
 }
 
+/// Reads what belongs to a custom resource: the newest record and the objects of its release, or else the objects of a
+/// native controller.
+pub(crate) async fn owned_by(
+    cluster: &Cluster,
+    selected: &Selected,
+) -> anyhow::Result<(Option<Record>, Vec<Owned>)> {
+    let Some(latest) = selected.history.last() else {
+        return Ok((None, labelled(cluster, selected).await));
+    };
+    let record = selected.records.load(latest).await;
+    let record = record.context("cannot read the release record")?;
+    let objects = objects_of(cluster, &record).await?;
+    Ok((Some(record), objects))
+}
+
 /// Reads the objects of a release, in the order of its manifest.
-pub(crate) async fn objects_of(cluster: &Cluster, record: &Record) -> anyhow::Result<Vec<Owned>> {
+async fn objects_of(cluster: &Cluster, record: &Record) -> anyhow::Result<Vec<Owned>> {
     let mut objects = Vec::new();
     for object in parse_objects(&record.manifest)? {
         let mut key = object.key().clone();
@@ -71,7 +87,7 @@ const KINDS: [(&str, &str, &str); 6] = [
 
 /// Lists objects that a native controller has applied for a custom resource, by their label. What cannot be listed is
 /// named on standard error.
-pub(crate) async fn labelled(cluster: &Cluster, selected: &Selected) -> Vec<Owned> {
+async fn labelled(cluster: &Cluster, selected: &Selected) -> Vec<Owned> {
     let (gvk, resource) = (&selected.kind.gvk, &selected.resource);
     let namespace = resource.metadata.namespace.as_deref();
     let identity = CrIdentity::of(&gvk.group, &gvk.kind, namespace, &resource.name_any());

@@ -79,13 +79,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let name = selected.name();
         let before = selected.resource.data.get("spec");
         let before = before.cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        let after = spec_of(
-            selected.kind.watch.as_ref(),
-            &name,
-            &before,
-            &latest,
-            &wanted,
-        )?;
+        check_chart(&name, &latest, &wanted)?;
+        let after = match &selected.kind.watch {
+            Some(watch) => spec_of(watch, &name, &before, &wanted)?,
+            None => {
+                check_values(&selected, &before, &wanted).await?;
+                Value::Object(wanted.config.clone())
+            }
+        };
         if before == after {
             writeln!(
                 out,
@@ -125,18 +126,8 @@ fn previous(history: &[RecordInfo], name: &str) -> anyhow::Result<u32> {
 }
 
 /// Returns the spec from which the operator computes the values of a revision.
-fn spec_of(
-    watch: Option<&Watch>,
-    name: &str,
-    current: &Value,
-    latest: &Record,
-    wanted: &Record,
-) -> anyhow::Result<Value> {
+fn spec_of(watch: &Watch, name: &str, current: &Value, wanted: &Record) -> anyhow::Result<Value> {
     let revision = wanted.revision;
-    check_chart(name, latest, wanted)?;
-    let Some(watch) = watch else {
-        return spec_without_entry(name, current, latest, wanted);
-    };
     for (field, used) in [
         ("values", watch.values.is_some()),
         ("valuesFrom", !watch.values_from.is_empty()),
@@ -181,22 +172,21 @@ fn check_chart(name: &str, latest: &Record, wanted: &Record) -> anyhow::Result<(
     Ok(())
 }
 
-/// Returns the values of a revision as a spec where no watches file says how values are computed: only if the
-/// present spec is the values of the newest revision.
-fn spec_without_entry(
-    name: &str,
-    current: &Value,
-    latest: &Record,
-    wanted: &Record,
-) -> anyhow::Result<Value> {
-    if current.as_object() == Some(&latest.config) {
-        return Ok(Value::Object(wanted.config.clone()));
+/// Refuses where no watches file says how values are computed, unless the present spec is the values of one of the
+/// revisions: they then come from the spec alone.
+async fn check_values(selected: &Selected, spec: &Value, wanted: &Record) -> anyhow::Result<()> {
+    for info in selected.history.iter().rev() {
+        let record = selected.records.load(info).await;
+        let record = record.context("cannot read a release record")?;
+        if spec.as_object() == Some(&record.config) {
+            return Ok(());
+        }
     }
     bail!(
-        "the spec of {name} is not the values of revision {}: the operator computes them from more than the spec, \
-         or has not reconciled the spec; give its watches file with --watches-file, or edit the custom resource, \
-         with 'get values --revision {}' as a guide",
-        latest.revision,
+        "the spec of {} is not the values of any revision: the operator computes them from more than the spec, or has \
+         not reconciled it; give its watches file with --watches-file, or edit the custom resource, with 'get values \
+         --revision {}' as a guide",
+        selected.name(),
         wanted.revision
     )
 }
@@ -368,33 +358,9 @@ mod tests {
         watch.override_values = overridden.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         let values = |a: u8| json!({"a": a, "image": {"tag": "x"}, "debug": true});
         let wanted = record(1, "1.0.0", values(1));
-        let latest = record(2, "1.0.0", values(2));
         let current = json!({"a": 2, "debug": false});
-        let spec = spec_of(Some(&watch), "Shop web", &current, &latest, &wanted);
+        let spec = spec_of(&watch, "Shop web", &current, &wanted);
         assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
-    }
-
-    #[test]
-    fn without_a_watches_file_the_spec_must_be_the_values() {
-        let (wanted, latest) = (
-            record(1, "1.0.0", json!({"a": 1})),
-            record(2, "1.0.0", json!({"a": 2})),
-        );
-        let spec = |current: Value| spec_of(None, "Shop web", &current, &latest, &wanted);
-        assert_eq!(spec(json!({"a": 2})).unwrap(), json!({"a": 1}));
-        let error = spec(json!({"a": 3})).unwrap_err().to_string();
-        assert!(
-            error.contains("give its watches file with --watches-file"),
-            "{error}"
-        );
-        let other = record(2, "1.1.0", json!({"a": 2}));
-        let refused = spec_of(None, "Shop web", &json!({"a": 2}), &other, &wanted);
-        assert!(
-            refused
-                .unwrap_err()
-                .to_string()
-                .contains("was made by the chart")
-        );
     }
 
     #[test]
@@ -405,26 +371,26 @@ mod tests {
             allow: Vec::new(),
         });
         let wanted = record(1, "1.0.0", json!({"a": 1}));
-        let latest = record(2, "1.0.0", json!({"a": 2}));
         let patches = json!({"patches": [{"patch": []}]});
         let current = json!({"a": 2, "own": patches});
-        let spec = spec_of(Some(&watch), "Shop web", &current, &latest, &wanted).unwrap();
+        let spec = spec_of(&watch, "Shop web", &current, &wanted).unwrap();
         assert_eq!(spec, json!({"a": 1, "own": patches}));
     }
 
     #[test]
     fn what_is_not_the_spec_alone_is_refused() {
         let (wanted, latest) = (record(1, "1.0.0", json!({})), record(2, "1.1.0", json!({})));
-        let refused = |watch: &Watch, latest: &Record| {
-            let spec = spec_of(Some(watch), "Shop web", &json!({}), latest, &wanted);
-            spec.unwrap_err().to_string()
-        };
         let expected = "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
                         shop-1.1.0; run the operator with that chart again, and all its releases return to it";
-        assert_eq!(refused(&watch(), &latest), expected);
+        let refused = check_chart("Shop web", &latest, &wanted).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
         let mut mapped = watch();
         mapped.values = Some(json!({"a": "{{ .Spec.b }}"}));
-        let same = record(2, "1.0.0", json!({}));
-        assert!(refused(&mapped, &same).contains("but also from values in the watches file"));
+        let refused = spec_of(&mapped, "Shop web", &json!({}), &wanted).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("but also from values in the watches file")
+        );
     }
 }

@@ -4,14 +4,16 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::row::{Row, color};
-use crate::cluster::{Cluster, Found, Owned, Selected, labelled, objects_of, pods_of};
+use crate::cluster::{Cluster, Found, Owned, Selected, owned_by, pods_of};
 use crate::output::{Named, Paint, age};
+
+/// Characters of a message in a tree beside which the cause has the whole text.
+const SHORT: usize = 70;
 
 /// Objects that are shown.
 #[derive(Clone, Copy, PartialEq)]
@@ -76,17 +78,13 @@ pub(super) struct PodLine {
 pub(super) async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Result<Tree> {
     let mut row = Row::of(&selected.kind.gvk, &selected.resource);
     let mut objects = Vec::new();
-    let owned = if let Some(latest) = selected.history.last() {
-        let record = selected.records.load(latest).await;
-        let record = record.context("cannot read the release record")?;
+    let (record, owned) = owned_by(cluster, selected).await?;
+    if let Some(record) = record {
         row.release.get_or_insert_with(|| record.name.to_string());
         row.revision.get_or_insert(u64::from(record.revision.0));
         row.status
             .get_or_insert_with(|| record.info.status.to_string());
-        objects_of(cluster, &record).await?
-    } else {
-        labelled(cluster, selected).await
-    };
+    }
     for object in owned {
         let pods = if object.is_ready() {
             Vec::new()
@@ -253,10 +251,12 @@ impl Tree {
         let state = |ready: bool, state: &str, message: &str| {
             let color = color(if ready { "True" } else { "False" });
             let shown = paint.colored(color, state);
-            if message.is_empty() {
-                shown
-            } else {
-                format!("{shown}: {message}")
+            match message.char_indices().nth(SHORT) {
+                _ if message.is_empty() => shown,
+                Some((end, _)) if only == Shown::Unready => {
+                    format!("{shown}: {} …", message.get(..end).unwrap_or(message))
+                }
+                _ => format!("{shown}: {message}"),
             }
         };
         let mut lines = Vec::new();

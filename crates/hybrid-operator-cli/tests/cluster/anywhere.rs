@@ -36,6 +36,16 @@ async fn releases_are_shown_and_rolled_back_without_a_watches_file() {
     let events = world.outside("events shop/main -o name").ok();
     events.must_have("event/main.");
 
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = world.command(world.plane.kubeconfig_path(), "status shop/main --watch");
+    let command = command.current_dir(elsewhere.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    first.must_have("/main Ready=True AllObjectsReady revision=2");
+
     let done = world.outside("rollback shop/main --yes");
     let server = world.plane.server().unwrap_or_default();
     done.err.must_have(&format!("cluster: {server}"));
@@ -61,6 +71,25 @@ async fn a_release_with_a_name_of_its_own_tells_its_kind_by_its_objects() {
     );
     let history = world.outside("history shop/main").ok();
     history.must_have("Install complete");
+}
+
+#[tokio::test]
+async fn a_rollback_without_a_watches_file_needs_values_that_are_the_spec() {
+    let watches = format!("{WATCHES}  overrideValues: {{random: 'true'}}\n");
+    let world = or_skip!(World::with("cli-mapped", &[("watches.yaml", &watches)]).await);
+    for (revision, replicas) in [(1, 1), (2, 2)] {
+        world.apply("main", json!({"replicas": replicas})).await;
+        world.until("main", revision, "True").await;
+    }
+    let refused = world.outside("rollback shop/main --yes").failed();
+    refused.must_have("is not the values of any revision");
+    refused.must_have("give its watches file with --watches-file");
+    let file = world.project.path("watches.yaml");
+    let known = format!("rollback shop/main --yes --watches-file {}", file.display());
+    world
+        .outside(&known)
+        .ok()
+        .must_have("has the values of revision 1 again");
 }
 
 #[tokio::test]
@@ -131,6 +160,8 @@ async fn native_kinds_are_shown_with_the_objects_of_their_controller() {
     ] {
         why.must_have(part);
     }
+    let events = world.outside("events lamp/desk").ok();
+    events.must_have("Deployment/bulb");
     drop(
         definitions
             .delete(

@@ -600,6 +600,16 @@ async fn custom_resources_are_completed_from_the_cluster() {
         let words = [&["status"], place, &["shop/"]].concat();
         assert_eq!(fish(reachable, &words), "", "{place:?}");
     }
+    // Without a project, kinds come from the cluster, too.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = Command::new(PROGRAM);
+    let command = command
+        .args(["--", "hybrid-operator", "why", "-n", namespace, "sho"])
+        .env("HYBRID_OPERATOR_COMPLETE", "fish")
+        .env("KUBECONFIG", reachable)
+        .current_dir(elsewhere.path());
+    let kinds = Done::of(command.output().unwrap()).ok();
+    assert_eq!(kinds, "shop/\n");
     // Nothing is printed where there is no cluster.
     let absent = world.project.0.path().join("none");
     assert_eq!(fish(&absent, &["status", "shop/"]), "");

@@ -91,6 +91,18 @@ async fn a_stalled_release_is_explained_and_tried_again() {
     let asked = world.annotation("main", "reset-at").await.unwrap();
     let shop = world.shops().get("main").await.unwrap();
     assert_eq!(shop.data["status"]["handled"]["resetAt"], asked);
+    // The spec is the values of the revision that failed.
+    let done = world.outside("rollback shop/main 1 --yes").ok();
+    done.must_have("has the values of revision 1 again");
+    let ready = wait::until(LIMIT, "the end of the failure", async || {
+        let why = world.outside("why shop/main").ok();
+        if why.contains(": ready, for ") {
+            Check::Met(())
+        } else {
+            Check::NotYet(why)
+        }
+    });
+    ready.await.unwrap();
 }
 
 #[tokio::test]

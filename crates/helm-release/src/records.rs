@@ -70,6 +70,11 @@ impl RecordInfo {
         self.meta.cr.is_some() || !self.meta.owners.is_empty()
     }
 
+    /// Returns the uids of its owner references, which the Go operators set.
+    pub fn owner_uids(&self) -> &[String] {
+        &self.meta.owners
+    }
+
     /// Returns the custom resource that this operator wrote it for.
     pub fn owner(&self) -> Option<&CrIdentity> {
         self.meta.cr.as_ref()

@@ -260,11 +260,15 @@ async fn add_owners(
         let found = candidates
             .iter()
             .position(|kind| is_named_alike(record, kind));
-        if let Some(index) = found {
-            candidates.swap(0, index);
-            candidates.first().iter().for_each(|kind| add(kinds, kind));
+        let Some(index) = found else {
+            return true;
+        };
+        // The next release is probably one of the same kind.
+        candidates.swap(0, index);
+        if let Some(kind) = candidates.first() {
+            add(kinds, kind);
         }
-        found.is_none()
+        false
     });
     if !records.is_empty() {
         for kind in kinds.iter() {
@@ -328,17 +332,21 @@ async fn leave_out(
     let Ok(objects) = cluster.list(gvk, namespace, None).await else {
         return;
     };
-    let identities: HashSet<CrIdentity> = objects
-        .iter()
-        .map(|object| {
-            let namespace = object.metadata.namespace.as_deref();
-            CrIdentity::of(&gvk.group, &gvk.kind, namespace, &object.name_any())
-        })
-        .collect();
+    let (mut identities, mut uids) = (HashSet::new(), HashSet::new());
+    for object in objects {
+        let namespace = object.metadata.namespace.as_deref();
+        identities.insert(CrIdentity::of(
+            &gvk.group,
+            &gvk.kind,
+            namespace,
+            &object.name_any(),
+        ));
+        uids.extend(object.metadata.uid);
+    }
     records.retain(|record| {
-        record
-            .owner()
-            .is_none_or(|owner| !identities.contains(owner))
+        let is_labelled = record.owner().is_some_and(|own| identities.contains(own));
+        let is_referenced = record.owner_uids().iter().any(|uid| uids.contains(uid));
+        !(is_labelled || is_referenced)
     });
 }
 

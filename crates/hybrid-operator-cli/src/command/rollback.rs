@@ -41,6 +41,9 @@ Examples:
   # To revision 3, without a question
   hybrid-operator rollback shop/main 3 --yes";
 
+/// Words of the API server about a JSON patch whose test fails.
+const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
+
 /// Arguments of `rollback`.
 #[derive(Debug, clap::Args)]
 #[command(long_about = ABOUT, after_help = EXAMPLES)]
@@ -80,12 +83,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let before = selected.resource.data.get("spec");
         let before = before.cloned().unwrap_or_else(|| Value::Object(Map::new()));
         check_chart(&name, &latest, &wanted)?;
-        let after = match &selected.kind.watch {
-            Some(watch) => spec_of(watch, &name, &before, &wanted)?,
-            None => {
-                check_values(&selected, &before, &wanted).await?;
-                Value::Object(wanted.config.clone())
-            }
+        let after = if let Some(watch) = &selected.kind.watch {
+            spec_of(watch, &name, &before, &wanted)?
+        } else {
+            check_values(&selected, &before, &wanted).await?;
+            Value::Object(wanted.config.clone())
         };
         if before == after {
             writeln!(
@@ -301,16 +303,19 @@ fn warn_about_git(selected: &Selected) {
     }
 }
 
-/// Replaces the spec unless the custom resource has changed since it was read.
+/// Replaces the spec unless it has changed since it was read: its generation then differs. A change of the status does
+/// not matter.
 async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::Result<()> {
     let kind = cluster.served(&selected.kind.gvk).await?;
     let (namespace, name) = (selected.resource.namespace(), selected.resource.name_any());
-    let version = selected.resource.resource_version().unwrap_or_default();
+    let metadata = &selected.resource.metadata;
+    let unchanged = |field: &str, value: Value| {
+        let path = PointerBuf::from_tokens(["metadata", field]);
+        PatchOperation::Test(TestOperation { path, value })
+    };
     let patch = json_patch::Patch(vec![
-        PatchOperation::Test(TestOperation {
-            path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),
-            value: Value::from(version),
-        }),
+        unchanged("uid", metadata.uid.clone().into()),
+        unchanged("generation", metadata.generation.into()),
         PatchOperation::Add(AddOperation {
             path: PointerBuf::from_tokens(["spec"]),
             value: spec,
@@ -320,11 +325,17 @@ async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::R
     let patched = api
         .patch(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
         .await;
-    patched.map_err(|error| {
-        let attempt = Attempt::new("patch", &kind.text()).on(namespace.as_deref(), Some(&name));
-        cluster.explain(error, &attempt)
-    })?;
-    Ok(())
+    match patched {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.message.contains(TEST_FAILED) => bail!(
+            "{} has been changed meanwhile; look at the new difference and run the command again",
+            selected.name()
+        ),
+        Err(error) => {
+            let attempt = Attempt::new("patch", &kind.text()).on(namespace.as_deref(), Some(&name));
+            Err(cluster.explain(error, &attempt))
+        }
+    }
 }
 
 #[cfg(test)]

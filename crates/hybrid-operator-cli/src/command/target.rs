@@ -138,7 +138,7 @@ impl SelectionArgs {
                 .await
             {
                 Ok(objects) => {
-                    found.extend(objects.into_iter().map(|object| (kind.clone(), object)))
+                    found.extend(objects.into_iter().map(|object| (kind.clone(), object)));
                 }
                 Err(error) => {
                     failed += 1;

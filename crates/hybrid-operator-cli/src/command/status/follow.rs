@@ -33,18 +33,15 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let selection = &args.selection;
     let namespace = selection.namespace(cluster);
-    let (kinds, name) = match selection.one()? {
-        Some(target) => {
-            let (kind, name) = parse(target)?;
-            (vec![kinds.find(cluster, kind).await?], Some(name))
+    let (kinds, name) = if let Some(target) = selection.one()? {
+        let (kind, name) = parse(target)?;
+        (vec![kinds.find(cluster, kind).await?], Some(name))
+    } else {
+        let Listed { kinds, problems } = selection.kinds(cluster, kinds).await?;
+        for problem in problems {
+            crate::print_message(&format!("warning: {problem:#}"));
         }
-        None => {
-            let Listed { kinds, problems } = selection.kinds(cluster, kinds).await?;
-            for problem in problems {
-                crate::print_message(&format!("warning: {problem:#}"));
-            }
-            (kinds, None)
-        }
+        (kinds, None)
     };
     let mut streams = Vec::new();
     let mut resources = Vec::new();

@@ -182,16 +182,12 @@ async fn find(
     one: Option<&str>,
 ) -> anyhow::Result<Vec<Target>> {
     let selection = &verb.args().selection;
-    let found = match one {
-        Some(text) => vec![
-            cluster
-                .named(kinds, text, selection.place.namespace())
-                .await?,
-        ],
-        None => {
-            let listed = selection.kinds(cluster, kinds).await?;
-            selection.list(cluster, listed).await?.0
-        }
+    let found = if let Some(text) = one {
+        let named = cluster.named(kinds, text, selection.place.namespace());
+        vec![named.await?]
+    } else {
+        let listed = selection.kinds(cluster, kinds).await?;
+        selection.list(cluster, listed).await?.0
     };
     if found.is_empty() {
         anyhow::bail!(
